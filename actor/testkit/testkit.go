@@ -80,6 +80,16 @@ func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
 	}
 }
 
+// Lacks fails the test for each text of several that another one contains.
+func Lacks(t testing.TB, text string, bad []string, what ...any) {
+	t.Helper()
+	for _, b := range bad {
+		if strings.Contains(text, b) {
+			t.Errorf("%s%q is in: %s", about(what), b, text)
+		}
+	}
+}
+
 // Fails fails the test if there is no error, or one that does not say want.
 func Fails(t testing.TB, err error, want string, what ...any) {
 	t.Helper()

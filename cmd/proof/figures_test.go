@@ -42,16 +42,22 @@ func TestNumbers(t *testing.T) {
 		"{callers=1 of-allowed(<=1)}": "0.95", "{callers=1 step-µs /1000}": "1.23", "{callers=1 ns/op}": "0",
 		"by 16 {callers=16 of-ideal(>=1.1)}, {gone-s}": "by 16 0.55, 1.3", "{s}": "1.71", "{of-ceiling}": "0.82", "{ratio(<=2)}": "2.5",
 	} {
-		if got, err := n.fill(text, short); got != want || err != nil {
-			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
-		}
+		testkit.Equal(t, testkit.Get(n.fill(text, short)).Must(t), want, "%s", text)
 	}
 	testkit.Equal(t, len(n["s"]), 1, "%v tests passed", n["s"])
 	testkit.Fails(t, testkit.Get(n.fill("{of-idael}", short)).Err(), "", "a unit that is not there is found")
+	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.5"} {
+		testkit.Equal(t, short(x), want, "%v is printed", x)
+	}
+	for op, limits := range map[string]struct{ good, bad float64 }{"under": {0.99, 1}, "at most": {1, 1.01}, "at least": {1, 0.99}} {
+		f := figure{op: op, limit: 1}
+		testkit.True(t, f.holds(limits.good) && !f.holds(limits.bad), "%s 1: %v holds, or %v does not", op, limits.bad, limits.good)
+	}
+	testkit.True(t, (&figure{limit: 1}).holds(7), "what has no bound does not hold")
 }
 
 // The table reports what holds, what misses and what failed, with what it was compared
-// with and the command for it alone.
+// with and the command for it alone. Only what is wrong, or cannot be measured, is a failure.
 func TestTable(t *testing.T) {
 	n := numbers{"callers=16 of-ideal(>=1.1)": {0.55}, "callers=16 step-µs": {90}, "callers=16 echo-µs": {20.04}, "callers=16 write-µs": {0.1234}}
 	printed := numbers{}
@@ -62,50 +68,21 @@ func TestTable(t *testing.T) {
 		judgeFigure(figure{value: "{a} / {b}"}, numbers{"a": {1}, "b": {0}}, nil),
 	}
 	got, _ := figureTable(rows, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", 3600)), 500*time.Second)
-	if !regexp.MustCompile(`^2026-11-20 22:59 UTC, in 8m20s; go1\.\S+, \w+/\w+, \d+ CPUs\. Of 6 figures 1 hold, 2 miss their bound, 3 could not be measured\.\n\n`).MatchString(got) {
-		t.Errorf("the table is\n%s", got)
-	}
-	for _, part := range []string{
+	testkit.True(t, regexp.MustCompile(`^2026-11-20 22:59 UTC, in 8m20s; go1\.\S+, \w+/\w+, \d+ CPUs\. Of 6 figures 1 hold, 2 miss their bound, 3 could not be measured\.\n\n`).MatchString(got), "the table is\n%s", got)
+	testkit.ContainsAll(t, got, []string{
 		"| at most 1 | 0.95 | step 1227 µs; echo of the bare SDK 366 µs, synced write of 4 KB 461 µs | yes | `go test -count=5 -timeout=10m '-run=^$' '-bench=^BenchmarkFinishedStepStdio$' -benchtime=10x ./cmd/deepwork` |\n",
 		"| at least 1.1 | 0.55 | step 90 µs; echo 20 µs, write 0.123 µs, each by 16 at once | **no** |",
 		"| under 40 MB | 51 MB |  | **no** |",
 		`| FAILED: exit status 1: a \| b c |  | not measured |`,
 		"the output has no ended=false ns/op |",
 		"division by zero |",
-	} {
-		testkit.Contains(t, got, part, "the table")
-	}
+	}, "the table")
 	testkit.Equal(t, strings.Count(got, "\n"), 2+2+len(rows), "lines: %s", got)
-}
-
-// A bound that is missed is reported, and no failure; what is wrong, or cannot be
-// measured, is one.
-func TestVerdict(t *testing.T) {
-	for _, c := range []struct {
-		row   row
-		fails bool
-	}{
-		{row{ok: true}, false}, {row{figure: figure{limit: 1}}, false},
-		{row{}, true}, {row{err: errors.New("it failed")}, true},
-	} {
-		if _, err := figureTable([]row{c.row, {ok: true}}, time.Now(), 0); (err != nil) != c.fails {
-			t.Errorf("%+v: %v", c.row, err)
+	for _, fails := range []bool{false, true} {
+		for _, r := range map[bool][]row{false: {{ok: true}, {figure: figure{limit: 1}}}, true: {{}, {err: errors.New("it failed")}}}[fails] {
+			_, err := figureTable([]row{r, {ok: true}}, time.Now(), 0)
+			testkit.Equal(t, err != nil, fails, "%+v: %v", r, err)
 		}
-	}
-}
-
-func TestBounds(t *testing.T) {
-	for _, c := range []struct {
-		op    string
-		x     float64
-		holds bool
-	}{{"under", 1, false}, {"under", 0.99, true}, {"at most", 1, true}, {"at most", 1.01, false}, {"at least", 1, true}, {"at least", 0.99, false}, {"", 7, true}} {
-		if f := (figure{op: c.op, limit: 1}); f.holds(c.x) != c.holds {
-			t.Errorf("%v %s 1 holds: %v", c.x, c.op, !c.holds)
-		}
-	}
-	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.5"} {
-		testkit.Equal(t, short(x), want, "%v is printed", x)
 	}
 }
 
@@ -126,8 +103,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dir, inFile))
 		testkit.Need(t, err == nil && len(files) != 0, "%s: no tests in %s", f.command, dir)
 		for _, file := range files {
-			data := testkit.Get(os.ReadFile(file)).Must(t)
-			code.Write(data)
+			code.Write(testkit.Get(os.ReadFile(file)).Must(t))
 		}
 		names := pattern.FindAllStringSubmatch(f.command, -1)
 		testkit.True(t, len(names) != 0 || dir == ".", "%s names neither test nor benchmark", f.command)
@@ -149,9 +125,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 func TestDocumentIsOfTheseFigures(t *testing.T) {
 	data := testkit.Get(os.ReadFile(filepath.Join(module, figuresFile))).Must(t)
 	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
-	if n := strings.Count(rest, "\n| "); n != len(figures)+1 {
-		t.Errorf("%s has %d rows, and there are %d figures", figuresFile, n-1, len(figures))
-	}
+	testkit.Equal(t, strings.Count(rest, "\n| ")-1, len(figures), "the rows of %s", figuresFile)
 	for _, f := range figures {
 		_, after, ok := strings.Cut(rest, "\n| "+f.part+" | "+f.what+" | "+f.bound+" | ")
 		command, _, _ := strings.Cut(after, "\n")
@@ -163,10 +137,9 @@ func TestDocumentIsOfTheseFigures(t *testing.T) {
 // A table replaces the one of the last run, and nothing above it.
 func TestKeepTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.md")
-	testkit.Must(t, errors.Join(os.WriteFile(path, []byte("# Figures\n\n2026-11-20 then\n| old |\n"), 0o644), keepTable(path, "2026-12-01 now\n| new |\n")))
-	if text, err := os.ReadFile(path); string(text) != "# Figures\n\n2026-12-01 now\n| new |\n" || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Write(t, path, "# Figures\n\n2026-11-20 then\n| old |\n")
+	testkit.Must(t, keepTable(path, "2026-12-01 now\n| new |\n"))
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "# Figures\n\n2026-12-01 now\n| new |\n")
 }
 
 // Wrong uses are reported before anything is built.
@@ -179,9 +152,9 @@ func TestFiguresUse(t *testing.T) {
 		"flag provided but not": {"-bench"},
 	} {
 		var out, progress bytes.Buffer
-		if code := run(t.Context(), append([]string{"figures"}, args...), &out, &progress); code != 2 || !strings.Contains(progress.String(), want) || out.Len() > 0 || strings.Contains(progress.String(), " s\n") {
-			t.Errorf("%q: code %d, %s", args, code, progress.String())
-		}
+		testkit.Equal(t, run(t.Context(), append([]string{"figures"}, args...), &out, &progress), 2, "%q", args)
+		testkit.Contains(t, progress.String(), want, "%q", args)
+		testkit.Lacks(t, progress.String()+out.String(), []string{" s\n", "|"}, "%q", args)
 	}
 }
 

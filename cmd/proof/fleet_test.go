@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,50 +19,36 @@ import (
 
 var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed and TestStandby run too")
 
-// ran runs a simulation of machines, which it returns with what is wrong.
-func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (*fleet, string) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("processes cannot be suspended there")
-	}
-	f := newFleet(t.TempDir(), seed, length, 24)
-	choose(f)
-	pgtest.Need(t, f.simulate(t.Context()))
-	t.Log(f)
-	_, what := f.history.found()
-	return f, what
-}
-
 // TestMachines has clients work at the servers of three machines with one database, with PgBouncer
 // and without, while all of them fail, and checks every answer against a model.
 func TestMachines(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("processes cannot be suspended there")
+	}
 	for name, pooler := range map[string]bool{"directly": false, "PgBouncer": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seed := *simSeed
-			if seed == 0 {
-				seed = rand.Uint64N(1 << 32)
-			}
-			f, what := ran(t, seed, *fleetTime, func(f *fleet) { f.pooler, f.plain = pooler, true })
-			if what != "" || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
-				t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, seed, f.length, pooler)
-			}
+			f := newFleet(t.TempDir(), seedOf(), *fleetTime, 24)
+			f.pooler, f.plain = pooler, true
+			pgtest.Need(t, f.simulate(t.Context()))
+			t.Log(f)
+			_, what := f.history.found()
+			testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
 		})
 	}
 }
 
-// Each check that keeps machines from overwriting each other is needed: a program without it answers
-// or stores something wrong when just the fault that it is for occurs, and the model notices. A program
-// with all checks stands the same faults.
+// Each check that keeps machines from overwriting each other is needed: a program without it answers or stores something wrong
+// when just the fault that it is for occurs, and the model notices. A program with all checks stands the same faults.
 func TestBreaksAreNoticed(t *testing.T) {
 	if *fleetTime < 15*time.Second || runtime.GOOS == "windows" {
 		t.Skip("it takes half a minute: -fleet.time=15s runs it")
 	}
-	breaks := []struct {
-		check  string // see faults.go of packages postgres and record
-		strike func(*fleet, context.Context) error
-	}{{"revision", (*fleet).writeLate}, {"request", (*fleet).startTwice}, {"reread", (*fleet).loseReply}, {"look", (*fleet).readAfter}}
-	struck := func(t *testing.T, broken string, strikes ...func(*fleet, context.Context) error) string {
+	breaks := map[string]func(*fleet, *testing.T){ // see faults.go of packages postgres and record
+		"revision": (*fleet).writeLate, "request": (*fleet).startTwice, "reread": (*fleet).loseReply, "look": (*fleet).readAfter,
+	}
+	struck := func(t *testing.T, broken string, strikes ...func(*fleet, *testing.T)) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
 		f.count, f.broken, f.lose, f.strict = 2, broken, 0, true
 		defer func() { testkit.Must(t, f.close()) }()
@@ -73,7 +59,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 					testkit.Must(t, f.serve(t.Context(), m, 0))
 				}
 			}
-			testkit.Must(t, strike(f, t.Context()))
+			strike(f, t)
 		}
 		for _, p := range f.running() {
 			f.kill(p)
@@ -83,30 +69,25 @@ func TestBreaksAreNoticed(t *testing.T) {
 		_, what := f.history.found()
 		return strings.TrimSpace(what)
 	}
-	t.Run("none", func(t *testing.T) {
-		testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
-	})
-	for _, b := range breaks {
-		t.Run(b.check, func(t *testing.T) {
-			for range 5 { // on a busy machine, a fault may come too early or too late
-				if what := struck(t, b.check, b.strike); what != "" {
-					t.Logf("%.600s", what)
-					return
-				}
+	testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
+	for check, strike := range breaks {
+		t.Run(check, func(t *testing.T) {
+			what := ""
+			for try := 0; try < 5 && what == ""; try++ { // on a busy machine, a fault may come too early or too late
+				what = struck(t, check, strike)
 			}
-			t.Errorf("nothing is wrong with a program that leaves out the check %q", b.check)
+			testkit.True(t, what != "", "nothing is wrong with a program that leaves out this check")
 		})
 	}
 }
 
 // begin begins a session at the first machine. a is its client there, and b one at the second machine.
-func (f *fleet) begin(ctx context.Context) (a, b *agent, id string, err error) {
+func (f *fleet) begin(t *testing.T) (a, b *agent, id string) {
+	t.Helper()
 	a = f.agent(2 * len(f.history.sessions))
-	t := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
-	if t.kind != given {
-		return nil, nil, "", fmt.Errorf("starting a session: %s", t.text)
-	}
-	return a, f.agent(a.number + 1), t.reply.Begin.Session, nil
+	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+	testkit.Need(t, begun.kind == given, "starting a session: %s", begun.text)
+	return a, f.agent(a.number + 1), begun.reply.Begin.Session
 }
 
 func (a *agent) finishing(id, step string) input {
@@ -118,10 +99,10 @@ func moves(m pgtest.Message) bool {
 	return !m.FromServer && bytes.Contains(m.Body, []byte("move_session"))
 }
 
-// caughtBy makes a call while the first machine's next transition is held back for some time, and returns when
+// caughtBy makes a call while the first machine's next transition is held back for a second, and returns when
 // that is so. answered is closed once the call has been answered.
-func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (answered chan struct{}) {
-	caught := f.machines[0].proxy.HoldAt(moves, late)
+func (f *fleet) caughtBy(call func()) (answered chan struct{}) {
+	caught := f.machines[0].proxy.HoldAt(moves, time.Second)
 	answered = make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -130,104 +111,80 @@ func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (
 	select {
 	case <-caught:
 	case <-answered:
-	case <-ctx.Done():
 	}
 	return answered
 }
 
 // writeLate holds a transition back until another machine has moved the session: it must not replace what that
 // one has acknowledged.
-func (f *fleet) writeLate(ctx context.Context) error {
-	a, b, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
-	answered := f.caughtBy(ctx, func() { a.perform(ctx, a.finishing(id, "s0")) }, time.Second)
+func (f *fleet) writeLate(t *testing.T) {
+	a, b, id := f.begin(t)
+	answered := f.caughtBy(func() { a.perform(t.Context(), a.finishing(id, "s0")) })
 	for _, step := range []string{"s0", "s1"} {
-		b.perform(ctx, b.finishing(id, step))
+		b.perform(t.Context(), b.finishing(id, step))
 	}
 	<-answered
-	b.perform(ctx, input{Tool: "get_step", Session: id})
-	return ctx.Err()
+	b.perform(t.Context(), input{Tool: "get_step", Session: id})
 }
 
 // startTwice makes the call that begins a session at a second machine, while that of the first one is held back.
-func (f *fleet) startTwice(ctx context.Context) error {
-	a, b, _, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) startTwice(t *testing.T) {
+	a, b, _ := f.begin(t)
 	in := input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()}
 	var first answer
-	answered := f.caughtBy(ctx, func() {
-		first = a.exchange(ctx, f.machines[0].current(), in.Tool, in.arguments())
+	answered := f.caughtBy(func() {
+		first = a.exchange(t.Context(), f.machines[0].current(), in.Tool, in.arguments())
 		first.read(in)
-	}, time.Second)
-	second := b.perform(ctx, in)
+	})
+	second := b.perform(t.Context(), in)
 	<-answered
 	if first.kind != given || second.kind != given || first.reply.Begin.Session != second.reply.Begin.Session {
 		f.history.fault("a repetition with another reply", "%s got %q, and again %q", in, first.text, second.text)
 	}
-	return ctx.Err()
 }
 
 // loseReply loses the reply to the commit of a write.
-func (f *fleet) loseReply(ctx context.Context) error {
-	a, _, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) loseReply(t *testing.T) {
+	a, _, id := f.begin(t)
 	sent := false
 	caught := f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
-
 		sent = sent || moves(m)
 		return sent && m.Commits
 	})
-	a.perform(ctx, a.finishing(id, "s0"))
-	if !happens(ctx, caught) {
-		return errors.New("no reply was lost")
-	}
-	a.perform(ctx, input{Tool: "get_step", Session: id})
-	return nil
+	a.perform(t.Context(), a.finishing(id, "s0"))
+	testkit.Need(t, happens(t.Context(), caught), "no reply was lost")
+	a.perform(t.Context(), input{Tool: "get_step", Session: id})
 }
 
 // readAfter reads a session at a second machine, which has it in memory, after the first one has moved it.
-func (f *fleet) readAfter(ctx context.Context) error {
-	a, b, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) readAfter(t *testing.T) {
+	a, b, id := f.begin(t)
 	read := input{Tool: "get_step", Session: id}
-	b.perform(ctx, read)
-	a.perform(ctx, a.finishing(id, "s0"))
-	b.perform(ctx, read)
-	return nil
+	b.perform(t.Context(), read)
+	a.perform(t.Context(), a.finishing(id, "s0"))
+	b.perform(t.Context(), read)
 }
 
 // A server is killed: another machine's finishes the next step of its session at once.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t.TempDir(), 1, 0, 1)
-	f.count = 2
+	f.count, f.lose, f.strict = 2, 0, true
 	t.Cleanup(func() { testkit.Must(t, f.close()) })
 	pgtest.Need(t, f.layOut(t.Context()))
 	for _, m := range f.machines {
 		testkit.Must(t, f.serve(t.Context(), m, 0))
 	}
-	a := f.agent(0)
-	a.strict, a.lose = true, 0
-	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: "survive", Request: a.request()})
-	testkit.Need(t, begun.kind == given, "%+v", begun)
-	in := input{Tool: "finished_step", Session: begun.reply.Begin.Session, Outputs: a.outputs(), Request: a.request()}
+	a, _, id := f.begin(t)
 	testkit.Must(t, f.machines[0].current().kill())
 	killed := time.Now()
 	a.home = f.machines[1].server
-	next := a.perform(t.Context(), in)
+	next := a.perform(t.Context(), input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Request: a.request()})
 	testkit.Need(t, next.kind == given && !isRefusal(next.said), "%+v", next)
 	t.Logf("another server has answered after %v", time.Since(killed))
-	if f.history.check(); len(f.history.faults) > 0 {
-		t.Error(f.history.found())
-	}
+	f.history.check()
+	_, what := f.history.found()
+	testkit.Equal(t, what, "")
 }
 
 // The database's server crashes in the middle of calls, and its synchronous standby takes its place: nothing
@@ -261,14 +218,91 @@ func TestStandby(t *testing.T) {
 	done()
 	all.Wait()
 	testkit.Must(t, f.end(ctx))
-	if n, what := f.history.found(); n > 0 || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
-		t.Errorf("%d sessions, %d tasks: %s", len(f.history.sessions), len(f.tasks), what)
-	}
-	t.Log(f)
+	_, what := f.history.found()
+	testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s: %s", f, what)
 }
 
 // answered is how many calls had an answer.
 func (f *fleet) answered() (n int) {
 	f.history.with(func() { n = f.history.calls - f.history.lost - f.history.refused })
 	return n
+}
+
+var agentTime = flag.Duration("agent.time", 0, "how long the agent of TestAnAgentOutlivesServers works; 0 skips it")
+
+// An agent works while its server is killed twice, and the database is away for a tenth of the time, in which
+// the second kill and start are. It is not ended, not repeated and not started twice; calls meanwhile are
+// answered with store_unavailable, and how it ended is recorded.
+func TestAnAgentOutlivesServers(t *testing.T) {
+	if *agentTime == 0 {
+		t.Skip("-agent.time=10s runs it")
+	}
+	ctx := t.Context()
+	f := newFleet(t.TempDir(), 1, 0, 1)
+	f.count = 1
+	t.Cleanup(func() { testkit.Must(t, f.close()) })
+	pgtest.Need(t, f.layOut(ctx))
+	m := f.machines[0]
+	serve := func() {
+		t.Helper()
+		if p := m.current(); p != nil {
+			testkit.Must(t, p.kill())
+		}
+		testkit.Must(t, f.serve(ctx, m, 0))
+	}
+	a := f.agent(0)
+	a.lose = 0
+	agents := func() string {
+		text, _ := os.ReadFile(f.agentLog())
+		return string(text)
+	}
+	serve()
+	made := func(id, tool string, args map[string]any) string {
+		t.Helper()
+		got := a.exchange(ctx, m.current(), tool, args)
+		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
+		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
+		return found[1]
+	}
+	project := made("project_id", "list_projects", nil)
+	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
+	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
+	attempt := made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())),
+		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
+	rest(t, *agentTime/5)
+	serve()
+	rest(t, *agentTime/5)
+	m.proxy.Refuse(true)
+	away := time.Now()
+	for refused := 0; refused < 2; {
+		got := a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt})
+		testkit.Need(t, got.code == "store_unavailable" || got.kind == lost, "while the database is away: code %q: %s", got.code, got.text)
+		if got.code == "store_unavailable" {
+			if refused++; refused == 1 {
+				serve()
+			}
+		}
+	}
+	rest(t, *agentTime/10-time.Since(away))
+	m.proxy.Refuse(false)
+	rest(t, *agentTime*3/5)
+	ended := ""
+	testkit.Until(t, "ended", func() bool {
+		ended = a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text
+		return strings.Contains(ended, `"state":"completed"`) || strings.Contains(ended, `"state":"failed"`)
+	})
+	log := agents()
+	testkit.True(t, strings.Count(log, "start long") == 1 && strings.Count(log, "end long") == 1, "the agents: %s", log)
+	testkit.True(t, strings.Contains(ended, `"state":"completed"`) && strings.Count(ended, `"execution_id"`) == 1, "the attempt: %s", ended)
+	f.history.check()
+	_, what := f.history.found()
+	testkit.Equal(t, what, "")
+}
+
+// rest waits for a part of the agent's time.
+func rest(t *testing.T, d time.Duration) {
+	within, done := context.WithTimeout(t.Context(), max(d, 0))
+	defer done()
+	<-within.Done()
 }

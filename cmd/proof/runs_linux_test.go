@@ -2,7 +2,6 @@ package main
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -16,17 +15,13 @@ var runsTime = flag.Duration("runs.time", 3*time.Second, "how long processes of 
 // step is finished twice or has two agents at once.
 func TestRuns(t *testing.T) {
 	t.Parallel()
-	seed := *simSeed
-	if seed == 0 {
-		seed = rand.Uint64N(1 << 32)
-	}
+	seed := seedOf()
 	self := testkit.Get(os.Executable()).Must(t)
 	r := newRuns(t.TempDir(), seed, *runsTime)
 	testkit.Must(t, os.MkdirAll(r.root, 0o755))
 	testkit.Must(t, r.layOut(t.Context(), self))
 	testkit.Must(t, r.live(t.Context()))
 	t.Log(r)
-	if _, what := r.history.found(); what != "" || r.attempts == 0 {
-		t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once): go test ./cmd/proof -run '^TestRuns$' -sim.seed=%d", what, seed)
-	}
+	_, what := r.history.found()
+	testkit.True(t, what == "" && r.attempts > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once): go test ./cmd/proof -run '^TestRuns$' -sim.seed=%d", what, seed)
 }

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
+	"io/fs"
 	"net/url"
-	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,12 +44,10 @@ func short(all []fileDiff) string {
 }
 
 func TestParseDiff(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct{ diff, want string }{
 		"nothing":        {"", ""},
 		"no heading":     {"warning: x\n+y\n", ""},
 		"changed":        {"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -3,2 +3,2 @@ func\n a\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -3,2 +3,2 @@ func same/3/3/a del/4/0/b add/0/4/c\n"},
-		"one line":       {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\n"},
 		"new":            {"diff --git a/x b/x\nnew file mode 100644\nindex 0..2\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+c\n", "x +1 -0 [new file mode 100644] hunk/0/0/@@ -0,0 +1 @@ add/0/1/c\n"},
 		"deleted":        {"diff --git a/x b/x\ndeleted file mode 100644\nindex 2..0\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-c\n", "x +0 -1 [deleted file mode 100644] hunk/0/0/@@ -1 +0,0 @@ del/1/0/c\n"},
 		"renamed":        {"diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\n", "z +0 -0 [similarity index 100%] [rename from x y] [rename to z]\n"},
@@ -65,36 +66,25 @@ func TestParseDiff(t *testing.T) {
 
 // What git prints of a repository with odd names is read.
 func TestParseDiffOfGit(t *testing.T) {
-	t.Parallel()
 	root := testkit.Dir(t)
-	testkit.Git(t, root, "init", "-q")
 	names := []string{"plain", "with space", "ümlaut", `quote"d`, "x b/y b/z", "-dash", "@@ -1 +1 @@"}
-	for _, name := range names {
-		testkit.Write(t, filepath.Join(root, name), "one\ntwo\n")
+	write := func(text string) {
+		for _, name := range names {
+			testkit.Write(t, filepath.Join(root, name), text)
+		}
 	}
+	write("one\ntwo\n")
+	testkit.Git(t, root, "init", "-q")
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-q", "-m", "first")
-	for _, name := range names {
-		testkit.Write(t, filepath.Join(root, name), "one\n++ b/evil\n")
-	}
-	seen := make(map[string]bool)
-	for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
-		seen[f.File] = true
-		testkit.Equal(t, f.Added, 1)
-		testkit.Equal(t, f.Removed, 1)
-	}
-	for _, name := range names {
-		testkit.True(t, seen[name], "%q is not among %v", name, seen)
-		testkit.Must(t, os.WriteFile(filepath.Join(root, name), []byte{0, 1, 2}, 0o644))
-	}
-	binary := parseDiff("", testkit.Git(t, root, "diff")+"\n")
-	for i, name := range names {
-		found := false
-		for _, f := range binary {
-			found = found || f.File == name && len(f.Note) > 0 && len(f.Lines) == 0
+	for text, want := range map[string]string{"one\n++ b/evil\n": "+1 -1, 0 notes, 4 lines", "\x00\x01\x02": "+0 -0, 1 notes, 0 lines"} {
+		write(text)
+		seen := map[string]string{}
+		for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
+			seen[f.File] = fmt.Sprintf("+%d -%d, %d notes, %d lines", f.Added, f.Removed, len(f.Note), len(f.Lines))
 		}
-		if !found {
-			t.Errorf("%d: %q is not among the binary files %q", i, name, short(binary))
+		for _, name := range names {
+			testkit.Equal(t, seen[name], want, "%s", name)
 		}
 	}
 }
@@ -106,27 +96,19 @@ func FuzzParseDiff(f *testing.F) {
 	f.Add("diff --git \n+++ \"\n@@  \n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, file := range parseDiff("r", text) {
-			added, removed, pairs := 0, 0, 0
+			kinds, pairs := map[string]int{}, 0
 			for _, l := range file.Lines {
-				switch l.Kind {
-				case "add":
-					added++
-				case "del":
-					removed++
-				}
+				kinds[l.Kind]++
 				testkit.Contains(t, text, l.Text, "is not in the diff")
 			}
-			testkit.Equal(t, added, file.Added)
-			testkit.Equal(t, removed, file.Removed)
+			testkit.Equal(t, kinds["add"], file.Added)
+			testkit.Equal(t, kinds["del"], file.Removed)
 			for _, p := range file.Pairs() {
-				if p[0].Kind == p[1].Kind && p[0].Kind != "" {
+				if p[0].Kind != "" {
 					pairs++
-					continue
 				}
-				for _, side := range p {
-					if side.Kind != "" {
-						pairs++
-					}
+				if p[1].Kind != "" && p[1].Kind != p[0].Kind {
+					pairs++
 				}
 			}
 			testkit.Equal(t, pairs, len(file.Lines), "lines side by side")
@@ -136,13 +118,10 @@ func FuzzParseDiff(f *testing.F) {
 
 // What an action says is shown to its caller alone, and no link makes a page say anything else.
 func TestNotices(t *testing.T) {
-	t.Parallel()
 	s, ann := &Site{Options: Options{Key: []byte("key")}}, session.Caller{Identity: "ann"}
 	next := testkit.Get(url.Parse(s.said(ann, "/board?project=p", "Done & merged."))).Must(t)
 	given := next.Query().Get("notice")
-	if got := s.notice(ann, next.Query()); got != "Done & merged." || next.Query().Get("project") != "p" {
-		t.Errorf("%s shows %q", next, got)
-	}
+	testkit.Equal(t, s.notice(ann, next.Query())+" at "+next.Query().Get("project"), "Done & merged. at p")
 	for _, forged := range []string{"", "x", given[:2*signature], given + "x", "x" + given[1:]} {
 		testkit.Equal(t, s.notice(ann, url.Values{"notice": {forged}}), "", "%q shows", forged)
 	}
@@ -150,9 +129,18 @@ func TestNotices(t *testing.T) {
 	testkit.Equal(t, s.said(ann, "/board", ""), "/board", "nothing to say is said")
 }
 
+// No address leads away from the pages.
+func TestHere(t *testing.T) {
+	for address, want := range map[string]string{"/board?status=done": "/board?status=done", "/": "/", "": "else", "board": "else", "//evil.example": "else", "https://evil.example/": "else",
+		`/\evil.example`: "else", "javascript:alert(1)": "else", "///evil.example": "else", "/%2f/evil.example": "else", "\t//evil.example": "else"} {
+		testkit.Equal(t, here(address, "else"), want, "%q", address)
+	}
+	p := &boardPage{Filter: boardFilter{Labels: "a b"}} // a filter gets another label once
+	testkit.Equal(t, p.Labelled("c")+" "+p.Labelled("b"), "/board?labels=a+b+c /board?labels=a+b")
+}
+
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
 func TestRunFits(t *testing.T) {
-	t.Parallel()
 	const most = 100<<10 - maxDiff - 8000 // the rest of the page
 	views := testkit.Get(parseViews()).Must(t)
 	long := strings.Repeat("<b> & ", 2000)
@@ -178,12 +166,9 @@ func TestRunFits(t *testing.T) {
 		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
 		var b bytes.Buffer
 		testkit.Must(t, views.of["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
-		if b.Len() > most {
-			t.Errorf("with %d finished, the page has %d bytes, more than %d", finished, b.Len(), most)
-		}
-		if shown := len(v.Tree.Entries); shown+v.Before+v.After != 250 || shown > maxSteps {
-			t.Errorf("with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
-		}
+		shown := len(v.Tree.Entries)
+		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished, b.Len(), most)
+		testkit.True(t, shown+v.Before+v.After == 250 && shown <= maxSteps, "with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
 		testkit.True(t, finished >= 250 || strings.Contains(b.String(), "running</span>"), "with %d finished, the one that runs is left out", finished)
 	}
 }
@@ -200,37 +185,30 @@ func (f *folder) String() string {
 }
 
 func TestTree(t *testing.T) {
-	t.Parallel()
 	v := review{Diffs: parseDiff("p", "diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
 	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
 	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
-	if got, want := v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f"; got != want {
-		t.Errorf("the tree is %s, want %s", got, want)
-	}
-	if f := v.Tree.Folders[0].Files[0]; f.Comments != 1 || f.Link != "#file-0" || f.Added != 1 {
-		t.Errorf("the file in the diff is %+v", f)
-	}
-	if f := v.Tree.Folders[0].Folders[0].Files[0]; f.Link != "?path=a%2Fb%2Fd%2Fe.go" {
-		t.Errorf("the file that is left out is %+v", f)
-	}
+	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f", "the tree")
+	in, out := v.Tree.Folders[0].Files[0], v.Tree.Folders[0].Folders[0].Files[0]
+	testkit.True(t, in.Comments == 1 && in.Link == "#file-0" && in.Added == 1, "the file in the diff is %+v", in)
+	testkit.Equal(t, out.Link, "?path=a%2Fb%2Fd%2Fe.go", "the file that is left out")
 }
 
 func TestPlaceComments(t *testing.T) {
-	t.Parallel()
 	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
 	f.RepoID = "r"
 	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"}, {RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
-	for i, want := range []string{"", "", "a", "b"} { // the first is the hunk
-		got := ""
-		for _, c := range f.Lines[i].Comments {
+	got := ""
+	for _, l := range f.Lines { // the first is the hunk
+		for _, c := range l.Comments {
 			got += c.Text
 		}
-		testkit.Equal(t, got, want, "line %d has the comments", i)
+		got += ";"
 	}
+	testkit.Equal(t, got, ";;a;b;")
 }
 
-// Open pages are told of the first change at once, and of those that follow together, later the more time
-// pages take.
+// Open pages are told of the first change at once, and of those that follow together, later the more time pages take.
 func TestPagesAreToldTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(nil)
@@ -273,31 +251,25 @@ func TestCountsOfChanges(t *testing.T) {
 
 // The feed keeps a bounded number of topics, and forgets none of the changes.
 func TestFeedIsBounded(t *testing.T) {
-	t.Parallel()
 	f := newFeed(nil)
 	at := f.position()
 	for i := range maxTopics + 10 {
 		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)
 	}
 	testkit.True(t, len(f.last) <= maxTopics+10, "%d topics", len(f.last))
-	if last, _ := f.changed([]string{"task:0"}); last <= at {
-		t.Error("a change was forgotten")
-	}
-	if _, all := f.since(at, "task"); !all {
-		t.Error("the ids that have changed are not all there, and it does not say so")
-	}
+	last, _ := f.changed([]string{"task:0"})
+	testkit.True(t, last > at, "a change was forgotten")
+	_, all := f.since(at, "task")
+	testkit.True(t, all, "the ids that have changed are not all there, and it does not say so")
 }
 
 // A browser that leaves while changes are read is no reason to make every page again.
 func TestGivenUpRequestsAreNoNews(t *testing.T) {
-	t.Parallel()
 	f := newFeed(away{})
 	at := f.position()
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if f.catchUp(gone) == nil || f.position() != at {
-		t.Errorf("batch %d, want %d", f.position(), at)
-	}
+	testkit.True(t, f.catchUp(gone) != nil && f.position() == at, "batch %d, want %d", f.position(), at)
 	testkit.True(t, f.catchUp(t.Context()) != nil && f.position() != at, "no news although the changes cannot be read")
 }
 
@@ -306,4 +278,78 @@ type away struct{ store.Changes }
 
 func (away) Since(context.Context, string) (store.News, error) {
 	return store.News{}, errors.New("away")
+}
+
+func init() { maxColoring = time.Minute }
+
+// What highlight returns has the text, line by line, and no tag but its own, whatever the language.
+func TestHighlight(t *testing.T) {
+	testkit.Equal(t, string(highlight("a/x.go", []byte("if x {\n\treturn \"<b>\" // no\n}"))),
+		`<span class="hl-k">if</span> x {`+"\n"+`	<span class="hl-k">return</span> <span class="hl-s">&#34;&lt;b&gt;&#34;</span> <span class="hl-c">// no</span>`+"\n}", "Go")
+	tags := regexp.MustCompile(`<span class="hl-[a-z]">|</span>`)
+	hostile := "<script>alert('x')</script>\r\n/* \"a\nb <img src=x onerror=y> */ ${x} <!-- \n --> `\n#!%[](javascript:x)\x00\u202e{\"a\": 1.5, 'b'\nFROM x\nkey = \"v\"\n<?php ?>\n+last"
+	files := testkit.Get(fs.Glob(lexerFiles, "lexers/*.xml")).Must(t)
+	for _, file := range files {
+		lexer := testkit.Get(lexers()).Must(t).Get(strings.NewReplacer("cpp", "c++", "csharp", "c#", "docker", "dockerfile").Replace(strings.TrimSuffix(path.Base(file), ".xml")))
+		name := strings.NewReplacer("*", "x").Replace(lexer.Config().Filenames[0])
+		got := string(highlight(name, []byte(hostile)))
+		testkit.True(t, strings.Contains(got, "<span"), "%s has no colors", name)
+		testkit.Equal(t, strings.ReplaceAll(html.UnescapeString(tags.ReplaceAllString(got, "")), "\x00", "\ufffd"), strings.ReplaceAll(hostile, "\x00", "\ufffd"), "%s: the text", name)
+		for line := range strings.SplitSeq(got, "\n") {
+			testkit.True(t, !strings.ContainsAny(tags.ReplaceAllString(line, ""), "<>") && strings.Count(line, "<span") == strings.Count(line, "</span>"), "%s: the line %q", name, line)
+		}
+	}
+	long := strings.Repeat("<", maxColored+1)
+	testkit.Equal(t, string(highlight("x.go", []byte(long))), html.EscapeString(long), "a long text")
+}
+
+func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
+	for in, want := range map[string]string{
+		"a *b* `c`":                               "<p>a <em>b</em> <code>c</code></p>\n",
+		"# A b":                                   `<h1 id="h-a-b">A b</h1>` + "\n",
+		"[a](b.md#c)":                             `<p><a href="b.md#h-c">a</a></p>` + "\n",
+		"<https://example.com>":                   `<p><a href="https://example.com" rel="noopener noreferrer">https://example.com</a></p>` + "\n",
+		"[*a*](javascript:alert(1)) b":            "<p><em>a</em> b</p>\n",
+		"[a](//example.com)":                      "<p>a</p>\n",
+		"[a](\\\\example.com)":                    `<p><a href="%5Cexample.com">a</a></p>` + "\n",
+		"<javascript:alert(1)>":                   "<p>javascript:alert(1)</p>\n",
+		"![a](https://example.com/x.png)":         "<p>a</p>\n",
+		"![a](data:image/png;base64,AAAA)":        "<p>a</p>\n",
+		"![a](x.png) ![b](/events?at=0&on=x)":     "<p>a b</p>\n",
+		"<img src=x onerror=alert(1)> <b>b</b>":   "<p>&lt;img src=x onerror=alert(1)&gt; &lt;b&gt;b&lt;/b&gt;</p>\n",
+		"<script>alert(1)</script>":               `<pre tabindex="0"><code>&lt;script&gt;alert(1)&lt;/script&gt;</code></pre>` + "\n",
+		"    <pre>":                               `<pre tabindex="0"><code>&lt;pre&gt;` + "\n</code></pre>\n",
+		"[![a](//x/y.png)](javascript:b) c":       "<p>a c</p>\n",
+		"<!-- a\n-->":                             `<pre tabindex="0"><code>&lt;!-- a` + "\n--&gt;</code></pre>\n",
+		"[a][b]\n\n[b]: vbscript:x":               "<p>a</p>\n",
+		"[a](https://example.com \"<b> ' \\\"\")": `<p><a href="https://example.com" title="&lt;b&gt; ' &quot;" rel="noopener noreferrer">a</a></p>` + "\n",
+	} {
+		testkit.Equal(t, string(markdown([]byte(in))), want, "%q", in)
+	}
+}
+
+// A bar begins and ends where its agent did, an agent at work ends now, and what a step waited for is a bar, too.
+func TestTimeline(t *testing.T) {
+	at := func(minute int) *string {
+		return new(time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC).Format(time.RFC3339Nano))
+	}
+	now, _ := time.Parse(time.RFC3339Nano, *at(20))
+	plan := &run.Step{ID: "plan", SessionID: "s", Name: "Plan it", State: board.Completed, Agents: []board.RunStep{
+		{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
+		{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
+	}}
+	write := &run.Step{ID: "write", SessionID: "s", State: board.Running, Agents: []board.RunStep{{State: board.Running, StartedAt: at(12)}}}
+	sign := &run.Step{ID: "sign", SessionID: "s", State: board.NotBegun}
+	v := &runView{View: &run.View{RunReply: &board.RunReply{}, Live: true, Tree: run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}}}}}
+	line := v.timelineAt(now)
+	testkit.Same(t, line.Lanes[0].Bars, []bar{
+		{0, 250, "failed", "failed, 5 min"}, {250, 250, "limit", "waited for a limit, 5 min"}, {500, 100, "completed", "completed, 2 min"},
+	})
+	testkit.Same(t, line.Lanes[1].Bars, []bar{{600, 400, "running", "running, 8 min"}})
+	testkit.Equal(t, line.Lanes[2].Summary(), "not begun")
+	testkit.Same(t, line.Ticks, []string{"0", "5 min", "10 min", "15 min", "20 min"})
+	views := testkit.Get(parseViews()).Must(t)
+	var page bytes.Buffer
+	testkit.Must(t, views.of["attempt"].ExecuteTemplate(&page, "lanes", line))
+	testkit.Contains(t, page.String(), `<rect class="bar-limit" x="250" y="0" width="250" height="10">`, "the page")
 }

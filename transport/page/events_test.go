@@ -7,14 +7,12 @@ import (
 	"html"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
@@ -24,9 +22,7 @@ var connectTo = regexp.MustCompile(`hx-sse:connect="([^"]+)"`)
 // stream returns the URL of a page's stream of events.
 func (b *browser) stream(path string) string {
 	b.t.Helper()
-	found := connectTo.FindStringSubmatch(b.get(path))
-	testkit.Need(b.t, found != nil, "%s has no stream", path)
-	return html.UnescapeString(found[1])
+	return html.UnescapeString(find(b.t, connectTo, b.get(path)))
 }
 
 // listen opens a stream, as after a connection was lost if last is not "". Each event's id is sent to
@@ -39,9 +35,7 @@ func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func())
 		r.Header.Set("Last-Event-ID", last)
 	}
 	res := testkit.Get(b.Do(r)).Must(b.t)
-	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
-		b.t.Fatalf("%s: %s %v", stream, res.Status, res.Header)
-	}
+	testkit.Need(b.t, res.StatusCode == http.StatusOK && res.Header.Get("Content-Type") == "text/event-stream" && res.Header.Get("Cache-Control") == "no-store", "%s: %s %v", stream, res.Status, res.Header)
 	out := make(chan string, 100)
 	go func() {
 		defer close(out)
@@ -64,36 +58,28 @@ func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func())
 	}
 }
 
-// patience is how long an event may take on a busy machine.
-const patience = 20 * time.Second
-
-// event waits for the next event.
+// event waits for the next event, for as long as one may take on a busy machine.
 func event(t testing.TB, ids <-chan string, what string) string {
 	t.Helper()
 	select {
 	case id := <-ids:
 		return id
-	case <-time.After(patience):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("no event: %s", what)
 		return ""
 	}
 }
 
 func TestEvents(t *testing.T) {
-	t.Parallel()
-	root := pagetest.Project(t)
-	s := serve(t, root, web.Options{})
-	call := pagetest.Connect(t, s.url, "")
-	b := s.browser(t)
+	s, call, b := open(t)
 	call.Task("before", "before")
-	testkit.Until(t, "before", func() bool { return strings.Contains(b.get("/board"), "before") })
+	testkit.Contains(t, b.get("/board"), "before")
 	board := b.stream("/board")
 	ids, hangUp := b.listen(board, "")
 	call.Task("one", "one")
 	last := event(t, ids, "a task was added")
-	testkit.Until(t, "the task", func() bool { return strings.Contains(b.get("/board"), ">one</a>") })
+	testkit.Contains(t, b.get("/board"), ">one</a>")
 	hangUp()
-
 	call.Task("while nobody listened", "while nobody listened")
 	ids, hangUp = b.listen(board, last)
 	next := event(t, ids, "a page that was cut off catches up")
@@ -102,12 +88,10 @@ func TestEvents(t *testing.T) {
 
 	// A page of this server's predecessor is renewed, as anything may have changed since.
 	s.stop()
-	s = serve(t, root, web.Options{})
-	b.at = s.url
+	b.at = serve(t, s.root, web.Options{}).url
 	ids, hangUp = b.listen(board, next)
-	if id := event(t, ids, "the server was started again"); id <= next {
-		t.Errorf("%s after %s", id, next)
-	}
+	id := event(t, ids, "the server was started again")
+	testkit.True(t, id > next, "%s after %s", id, next)
 	hangUp()
 
 	// The present page is as new as can be: its stream says nothing before there is a change.
@@ -120,178 +104,167 @@ func TestEvents(t *testing.T) {
 	hangUp()
 }
 
-// What does not belong to a caller's pages is no event for it.
-func TestEventsNeedALogin(t *testing.T) {
-	t.Parallel()
-	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"})
-	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
-	b := s.browser(t)
-	if a := b.do("GET", "/events?at=0&on=task", nil, "HX-Request: true"); a.StatusCode != http.StatusUnauthorized || a.Header.Get("HX-Redirect") != "/login" {
-		t.Errorf("%s %v", a.Status, a.Header)
-	}
-	if a := b.do("GET", "/board", nil); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?next=%2Fboard" {
-		t.Errorf("%s %v", a.Status, a.Header)
-	}
-	b.login(tokens[0])
-	ids, hangUp := b.listen("/events?at=0&on=task", "")
-	event(t, ids, "after the login")
-	hangUp()
-}
-
 // An edit of the config or of a job is on the pages that show it, also on those that are open.
 func TestEditsAreShown(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	b := s.browser(t)
-	jobs, _ := b.listen(b.stream("/jobs"), "")
-	if text := b.get("/jobs"); strings.Contains(text, "second") {
-		t.Fatal(text)
+	s, call, b := open(t)
+	shown := func(path, text string) {
+		t.Helper()
+		testkit.Until(t, text+" on "+path, func() bool { return strings.Contains(b.get(path), text) })
 	}
-	testkit.Write(t, s.root+"/.deepwork/jobs/broken/job.yml", "second: 1\n")
-	event(t, jobs, "a job was edited")
-	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/jobs"), "second") })
-	trust, _ := b.listen(b.stream("/trust"), "")
-	testkit.Write(t, s.root+"/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n")
-	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/trust"), "OTHER") })
-	event(t, trust, "the config was edited")
-	trust, _ = b.listen(b.stream("/trust"), "")
 	trip := s.root + "/.deepwork/jobs/trip/job.yml"
-	testkit.Write(t, trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies", "checks: [{name: tidy, run: [./tidy]}], dependencies", 1))
-	event(t, trust, "a job has a check, which needs approval")
-	testkit.Until(t, "the check", func() bool { return strings.Contains(b.get("/trust"), "./tidy") })
+	for _, c := range []struct{ path, file, text, want string }{
+		{"/jobs", s.root + "/.deepwork/jobs/broken/job.yml", "second: 1\n", "second"},
+		{"/trust", s.root + "/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n", "OTHER"},
+		{"/trust", trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies", "checks: [{name: tidy, run: [./tidy]}], dependencies", 1), "./tidy"},
+	} {
+		ids, hangUp := b.listen(b.stream(c.path), "")
+		testkit.Lacks(t, b.get(c.path), []string{c.want}, "before the edit")
+		testkit.Write(t, c.file, c.text)
+		event(t, ids, "an edit: "+c.want)
+		shown(c.path, c.want)
+		hangUp()
+	}
 	testkit.Write(t, s.root+"/idea.txt", "first")
-	p := s.begin(t, "")
-	output := "/sessions/" + p.session + "/output?path=idea.txt"
-	testkit.Until(t, "the output", func() bool { return strings.Contains(b.get(output), "first") })
+	output := "/sessions/" + begin(call).session + "/output?path=idea.txt"
+	shown(output, "first")
 	testkit.Write(t, s.root+"/idea.txt", "then")
 	testkit.Contains(t, b.get(output), "then", "the output is not shown as it is now")
 }
 
-// A caller that does not see an attempt does not keep its output from one that does.
-func TestOutputIsFollowedForEachCaller(t *testing.T) {
-	t.Parallel()
-	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
-	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
-	call := pagetest.Connect(t, s.url, tokens[0])
-	more := filepath.Join(t.TempDir(), "more")
-	_, id := call.Script("talk", "! until [ -e "+more+" ]; do sleep 0.05; done; while [ -e "+more+" ]; do echo hello; sleep 0.1; done\n")
-	t.Cleanup(func() { _ = os.Remove(more) })
-	on := "/events?at=0&on=output:" + id
-	ann, bob := s.browser(t), s.browser(t)
-	bob.login(tokens[1])
-	ann.login(tokens[0])
-	_, leave := bob.listen(on, "")
-	defer leave()
-	stream := regexp.MustCompile("on=.*").ReplaceAllString(ann.stream("/attempts/"+id), "on=output:"+id)
-	ids, hangUp := ann.listen(stream, "")
-	defer hangUp()
-	testkit.Write(t, more, "")
-	event(t, ids, "the agent has printed")
-}
-
-// A change is on each open page that shows it.
+// A change is on each page that shows it as soon as it is acknowledged, and open pages are told. These keep their streams, so
+// what they follow does not depend on what has begun when they are opened.
 func TestOpenPagesFollow(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	sessions, tasks := s.fill(t, 4, 4)
-	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
-	for path, change := range map[string]func(text string){
-		"/board":             func(text string) { call.Task(text, text) },
-		"/tasks/" + tasks[0]: func(text string) { call("update_task", map[string]any{"task_id": tasks[0], "title": text}, nil) },
-		"/":                  func(text string) { call.Plan(text) },
-		"/history?q=changed": func(text string) { call.Plan(text) },
-		"/sessions/" + sessions[0]: func(text string) {
-			call("abort_workflow", map[string]any{"session_id": sessions[0], "explanation": text}, nil)
-		},
+	_, call, b := open(t)
+	sessions, tasks := fill(call, 1, 1)
+	task, outer, nested := call.Task("first", "! true\n"), call.Plan("outer"), ""
+	abort := func(session, text string) {
+		call("abort_workflow", pagetest.Args{"session_id": session, "explanation": text}, nil)
+	}
+	for _, c := range []struct {
+		path, shows string
+		change      func(text string)
+	}{
+		{"/board", "Changed 1", func(text string) { call.Task(text, text) }},
+		{"/tasks/" + tasks[0], "Changed 2", func(text string) { call("update_task", pagetest.Args{"task_id": tasks[0], "title": text}, nil) }},
+		{"/", "Changed 3", func(text string) { call.Plan(text) }},
+		{"/history?q=changed", "Changed 4", func(text string) { call.Plan(text) }},
+		{"/sessions/" + sessions[0], "Changed 5", func(text string) { abort(sessions[0], text) }},
+		{"/sessions/" + outer, "Changed 6", func(text string) {
+			nested = call.Start(pagetest.Args{"goal": text, "job_name": "trip", "workflow_name": "plan", "parent_session_id": outer})
+		}},
+		{"/sessions/" + outer, "", func(text string) { abort(nested, text) }},
+		{"/tasks/" + task, "", func(string) { call.Attempt(task, "SCRIPT") }},
+		{"/tasks/" + task, "second", func(text string) {
+			call("update_task", pagetest.Args{"task_id": task, "depends_on": []string{call.Task(text, "")}}, nil)
+		}},
 	} {
-		ids, hangUp := b.listen(b.stream(path), "")
-		change("Changed " + tasks[1])
-		event(t, ids, path)
-		testkit.Until(t, "the change on "+path, func() bool { return strings.Contains(b.get(path), "Changed "+tasks[1]) })
+		stream := b.stream(c.path)
+		ids, hangUp := b.listen(stream, "")
+		c.change(c.shows)
+		testkit.Contains(t, b.get(c.path), c.shows, "%s", c.path)
+		event(t, ids, c.path+": "+c.shows)
 		hangUp()
-	}
-}
-
-// A page has everything that calls have answered before it was asked for.
-func TestPagesAreNeverOld(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call := pagetest.Connect(t, s.url, "")
-	b := s.browser(t)
-	for i := range 10 {
-		title := fmt.Sprintf("This is number %d.", i)
-		call.Task(title, title)
-		call.Plan(title)
-		for _, path := range []string{"/", "/board", "/history"} {
-			testkit.Contains(t, b.get(path), title, "%s has no", path)
-		}
-	}
-}
-
-// A session's page has the workflows that begin in it.
-func TestNestedWorkflowsAppear(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call := pagetest.Connect(t, s.url, "")
-	session := call.Plan("outer")
-	b := s.browser(t)
-	path := "/sessions/" + session
-	opened := b.stream(path)
-	ids, hangUp := b.listen(opened, "")
-	nested := call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
-	event(t, ids, "a nested workflow has begun")
-	hangUp()
-	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
-	now := b.stream(path)
-	ids, hangUp = b.listen(opened, now[strings.Index(now, "at=")+len("at="):strings.Index(now, "&")])
-	call("abort_workflow", map[string]any{"session_id": nested, "explanation": "enough"}, nil)
-	event(t, ids, "the nested workflow has ended")
-	hangUp()
-}
-
-// An open page keeps its stream, so what it follows does not depend on what has begun when it is opened.
-func TestPagesFollowWhatBeginsLater(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
-	task, session := call.Task("first", "! true\n"), call.Plan("outer")
-	for path, begin := range map[string]func(){
-		"/tasks/" + task: func() {
-			call.Attempt(task, "SCRIPT")
-			call("update_task", pagetest.Args{"task_id": task, "depends_on": []string{call.Task("second", "")}}, nil)
-		},
-		"/sessions/" + session: func() {
-			call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
-		},
-	} {
-		_, before, _ := strings.Cut(b.stream(path), "&on=")
-		begin()
-		_, after, _ := strings.Cut(b.stream(path), "&on=")
-		testkit.Equal(t, after, before, "%s", path)
+		_, before, _ := strings.Cut(stream, "&on=")
+		_, after, _ := strings.Cut(b.stream(c.path), "&on=")
+		testkit.Equal(t, after, before, "what %s follows", c.path)
 	}
 }
 
 // A page that was told of changes is sent again only if its content has changed.
 func TestETag(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), web.Options{})
-	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	_, call, b := open(t)
 	first := call.Plan("first")
-	ask := func(path, etag string) (status int, tag string) {
-		r := testkit.Get(http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)).Must(t)
-		r.Header.Set("If-None-Match", etag)
-		res := testkit.Get(b.Do(r)).Must(t)
-		res.Body.Close()
-		return res.StatusCode, res.Header.Get("ETag")
-	}
-	path := "/sessions/" + first
-	status, tag := ask(path, "")
-	testkit.Need(t, status == http.StatusOK && tag != "", "%d, ETag %q", status, tag)
+	ask := func(etag string) answer { return b.do("GET", "/sessions/"+first, nil, "If-None-Match: "+etag) }
+	tag := ask("").is(http.StatusOK).Header.Get("ETag")
+	testkit.Need(t, tag != "", "there is no ETag")
 	call.Task("another page", "another page") // the feed has another number now
 	b.get("/board")
-	if status, same := ask(path, tag); status != http.StatusNotModified || same != tag {
-		t.Errorf("nothing has changed: %d, ETag %q, want %q", status, same, tag)
-	}
-	call("abort_workflow", map[string]any{"session_id": first, "explanation": "enough"}, nil)
-	testkit.Until(t, "the change", func() bool { status, now := ask(path, tag); return status == http.StatusOK && now != tag })
+	testkit.Equal(t, ask(tag).is(http.StatusNotModified).Header.Get("ETag"), tag, "nothing has changed")
+	call("abort_workflow", pagetest.Args{"session_id": first, "explanation": "enough"}, nil)
+	testkit.Until(t, "the change", func() bool { a := ask(tag); return a.StatusCode == http.StatusOK && a.Header.Get("ETag") != tag })
 }
+
+// fill starts sessions and adds tasks. It returns their ids.
+func fill(call pagetest.Call, sessions, tasks int) (allSessions, allTasks []string) {
+	for i := range sessions {
+		allSessions = append(allSessions, call.Plan(fmt.Sprint("Goal ", i)))
+	}
+	for i := range tasks {
+		allTasks = append(allTasks, call.Task(fmt.Sprint("Task ", i), ""))
+	}
+	return allSessions, allTasks
+}
+
+// Every page has a limit, and leads to what it leaves out.
+func TestPagesStayUnder100KB(t *testing.T) {
+	t.Parallel()
+	// There are many jobs, one of them with many long steps.
+	root := pagetest.Project(t)
+	job := func(name, summary, text string, steps int) {
+		var ids, all []string
+		for i := range steps {
+			ids = append(ids, fmt.Sprint("step", i))
+			all = append(all, fmt.Sprintf("  - {id: step%d, name: Step, description: x, instructions_file: text.md, outputs: {}, reviews: []}\n", i))
+		}
+		testkit.WriteAll(t, root+"/.deepwork/jobs/"+name, map[string]string{"text.md": text, "job.yml": fmt.Sprintf("name: %s\nversion: 1.0.0\nsummary: %s\ncommon_job_info_provided_to_all_steps_at_runtime: x\nworkflows:\n  - {name: all, summary: %[2]s, steps: [%s]}\nsteps:\n%s",
+			name, summary, strings.Join(ids, ", "), strings.Join(all, ""))})
+	}
+	for i := range 100 {
+		job(fmt.Sprint("other", i), strings.Repeat("long ", 40), "Do it.", 1)
+	}
+	job("long", "Long", strings.Repeat("Think of <everything> & more.\n", 1000), 60)
+	testkit.Git(t, root, "add", "-A")
+	testkit.Git(t, root, "commit", "-q", "-m", "more")
+	s := serve(t, root, web.Options{})
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	sessions, tasks := fill(call, 120, 120)
+	long := call.Start(pagetest.Args{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"})
+	for range 40 {
+		call("finished_step", map[string]any{"session_id": long, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
+	}
+	diff, talk := call.Script("A large diff", strings.Join([]string{"",
+		"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; done > numbers.txt",
+		"mkdir many; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i > many/file$i; done",
+		"git add -A; git commit -qm work",
+		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) + " >&2; echo $i; done", ""}, "\n! "))
+	call.Await(t, talk, "completed", "failed")
+	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
+	get := func(path string) string {
+		t.Helper()
+		text := b.get(path)
+		testkit.True(t, len(text) <= 100<<10, "%s has %d bytes", path, len(text)) // before it is compressed
+		return text
+	}
+	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
+		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?tab=changes", "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+		get(path)
+	}
+	// What a page leaves out is behind its links.
+	for path, want := range map[string]struct {
+		entry *regexp.Regexp
+		count int
+	}{
+		"/history?kind=session":                   {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
+		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
+		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
+		"/attempts/" + talk + "?tab=changes":      {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
+		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
+	} {
+		found := map[string]bool{}
+		for at := path; at != ""; {
+			text := get(at)
+			for _, m := range want.entry.FindAllStringSubmatch(text, -1) {
+				found[m[len(m)-1]+m[1]] = true
+			}
+			at = ""
+			if all := moreLink.FindAllStringSubmatch(text, -1); all != nil {
+				at = html.UnescapeString(all[len(all)-1][1]) // the one of the list is the last
+			}
+		}
+		testkit.Equal(t, len(found), want.count, "%s", path)
+	}
+	testkit.Contains(t, b.get("/sessions/"+long), `?step=step3"`)
+	b.do("GET", "/sessions/"+long+"?step=step3", nil).is(http.StatusOK, "only step3", "<code>step3</code>", "A long &lt;note&gt;. A").lacks("<code>step4</code>")
+}
+
+var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)

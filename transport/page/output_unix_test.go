@@ -7,30 +7,21 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/transport/page/pagetest"
-	"deepwork/transport/web"
 )
 
 // What a session says that it delivered leads nowhere else.
 func TestOutputFiles(t *testing.T) {
-	t.Parallel()
-	root := pagetest.Project(t)
-	s := serve(t, root, web.Options{})
-	p := s.begin(t, "")
-	b := s.browser(t)
-	at := "/sessions/" + p.session + "/output?path="
+	s, call, b := open(t)
+	at := "/sessions/" + begin(call).session + "/output?path="
 	for _, path := range []string{"../idea.txt", "/etc/passwd", "idea.txt/../.deepwork/config.yml", ".deepwork/config.yml", "./idea.txt", "idea.txt\x00", ""} {
-		if a := b.do("GET", at+url.QueryEscape(path), nil); a.StatusCode != http.StatusNotFound {
-			t.Errorf("%q: %s\n%s", path, a.Status, a.text)
-		}
+		b.do("GET", at+url.QueryEscape(path), nil).is(http.StatusNotFound)
 	}
-	file, secret := filepath.Join(root, "idea.txt"), filepath.Join(t.TempDir(), "secret")
+	file, secret := filepath.Join(s.root, "idea.txt"), filepath.Join(t.TempDir(), "secret")
 	testkit.Write(t, secret, "not for pages")
 	for name, replace := range map[string]func() error{
 		"a link that leads out": func() error { return os.Symlink(secret, file) },
@@ -44,13 +35,13 @@ func TestOutputFiles(t *testing.T) {
 		go func() { done <- b.do("GET", at+"idea.txt", nil) }()
 		select {
 		case a := <-done:
-			testkit.True(t, a.StatusCode == http.StatusConflict && !strings.Contains(a.text, "not for pages"), "%s: %s\n%s", name, a.Status, a.text)
+			a.is(http.StatusConflict).lacks("not for pages")
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: no answer", name)
 		}
 	}
 	testkit.Must(t, os.RemoveAll(file))
-	testkit.Write(t, filepath.Join(root, "there.txt"), "moved")
-	testkit.Must(t, os.Symlink(filepath.Join(root, "there.txt"), file))
+	testkit.Write(t, filepath.Join(s.root, "there.txt"), "moved")
+	testkit.Must(t, os.Symlink(filepath.Join(s.root, "there.txt"), file))
 	testkit.Contains(t, b.get(at+"idea.txt"), "moved", "a link inside of the project is not followed")
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -46,8 +45,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 	return client, server
 }
 
-// The kernel says whose a connection is, and never that one without an
-// owner is root's.
+// The kernel says whose a connection is, and never that one without an owner is root's.
 func TestOwnerOfAConnection(t *testing.T) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
@@ -74,15 +72,11 @@ func TestOwnerOfAConnection(t *testing.T) {
 			from, to := unmapped(server.RemoteAddr().(*net.TCPAddr)), unmapped(server.LocalAddr().(*net.TCPAddr))
 			testkit.Equal(t, int(testkit.Get(ownerOf(from, to)).Must(t)), user)
 			unix.Close(client) // the server's end is still open: the kernel keeps the client's, as root's
-			if got, err := ownerOf(from, to); !errors.Is(err, errNoSocket) {
-				t.Errorf("%s, closed: the owner is %d (%v)", c.name, got, err)
-			}
+			testkit.FailsWith(t, testkit.Get(ownerOf(from, to)).Err(), errNoSocket, "%s, closed", c.name)
 		}
 		// A socket that listens at an address is not one with a connection from there.
 		at := l.Addr().(*net.TCPAddr).AddrPort()
-		if got, err := ownerOf(at, netip.AddrPortFrom(at.Addr(), 1)); !errors.Is(err, errNoSocket) {
-			t.Errorf("%s, listening: the owner is %d (%v)", c.name, got, err)
-		}
+		testkit.FailsWith(t, testkit.Get(ownerOf(at, netip.AddrPortFrom(at.Addr(), 1))).Err(), errNoSocket, "%s, listening", c.name)
 	}
 	testkit.True(t, CanKnowPeers(), "the owners of connections are not known")
 }

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -24,13 +25,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file")
 
-const (
-	hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	ping  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
-	call  = `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"nothing"}}`
-	// newest is a request of the version without sessions.
-	newest = `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
-)
+// bodies are those of requests, by the names that the golden file has for them.
+var bodies = map[string]string{
+	"-":       "",
+	"batch":   `[` + strings.Repeat(`{"jsonrpc":"2.0","id":2,"method":"ping"},`, 2) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`,
+	"hello":   `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+	"ping":    `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
+	"call":    `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"nothing"}}`,
+	"lost":    `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`,
+	"newping": `{"jsonrpc":"2.0","id":3,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+	"newest":  `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, // without sessions
+	"large":   `{"a":"` + strings.Repeat("x", 4096) + `"}`,
+	"nested":  strings.Repeat("[", 4000),
+}
 
 // A served is a server with tokens, and what it has answered.
 type served struct {
@@ -38,6 +45,7 @@ type served struct {
 	t        *testing.T
 	file     string
 	ann, bob string
+	id       string // of the MCP session
 	out      strings.Builder
 	client   http.Client
 }
@@ -85,25 +93,45 @@ func (s *served) send(method, path, token, body string, headers ...string) *http
 	return testkit.Get(s.client.Do(r)).Must(s.t)
 }
 
-// say sends a request and notes what comes back. It returns the id of the MCP session.
-func (s *served) say(method, path, token, body string, headers ...string) string {
-	res := s.send(method, path, token, body, headers...)
+// say sends a request, "METHOD PATH CALLER BODY; HEADER; HEADER", where - is none and $id is the MCP session, and notes what comes back.
+func (s *served) say(request string) {
+	line := strings.Split(strings.ReplaceAll(request, "$id", s.id), "; ")
+	words := strings.Fields(line[0])
+	body, named := bodies[words[3]]
+	if !named {
+		body = words[3]
+	}
+	res := s.send(words[0], words[1], map[string]string{"ann": s.ann, "bob": s.bob, "wrong": "wrong"}[words[2]], body, line[1:]...)
 	defer res.Body.Close()
 	text := string(testkit.Get(io.ReadAll(res.Body)).Must(s.t))
-	fmt.Fprintf(&s.out, "%s %s %.60s %s\n  %d", method, path, body, strings.Join(headers, ", "), res.StatusCode)
+	fmt.Fprintf(&s.out, "> %s\n  %d", request, res.StatusCode)
 	for _, name := range []string{"Www-Authenticate", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Allow", "Retry-After", "Cache-Control"} {
 		if v := res.Header.Get(name); v != "" {
 			fmt.Fprintf(&s.out, ", %s: %s", name, v)
 		}
 	}
-	if path == "/metrics" { // what a gauge measures, and the requests that were refused
+	if words[1] == "/metrics" { // what a gauge measures, and the requests that were refused
 		text = strings.Join(regexp.MustCompile(`(?m)^(# HELP deepwork_(http|mcp)_|deepwork_refused_total).*$`).FindAllString(text, -1), "\n  ")
 		fmt.Fprintf(&s.out, "\n  %s", text)
 	} else {
 		fmt.Fprintf(&s.out, "\n  %.300s", strings.TrimSpace(text))
 	}
 	s.out.WriteString("\n")
-	return res.Header.Get("Mcp-Session-Id")
+	s.id = cmp.Or(res.Header.Get("Mcp-Session-Id"), s.id)
+}
+
+// script sends the requests of a golden file, and compares the answers. Other lines that begin with > are what the test does.
+func (s *served) script(name string, does map[string]func()) {
+	for line := range strings.Lines(string(testkit.Get(os.ReadFile("testdata/" + name)).Must(s.t))) {
+		request, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
+		if do := does[request]; do != nil {
+			fmt.Fprintln(&s.out, ">", request)
+			do()
+		} else if is {
+			s.say(request)
+		}
+	}
+	s.golden(name)
 }
 
 func (s *served) golden(name string) {
@@ -111,71 +139,34 @@ func (s *served) golden(name string) {
 	testkit.Golden(s.t, "testdata/"+name, ids.ReplaceAllString(s.out.String(), "${1}ID"), *update)
 }
 
-// What a server answers to requests of all kinds is in a golden file.
+// What a server answers to requests of all kinds is in a golden file, which has the requests, too.
 func TestRequests(t *testing.T) {
 	s := serve(t, session.ChannelHTTP)
-	s.say("GET", "/healthz", "", "")
-	s.say("GET", "/readyz", "", "")
-	s.say("GET", "/nothing", s.ann, "")
-	s.say("GET", "/metrics", "", "")
-	s.say("GET", "/metrics", s.ann, "")
-	s.say("POST", "/mcp", "", ping)
-	s.say("POST", "/mcp", "wrong", ping)
-	s.say("POST", "/mcp", "", ping, "Authorization: Basic x")
-	s.say("POST", "/mcp", s.ann, ping, "Authorization: Bearer x")
-	s.say("POST", "/mcp", s.ann, ping, "Host: evil.example.com")
-	s.say("POST", "/mcp", s.ann, ping, "Origin: https://evil.example.com")
-	s.say("POST", "/mcp", s.ann, ping, "Origin: null")
-	s.say("OPTIONS", "/mcp", "", "", "Origin: https://evil.example.com", "Access-Control-Request-Method: POST")
-	s.say("GET", "/metrics", s.ann, "", "Origin: https://app.example.com")
-	s.say("OPTIONS", "/mcp", "", "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a")
-	s.say("OPTIONS", "/mcp", s.ann, "", "Origin: https://app.example.com")
-	s.say("POST", "/mcp", s.ann, `{"a":"`+strings.Repeat("x", 4096)+`"}`)
-	s.say("POST", "/mcp", s.ann, "nothing")
-	s.say("POST", "/mcp", s.ann, "["+ping+","+ping+","+ping+"]")
-	id := "Mcp-Session-Id: " + s.say("POST", "/mcp", s.ann, hello)
-	s.say("POST", "/mcp", s.ann, ping, id)
-	s.say("POST", "/mcp", s.bob, ping, id)
-	s.say("POST", "/mcp", s.ann, ping, "Mcp-Session-Id: none")
-	s.say("POST", "/mcp", s.ann, call)
-	s.say("GET", "/mcp", s.ann, "", "Accept: text/event-stream")
-	s.say("DELETE", "/mcp", s.ann, "")
-	s.say("PUT", "/mcp", s.ann, ping, id)
-	s.say("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream", "Last-Event-Id: x_1")
-	s.say("POST", "/mcp", s.ann, ping, id, "Content-Type: text/plain")
-	s.say("POST", "/mcp", s.ann, ping, id, "Accept: text/html")
-	s.say("POST", "/mcp", s.ann, ping, id, "Mcp-Protocol-Version: 1.0")
-	for _, body := range []string{`{"jsonrpc":`, `{"a":1}`, "7", strings.Repeat("[", 4000), `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`, call} {
-		s.say("POST", "/mcp", s.ann, body, id)
-	}
-	first := s.send("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream")
-	second := s.send("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream") // takes the place of the first
-	io.Copy(io.Discard, first.Body)
-	s.say("DELETE", "/mcp", s.ann, "", id)
-	io.Copy(io.Discard, second.Body)
-	first.Body.Close()
-	second.Body.Close()
-	s.say("POST", "/mcp", s.ann, ping, id)
-	s.say("POST", "/mcp", s.ann, `{"jsonrpc":"2.0","id":3,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: ping")
-	for _, headers := range [][]string{{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list"}, nil, {"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: ping"}, {"Mcp-Protocol-Version: 2099-01-01", "Mcp-Method: tools/list"}} {
-		s.say("POST", "/mcp", s.ann, newest, headers...)
-	}
-	s.say("GET", "/mcp", s.ann, "", "Mcp-Protocol-Version: 2026-07-28")
-
-	s.say("GET", "/metrics", s.ann, "")
-	testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
-	testkit.Until(t, "the new tokens", func() bool { res := s.send("GET", "/readyz", "", ""); res.Body.Close(); return res.StatusCode != 200 })
-	s.say("GET", "/readyz", "", "")
-	s.say("POST", "/mcp", s.ann, ping)
-	s.golden("requests.txt")
+	var second *http.Response
+	s.script("requests.txt", map[string]func(){
+		"two streams": func() { // the second takes the place of the first
+			first := s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
+			second = s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
+			io.Copy(io.Discard, first.Body)
+			first.Body.Close()
+		},
+		"their end": func() {
+			io.Copy(io.Discard, second.Body)
+			second.Body.Close()
+		},
+		"a token file with a fault": func() {
+			testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
+			testkit.Until(t, "the new tokens", func() bool { res := s.send("GET", "/readyz", "", ""); res.Body.Close(); return res.StatusCode != 200 })
+		},
+	})
 }
 
 // The older transport has an address for each session.
 func TestRequestsOverSSE(t *testing.T) {
 	s := serve(t, session.ChannelSSE)
-	s.say("PUT", "/sse", s.ann, "")
-	s.say("POST", "/sse?sessionid=none", s.ann, ping)
-	s.say("POST", "/sse?sessionid=none", s.ann, ping, "Content-Type: text/plain")
+	s.say("PUT /sse ann -")
+	s.say("POST /sse?sessionid=none ann ping")
+	s.say("POST /sse?sessionid=none ann ping; Content-Type: text/plain")
 	stream := s.send("GET", "/sse", s.ann, "")
 	lines := bufio.NewScanner(stream.Body)
 	next := func(prefix string) string {
@@ -189,14 +180,15 @@ func TestRequestsOverSSE(t *testing.T) {
 	}
 	endpoint := next("data: ")
 	fmt.Fprintln(&s.out, stream.StatusCode, stream.Header["Content-Type"], stream.Header["Cache-Control"], stream.Header["X-Accel-Buffering"])
-	for _, body := range []string{hello, ping} {
-		res := s.send("POST", endpoint, s.ann, body)
-		fmt.Fprintf(&s.out, "%.30s: %d %.60s\n", body, res.StatusCode, next("data: "))
+	for _, request := range [][]string{{s.ann, "hello"}, {s.ann, "ping"}, {s.bob, "ping"}} {
+		res := s.send("POST", endpoint, request[0], bodies[request[1]])
+		fmt.Fprintf(&s.out, "%s: %d", request[1], res.StatusCode)
+		if request[0] == s.ann {
+			fmt.Fprintf(&s.out, " %.60s", next("data: "))
+		}
+		fmt.Fprintln(&s.out)
 		res.Body.Close()
 	}
-	res := s.send("POST", endpoint, s.bob, ping)
-	fmt.Fprintln(&s.out, "of another caller:", res.StatusCode)
-	res.Body.Close()
 	stream.Body.Close()
 	testkit.Until(t, "the end of the stream", func() bool { return s.Stats().Streams == 0 })
 	s.golden("sse.txt")

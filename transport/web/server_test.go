@@ -3,13 +3,19 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -41,13 +47,11 @@ func TestSlots(t *testing.T) {
 	testkit.True(t, ok, "the user waits")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := s.take(ctx, true); ok {
-		t.Error("a second one of the user is not counted")
-	}
+	_, ok = s.take(ctx, true)
+	testkit.True(t, !ok, "a second one of the user is not counted")
 	own()
-	if _, ok := s.take(t.Context(), true); !ok {
-		t.Error("the user waits, though no other connection of theirs is served")
-	}
+	_, ok = s.take(t.Context(), true)
+	testkit.True(t, ok, "the user waits, though no other connection of theirs is served")
 	served := make(chan func(), 1)
 	go func() {
 		release, _ := s.take(t.Context(), false)
@@ -56,6 +60,22 @@ func TestSlots(t *testing.T) {
 	release()
 	(<-served)()
 	testkit.Equal(t, len(s.all), 0, "are taken at the end")
+	// The user's own slot goes to the next of the user's requests that wait when it is free again.
+	synctest.Test(t, func(t *testing.T) {
+		s := &slots{limit: func() int { return 1 }}
+		first, _ := s.take(t.Context(), true)
+		last, ok := s.take(t.Context(), false)
+		testkit.Need(t, ok, "the only slot is not given")
+		others := make(chan bool, 2)
+		for _, user := range []bool{false, true} {
+			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+		}
+		synctest.Wait()
+		first()
+		testkit.True(t, <-others, "the slot went to somebody else")
+		last()
+		<-others
+	})
 }
 
 // A reply that is being written when its call is over keeps the server, too.
@@ -71,22 +91,11 @@ func TestStopWaitsForReplies(t *testing.T) {
 	testkit.True(t, h.quiet(context.Background()), "it waits for a reply that is written")
 }
 
-// stubbornSessions are those of a server that has this number, two of which do not end.
-type stubbornSessions struct {
-	noSessions
-	n    int
-	stop func()
-}
-
-func (s stubbornSessions) Len() int                  { return s.n }
-func (s stubbornSessions) Stop()                     { s.stop() }
-func (s stubbornSessions) Close(context.Context) int { return 2 }
-
 // A session beyond the limit is refused, and the last one within it is not.
 func TestSessionsAreBounded(t *testing.T) {
 	for n, want := range map[int]int{2*sessionsPerConnection - 1: 202, 2 * sessionsPerConnection: 503, 2*sessionsPerConnection + 1: 503} {
 		b := bare(&config.HTTP{MaxConnections: 2, MaxRequests: 10, MaxBodyBytes: 1000, IdleTimeout: time.Minute})
-		b.Sessions, b.MCP = stubbornSessions{n: n}, mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+		b.Sessions, b.MCP = someSessions{n: n}, mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		h := testkit.Get(Listen(t.Context(), b, Options{})).Must(t)
 		got := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
@@ -150,7 +159,7 @@ func TestStopCutsOffCalls(t *testing.T) {
 	var leave func()
 	answering := make(chan struct{})
 	b := bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, Quotas: config.Quotas{Requests: 5}})
-	b.Logger, b.Sessions = slog.New(slog.NewTextHandler(&log, nil)), stubbornSessions{stop: sync.OnceFunc(func() {
+	b.Logger, b.Sessions = slog.New(slog.NewTextHandler(&log, nil)), someSessions{stubborn: 2, stop: sync.OnceFunc(func() {
 		go func() { <-answering; leave() }()
 		time.AfterFunc(2*drainPoll, func() { close(answering) })
 	})}
@@ -193,77 +202,41 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 	<-ended
 }
 
-// The user's own slot goes to the next of the user's requests that wait when it is free again.
-func TestTheUsersSlotIsHandedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slots{limit: func() int { return 1 }}
-		first, _ := s.take(t.Context(), true)
-		last, ok := s.take(t.Context(), false)
-		testkit.Need(t, ok, "the only slot is not given")
-		others := make(chan bool, 2)
-		for _, user := range []bool{false, true} {
-			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+func TestHostsAndOrigins(t *testing.T) {
+	take := func(taken, never string, takes func(word string) bool) {
+		t.Helper()
+		for word := range strings.FieldsSeq(taken + " " + never) {
+			testkit.Equal(t, takes(word), strings.Contains(" "+taken+" ", " "+word+" "), "%s is taken", word)
 		}
-		synctest.Wait()
-		first()
-		testkit.True(t, <-others, "the slot went to somebody else")
-		last()
-		<-others
-	})
-}
-
-func TestHosts(t *testing.T) {
-	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
+	}
+	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1"), origin: "http://127.0.0.1:8000"}
 	one := sites{host: "build.example.com", addr: netip.MustParseAddr("10.0.0.7")}
 	all := sites{host: "0.0.0.0", addr: netip.IPv4Unspecified()}
-	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}}
-	for _, test := range []struct {
-		sites    sites
-		settings config.HTTP
-		hosts    string
-		taken    bool
+	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}, AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
+	for _, c := range []struct {
+		sites        sites
+		settings     config.HTTP
+		taken, never string
 	}{
-		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", true},
-		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1", false},
-		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", true},
-		{loopback, named, "example.com x.deep.example.com", false},
-		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", true},
-		{one, config.HTTP{}, "localhost example.com 10.0.0.8 127.0.0.1", false},
-		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", true},
-		{all, named, "deep.example.com:1", true},
-		{all, named, "whatever.example.com 10.0.0.7", false},
+		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.",
+			"example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1"},
+		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", "example.com x.deep.example.com"},
+		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", "localhost example.com 10.0.0.8 127.0.0.1"},
+		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", ""},
+		{all, named, "deep.example.com:1", "whatever.example.com 10.0.0.7"},
 	} {
-		for host := range strings.FieldsSeq(test.hosts) {
-			testkit.Equal(t, test.sites.takesHost(host, test.settings), test.taken, "%s on %s", host, test.sites.host)
-		}
-		testkit.True(t, !test.sites.loopback || !test.sites.takesHost("", test.settings), "no host is taken")
+		take(c.taken, c.never, func(host string) bool { return c.sites.takesHost(host, c.settings) })
+		testkit.True(t, !c.sites.loopback || !c.sites.takesHost("", c.settings), "no host is taken")
+		testkit.True(t, c.sites.takesOrigin("", c.settings), "what is no browser is refused")
 	}
+	take("http://127.0.0.1:8000", "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000 https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 "+
+		"http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000 null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost",
+		func(origin string) bool { return loopback.takesOrigin(origin, config.HTTP{}) })
+	take("http://127.0.0.1:8000 https://app.example.com https://APP.example.com http://localhost:3000", "http://app.example.com https://app.example.com:444 https://x.app.example.com "+
+		"http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", func(origin string) bool { return loopback.takesOrigin(origin, named) })
 }
 
-func TestOrigins(t *testing.T) {
-	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
-	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
-	for _, test := range []struct {
-		settings config.HTTP
-		origins  string
-		taken    bool
-	}{
-		{config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", false},
-		{config.HTTP{}, "http://127.0.0.1:8000", true},
-		{config.HTTP{}, "https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000", false},
-		{config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
-		{named, "https://app.example.com https://APP.example.com http://localhost:3000", true},
-		{named, "http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", false},
-	} {
-		for origin := range strings.FieldsSeq(test.origins) {
-			testkit.Equal(t, own.takesOrigin(origin, test.settings), test.taken, "%s with %v", origin, test.settings.AllowedOrigins)
-		}
-		testkit.True(t, own.takesOrigin("", test.settings), "what is no browser is refused")
-	}
-}
-
-// What a proxy adds or passes on shows that a request is not of this machine; what clients and
-// browsers send here does not.
+// What a proxy adds or passes on shows that a request is not of this machine; what clients and browsers send here does not.
 func TestField02_RequestsThroughProxies(t *testing.T) {
 	for _, name := range []string{
 		"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
@@ -276,9 +249,7 @@ func TestField02_RequestsThroughProxies(t *testing.T) {
 		for _, value := range []string{"127.0.0.1", ""} {
 			r := httptest.NewRequest("GET", "http://127.0.0.1:8000/", nil)
 			r.Header.Set(name, value)
-			if got := sentByProxy(r); !strings.EqualFold(got, name) {
-				t.Errorf("%s: %q: the proxy is recognized by %q", name, value, got)
-			}
+			testkit.Equal(t, strings.ToLower(sentByProxy(r)), strings.ToLower(name), "the proxy is recognized by")
 		}
 	}
 	for _, name := range []string{
@@ -301,9 +272,8 @@ func TestField02_RequestsThroughProxies(t *testing.T) {
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
-	if r.Host = ""; sentByProxy(r) == "" {
-		t.Error("a request without Host is the user's")
-	}
+	r.Host = ""
+	testkit.True(t, sentByProxy(r) != "", "a request without Host is the user's")
 }
 
 // Without tokens the start says who may call, and refuses --allowed-host.
@@ -311,20 +281,19 @@ func TestStartWithoutTokens(t *testing.T) {
 	hosts := []string{"deep.example.com"}
 	own := config.HTTP{Tokens: []config.Token{{Name: "ann", SHA256: strings.Repeat("0", 64)}}}
 	for _, c := range []struct {
-		name        string
 		o           Options
 		settings    config.HTTP
 		says, fails string
 	}{
-		{"no tokens", Options{}, config.HTTP{}, "only your own programs on this machine may call; behind a proxy, tokens are needed", ""},
-		{"tokens", Options{}, own, "", ""},
-		{"a host without tokens", Options{AllowedHosts: hosts}, config.HTTP{}, "", "Run deepwork token new NAME"},
-		{"a host where peers are unknown", Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
-		{"a host and tokens", Options{AllowedHosts: hosts}, own, "", ""},
-		{"a host of the config", Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
-		{"off loopback", Options{Host: "0.0.0.0"}, config.HTTP{}, "", "can be reached from other machines, and there is no token"},
-		{"off loopback, IPv6", Options{Host: "::"}, config.HTTP{}, "", "deepwork token new"},
-		{"off loopback with a token of the config", Options{Host: "0.0.0.0"}, own, "", ""},
+		{Options{}, config.HTTP{}, "only your own programs on this machine may call; behind a proxy, tokens are needed", ""},
+		{Options{}, own, "", ""},
+		{Options{AllowedHosts: hosts}, config.HTTP{}, "", "Run deepwork token new NAME"},
+		{Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
+		{Options{AllowedHosts: hosts}, own, "", ""},
+		{Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
+		{Options{Host: "0.0.0.0"}, config.HTTP{}, "", "can be reached from other machines, and there is no token"},
+		{Options{Host: "::"}, config.HTTP{}, "", "deepwork token new"},
+		{Options{Host: "0.0.0.0"}, own, "", ""},
 	} {
 		if !CanKnowPeers() && c.says != "" {
 			continue
@@ -336,8 +305,143 @@ func TestStartWithoutTokens(t *testing.T) {
 		if err == nil {
 			testkit.Must(t, h.Close())
 		}
-		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) || !strings.Contains(log.String(), c.says) || c.says == "" && strings.Contains(log.String(), "may call") {
-			t.Errorf("%s: %v; the log says %s", c.name, err, log.String())
-		}
+		testkit.Equal(t, err != nil, c.fails != "", "%+v: %v", c.o, err)
+		testkit.Contains(t, fmt.Sprint(err), c.fails, "%+v", c.o)
+		testkit.Contains(t, log.String(), c.says, "%+v", c.o)
+		testkit.Equal(t, strings.Contains(log.String(), "may call"), c.says != "", "%+v: the log says %s", c.o, log.String())
 	}
+}
+
+// roomy are settings whose limits no test here reaches.
+var roomy = config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 2000}
+
+// The error of an option says what is wrong and what to do. A server that is closed says which one has ended.
+func TestListenErrors(t *testing.T) {
+	taken, _ := served(t, bare(&roomy), Options{})
+	dir := t.TempDir()
+	empty, bad := filepath.Join(dir, "empty"), filepath.Join(dir, "bad")
+	testkit.Must(t, os.WriteFile(empty, []byte("# nobody\n"), 0o600))
+	testkit.Must(t, os.WriteFile(bad, []byte("x\n"), 0o600))
+	for says, o := range map[string]Options{
+		"another --port":                      {Port: taken.sockets.Addr().(*net.TCPAddr).Port},
+		"listening on no.such.host.invalid:0": {Host: "no.such.host.invalid"},
+		"reading the token file":              {TokenFile: filepath.Join(dir, "none")},
+		"not a regular file":                  {TokenFile: dir},
+		"deepwork token new":                  {TokenFile: empty},
+		"line 1 is not name:sha256":           {TokenFile: bad},
+		"loading the TLS certificate":         {TLSCert: bad, TLSKey: bad},
+	} {
+		testkit.Fails(t, testkit.Get(Listen(t.Context(), bare(&roomy), o)).Err(), says, "%+v", o)
+	}
+	testkit.Works(t, testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t).Close(), "closing one that was not served")
+	h := testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t)
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(t.Context()) }()
+	ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/healthz", "") // once it serves
+	h.Close()
+	err := <-ended
+	testkit.FailsWith(t, err, http.ErrServerClosed)
+	testkit.Fails(t, err, "serving http://127.0.0.1:")
+}
+
+// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and
+// makes its bearer the user.
+func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
+	made := false
+	b := bare(&roomy)
+	b.Token = func(make bool) (string, error) { made = made || make; return "made", nil }
+	h, _ := served(t, b, Options{UnknownPeers: true})
+	testkit.Equal(t, made, true, "a token is made at the start")
+	for token, want := range map[string]struct {
+		status int
+		says   string
+	}{"": {401, "deepwork token show"}, "Bearer wrong": {401, "not known here"}, "bearer made": {200, "deepwork_http_connections"}} {
+		status, _, text := ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/metrics", "", "Authorization: "+token)
+		testkit.True(t, status == want.status && strings.Contains(text, want.says), "%q: %d %s", token, status, text)
+	}
+	r := with(nil)
+	r.Header.Set("Authorization", "Bearer made")
+	who, _, err := h.access.caller(r, roomy)
+	testkit.True(t, err == nil && who == session.LocalCaller(""), "its bearer is %+v, %v", who, err)
+}
+
+// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request
+// is answered.
+func raw(t *testing.T, h *Server, text string) string {
+	t.Helper()
+	conn := testkit.Get(net.Dial("tcp", h.sockets.Addr().String())).Must(t)
+	defer conn.Close()
+	var writing sync.WaitGroup
+	writing.Go(func() { io.WriteString(conn, text) }) // it may be cut off
+	defer writing.Wait()
+	answer, _ := io.ReadAll(conn)
+	return string(answer)
+}
+
+// What a client sends too slowly, or too much of, is refused before anything looks at it.
+func TestSlowAndLargeRequests(t *testing.T) {
+	if !CanKnowPeers() {
+		t.Skip("a token is needed here")
+	}
+	const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	const soon = 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		o            Options
+		text, answer string
+	}{
+		"a header that does not come":           {Options{HeaderTimeout: soon}, "POST /mcp HTTP/1.1\r\nHost: local", ""},
+		"a large header":                        {Options{}, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", " 431 "},
+		"a body that does not come":             {Options{BodyTimeout: soon}, post + "Content-Length: 100\r\n\r\n{", " 408 "},
+		"a body as large as it may be":          {Options{}, post + "Connection: close\r\nContent-Length: 2000\r\n\r\n" + strings.Repeat("a", 2000), " 400 "},
+		"a body that is too large":              {Options{}, post + "Content-Length: 2001\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+		"a large body without its length":       {Options{}, post + "Transfer-Encoding: chunked\r\n\r\n7d1\r\n" + strings.Repeat("a", 2001) + "\r\n0\r\n\r\n", " 413 "},
+		"a large body that does not come":       {Options{}, post + "Content-Length: 100000000\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+		"a large body over the older transport": {Options{Transport: SSE}, strings.Replace(post, "/mcp", "/sse?sessionid=x", 1) + "Content-Length: 2001\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, _ := served(t, bare(&roomy), c.o)
+			got, rest, _ := strings.Cut(raw(t, h, c.text), "\r\n")
+			testkit.Contains(t, got, c.answer)
+			testkit.Equal(t, strings.Contains(rest, "Connection: close\r\n"), got != "", "the client is told that its connection ends")
+			testkit.Equal(t, got == "", c.answer == "", "%q: it is answered", got)
+			testkit.Until(t, "its end", func() bool { return h.Stats().Connections == 0 })
+		})
+	}
+}
+
+// Connections that are half open, those of old clients and those without TLS do not hold up the others.
+func TestTLS(t *testing.T) {
+	known := httptest.NewTLSServer(nil) // whose certificate is used
+	known.Close()
+	pair := known.TLS.Certificates[0]
+	dir := t.TempDir()
+	o := Options{TLSCert: filepath.Join(dir, "cert.pem"), TLSKey: filepath.Join(dir, "key.pem")}
+	for file, block := range map[string]*pem.Block{
+		o.TLSCert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		o.TLSKey:  {Type: "PRIVATE KEY", Bytes: testkit.Get(x509.MarshalPKCS8PrivateKey(pair.PrivateKey)).Must(t)},
+	} {
+		testkit.Must(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	}
+	h, _ := served(t, bare(&roomy), o)
+	testkit.Equal(t, strings.HasPrefix(h.URL(), "https://127.0.0.1:"), true, "%s", h.URL())
+	at := h.sockets.Addr().String()
+	pool := x509.NewCertPool()
+	pool.AddCert(known.Certificate())
+	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}
+	healthy := func() {
+		t.Helper()
+		res := testkit.Get((&http.Client{Transport: over}).Get("https://" + at + "/healthz")).Must(t)
+		res.Body.Close()
+		testkit.Equal(t, res.StatusCode, 200)
+	}
+	healthy()
+	for range 3 * roomy.MaxConnections { // in the handshake
+		conn := testkit.Get(net.Dial("tcp", at)).Must(t)
+		defer conn.Close()
+		testkit.Get(io.WriteString(conn, "\x16\x03")).Must(t)
+	}
+	healthy()
+	testkit.Fails(t, testkit.Get(tls.Dial("tcp", at, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})).Err(), "", "TLS 1.1")
+	testkit.Contains(t, raw(t, h, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), " 400 ", "without TLS")
 }

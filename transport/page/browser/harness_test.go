@@ -3,17 +3,18 @@ package browser
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepwork/actor/testkit"
@@ -25,25 +26,12 @@ import (
 var screenshots = os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == stepperWord {
-		if err := stepAs(os.Args[2]); err != nil {
-			fmt.Println(err)
-			os.Exit(97)
-		}
-		return
-	}
+	_ = flag.Set("test.parallel", "4") // they wait for servers and agents
 	os.Exit(statetest.Main(m))
 }
 
 // patience is how long the browser may take for anything, on a busy machine.
 const patience = 30 * time.Second
-
-// required skips a test that lacks something, or fails it where everything is required.
-func required(t testing.TB, missing string) {
-	t.Helper()
-	testkit.Need(t, os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") == "", "%v", missing)
-	t.Skip(missing)
-}
 
 var chromium = sync.OnceValues(func() (string, error) {
 	if os.Getenv("DEEPWORK_TEST_BROWSER") == "off" {
@@ -79,13 +67,33 @@ type server struct {
 	process   *exec.Cmd
 }
 
-// serve starts a server for the project at root.
+// serve starts a server for the project at root. It skips the test if there is no browser to look at it.
 func serve(t testing.TB, root string, options ...string) *server {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the agents are shell scripts")
+	}
+	if _, err := chromium(); err != nil { // it is an error where everything is required
+		testkit.Need(t, os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") == "", "%v", err)
+		t.Skip(err)
+	}
 	s := &server{t: t, root: root, options: options}
 	s.start("--port", "0")
 	t.Cleanup(s.kill)
 	return s
+}
+
+// overHTTP are the arguments of a server with MCP and pages.
+var overHTTP = []string{"serve", "--transport", "http"}
+
+// open serves a project with more files than the common ones, to an agent and a tab. The test runs beside others.
+func open(t *testing.T, more map[string]string) (*server, pagetest.Call, *tab) {
+	t.Helper()
+	t.Parallel()
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, more)
+	s := serve(t, root, overHTTP...)
+	return s, pagetest.Connect(t, s.url, ""), browse(t, s)
 }
 
 var printed = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/login\?secret=\w+)?`)
@@ -126,180 +134,137 @@ func (s *server) kill() {
 	_ = s.process.Wait()
 }
 
-// restart starts it again at the same port.
-func (s *server) restart() {
-	s.t.Helper()
-	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
-	s.start("--port", port)
-}
-
-// A work is a project in which agents have worked.
-type work struct{ session, task, attempt string }
-
-// paths are those of every page, by name.
-func (w work) paths() map[string]string {
-	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
-		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "changes": "/attempts/" + w.attempt + "?tab=changes", "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
-}
-
-// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it.
-func (s *server) begin(call pagetest.Call) (w work) {
-	w.session = call.Plan(pagetest.Hostile)
-	call("finished_step", args{"session_id": w.session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
-	w.task, w.attempt = call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
-	call.Await(s.t, w.attempt, "completed")
-	return w
-}
-
-// A shop is a project in which agents have worked and work, as its pages show it: sessions, attempts and
-// a source with an execution.
-type shop struct {
-	*server
-	call pagetest.Call
-
-	session, waiting                      string
-	task, attempt, live, failed, conflict string
-	execution                             string
-}
-
-// openShop lays out the project in testdata, serves it and lets its agents work.
-func openShop(t *testing.T) *shop {
+// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it. It returns the paths of
+// every page, by name.
+func begin(t *testing.T, call pagetest.Call) map[string]string {
 	t.Helper()
-	root := filepath.Join(testkit.Dir(t), "shop")
+	session := call.Plan(pagetest.Hostile)
+	call("finished_step", args{"session_id": session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
+	task, attempt := call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
+	call.Await(t, attempt, "completed")
+	return map[string]string{"now": "/", "session": "/sessions/" + session, "output": "/sessions/" + session + "/output?path=idea.txt", "board": "/board",
+		"task": "/tasks/" + task, "attempt": "/attempts/" + attempt, "changes": "/attempts/" + attempt + "?tab=changes", "split": "/attempts/" + attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip",
+		"faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
+}
+
+// openShop lays out the project in testdata, serves it and lets its agents work: it has sessions in every state, tasks in every
+// column, with agents that are done, work, failed and left a conflict, and an execution at another server. It returns the
+// project's folder and the paths of its pages, by name.
+func openShop(t *testing.T) (root string, paths map[string]string) {
+	t.Helper()
+	root = filepath.Join(testkit.Dir(t), "shop")
 	t.Setenv("SHOP_OPEN", testkit.Dir(t)) // an agent works until that is removed
 	research := serve(t, pagetest.Project(t), append(overHTTP, "--toolsets", "workflows,source")...)
-
-	archive := testkit.Get(txtar.ParseFile("testdata/shop.txtar")).Must(t)
-	files := map[string]string{}
-	for _, f := range archive.Files {
-		files[f.Name] = strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp")
+	for _, f := range testkit.Get(txtar.ParseFile("testdata/shop.txtar")).Must(t).Files {
+		testkit.Write(t, filepath.Join(root, f.Name), strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp"))
 	}
-	testkit.WriteAll(t, root, files)
 	origin := testkit.Dir(t)
 	testkit.Git(t, origin, "init", "-q", "--bare")
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "The shop"}, {"remote", "add", "origin", origin}} {
 		testkit.Git(t, root, args...)
 	}
-	s := &shop{server: serve(t, root, overHTTP...)}
-	s.call = pagetest.Connect(t, s.url, "")
-	s.release(t)
-	s.board(t)
-	s.source(t)
-	return s
-}
+	call := pagetest.Connect(t, serve(t, root, overHTTP...).url, "")
 
-// begin starts a workflow.
-func (s *shop) begin(goal, job, workflow string, more ...any) string {
-	args := pagetest.Args{"goal": goal, "job_name": job, "workflow_name": workflow}
-	for i := 0; i+1 < len(more); i += 2 {
-		args[more[i].(string)] = more[i+1]
+	// The sessions of releases: reviews failed and passed, a review failed, complete, and aborted.
+	start := func(goal, job, workflow string) string {
+		return call.Start(args{"goal": goal, "job_name": job, "workflow_name": workflow})
 	}
-	return s.call.Start(args)
-}
-
-// finish hands in the outputs of a step.
-func (s *shop) finish(session, step string, outputs map[string]any) (status string) {
-	var done struct{ Status string }
-	s.call("finished_step", map[string]any{"session_id": session, "step_id": step, "outputs": outputs}, &done)
-	return done.Status
-}
-
-// release has sessions in every state: one with reviews that failed and passed, one whose review failed, one
-// that is complete and one that was aborted.
-func (s *shop) release(t *testing.T) {
-	type out = map[string]any
-	s.session = s.begin("Publish shop 2.4 with coupons, stock and a faster search", "release", "publish")
-	s.finish(s.session, "collect", out{"changes": "docs/changes.md"})
-	notes := filepath.Join(s.root, "docs/notes.md")
-	first := testkit.Get(os.ReadFile(notes)).Must(t)
-	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})
-	testkit.Write(t, notes, strings.ReplaceAll(string(first), "TODO: coupons", "Coupons work at checkout."))
-	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})
-	s.finish(s.session, "screenshots", out{"pictures": []string{"docs/search.png", "docs/stock.png"}})
-	s.finish(s.session, "changelog", out{"changelog": "docs/CHANGELOG.md"})
-
-	s.waiting = s.begin("Only the notes of shop 2.3, which is already out", "release", "notes_only")
-	s.finish(s.waiting, "collect", out{"changes": "docs/changes.md"})
-	testkit.Write(t, notes+".old", string(first))
-	s.finish(s.waiting, "notes", out{"notes": "docs/notes.md.old"})
-
-	complete := s.begin("Check the claims of the landing page", "claims", "check")
-	s.finish(complete, "list", out{})
-	s.finish(complete, "verify", out{})
-	aborted := s.begin("Check the claims of the old imprint", "claims", "check")
-	s.call("abort_workflow", out{"session_id": aborted, "explanation": "The imprint was replaced yesterday."}, nil)
-}
-
-// board has tasks in every column, with agents that are done, work, failed and left a conflict.
-func (s *shop) board(t *testing.T) {
-	type args = map[string]any
-	start := func(task, state string) string {
-		attempt := s.call.Attempt(task, "CLAUDE_CODE")
-		s.call.Await(t, attempt, state)
+	finish := func(session, step string, outputs args) {
+		call("finished_step", args{"session_id": session, "step_id": step, "outputs": outputs}, nil)
+	}
+	session := start("Publish shop 2.4 with coupons, stock and a faster search", "release", "publish")
+	finish(session, "collect", args{"changes": "docs/changes.md"})
+	notes := filepath.Join(root, "docs/notes.md")
+	first := string(testkit.Get(os.ReadFile(notes)).Must(t))
+	finish(session, "notes", args{"notes": "docs/notes.md"})
+	testkit.Write(t, notes, strings.ReplaceAll(first, "TODO: coupons", "Coupons work at checkout."))
+	finish(session, "notes", args{"notes": "docs/notes.md"})
+	finish(session, "screenshots", args{"pictures": []string{"docs/search.png", "docs/stock.png"}})
+	finish(session, "changelog", args{"changelog": "docs/CHANGELOG.md"})
+	waiting := start("Only the notes of shop 2.3, which is already out", "release", "notes_only")
+	finish(waiting, "collect", args{"changes": "docs/changes.md"})
+	testkit.Write(t, notes+".old", first)
+	finish(waiting, "notes", args{"notes": "docs/notes.md.old"})
+	complete := start("Check the claims of the landing page", "claims", "check")
+	finish(complete, "list", args{})
+	finish(complete, "verify", args{})
+	call("abort_workflow", args{"session_id": start("Check the claims of the old imprint", "claims", "check"), "explanation": "The imprint was replaced yesterday."}, nil)
+	work := func(task, state string) string {
+		attempt := call.Attempt(task, "CLAUDE_CODE")
+		call.Await(t, attempt, state)
 		return attempt
 	}
-	s.task = s.call.Task("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
-	s.attempt = start(s.task, "completed")
+	update := func(task string, with args) {
+		with["task_id"] = task
+		call("update_task", with, nil)
+	}
+	task := call.Task("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
+	attempt := work(task, "completed")
 	for line, text := range map[int]string{4: "Use the clock of the order, so that a coupon does not expire while somebody pays.", 6: "Say in the comment why it is never more than the sum."} {
-		s.call("comment_attempt", args{"attempt_id": s.attempt, "comments": []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}}}, nil)
+		call("comment_attempt", args{"attempt_id": attempt, "comments": []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}}}, nil)
 	}
-	s.live = start(s.call.Task("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
-	s.failed = start(s.call.Task("Faster search", "Search takes two seconds with 40,000 products."), "failed")
-	s.conflict = start(s.call.Task("Prices in euros", "All prices, also in mails."), "completed")
-	testkit.Write(t, filepath.Join(s.root, "src/price.js"), "export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
-	testkit.Git(t, s.root, "commit", "-qam", "Show the currency")
-	s.call("rebase_attempt", args{"attempt_id": s.conflict}, nil)
-	merged := s.call.Task("Link the guide from the README", "")
-	s.call("merge_attempt", args{"attempt_id": start(merged, "completed")}, nil)
-	s.call("update_task", args{"task_id": merged, "status": "done"}, nil)
-	s.call("update_task", args{"task_id": s.call.Task("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
-	s.call("update_task", args{"task_id": s.call.Task("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
-	s.call("update_task", args{"task_id": s.task, "labels": []string{"checkout"}, "priority": "high"}, nil)
-	s.call("update_task", args{"task_id": s.call.Task("Dark mode for the shop", "Follow the setting of the system."), "labels": []string{"design", "good-first-issue"}, "priority": "low"}, nil)
-	s.call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
-}
-
-// source has an execution at another deepwork server.
-func (s *shop) source(t *testing.T) {
-	testkit.Until(t, "the workflows of research", func() bool {
-		var tools struct {
-			Tools []struct{ Name string }
-		}
-		s.call("list_workflow_tools", map[string]any{}, &tools)
-		if len(tools.Tools) == 0 {
-			return false
-		}
-		var x struct {
-			ID string `json:"execution_id"`
-		}
-		s.call("call_workflow_tool", map[string]any{"name": tools.Tools[0].Name, "arguments": map[string]any{"goal": "Which coupons do other shops have?"}}, &x)
-		s.execution = x.ID
-		return true
-	})
-}
-
-// paths are those of every page, by name.
-func (s *shop) paths() map[string]string {
-	return map[string]string{
-		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
-		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
-		"attempt": "/attempts/" + s.attempt, "attempt-changes": "/attempts/" + s.attempt + "?tab=changes", "board-new": "/board?new=1", "task-compared": "/tasks/" + s.task + "?compare=1", "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
-		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",
-		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": fmt.Sprintf("/sources/executions/%s", s.execution), "trust": "/trust", "missing": "/tasks/none",
+	live := work(call.Task("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
+	failed := work(call.Task("Faster search", "Search takes two seconds with 40,000 products."), "failed")
+	conflict := work(call.Task("Prices in euros", "All prices, also in mails."), "completed")
+	testkit.Write(t, filepath.Join(root, "src/price.js"), "export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
+	testkit.Git(t, root, "commit", "-qam", "Show the currency")
+	call("rebase_attempt", args{"attempt_id": conflict}, nil)
+	merged := call.Task("Link the guide from the README", "")
+	call("merge_attempt", args{"attempt_id": work(merged, "completed")}, nil)
+	update(merged, args{"status": "done"})
+	update(call.Task("Support Internet Explorer 11", ""), args{"status": "cancelled"})
+	update(call.Task("Announce coupons in the newsletter", "Once they are live."), args{"depends_on": []string{task}})
+	update(task, args{"labels": []string{"checkout"}, "priority": "high"})
+	update(call.Task("Dark mode for the shop", "Follow the setting of the system."), args{"labels": []string{"design", "good-first-issue"}, "priority": "low"})
+	call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
+	var known struct{ Tools []struct{ Name string } }
+	testkit.Until(t, "the workflows of research", func() bool { call("list_workflow_tools", args{}, &known); return len(known.Tools) > 0 })
+	var x struct {
+		ID string `json:"execution_id"`
 	}
-}
-
-// override has a person let the changelog pass although its review failed. Then the agent goes on to a
-// step with a workflow nested in it.
-func (s *shop) override(b *tab) {
-	b.t.Helper()
-	b.open("/sessions/" + s.session)
-	b.do(chromedp.Evaluate[chromedp.Void](`for (const d of document.querySelectorAll('details')) d.open = true`),
-		chromedp.SendKeys(chromedp.CSS("#why-changelog"), "The other changes are internal; I have read them."),
-		chromedp.Evaluate[chromedp.Void](`document.getElementById('why-changelog').form.requestSubmit()`))
+	call("call_workflow_tool", args{"name": known.Tools[0].Name, "arguments": args{"goal": "Which coupons do other shops have?"}}, &x)
+	b := person(t, root)
+	b.open("/sessions/" + session)
+	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
+	b.fill("#why-changelog", "The other changes are internal; I have read them.")
+	b.run(`document.getElementById('why-changelog').form.requestSubmit()`)
 	b.until(`!document.getElementById('why-changelog')?.value`)
-	if status := s.finish(s.session, "changelog", map[string]any{"changelog": "docs/CHANGELOG.md"}); status != "next_step" {
-		b.t.Fatalf("after the override: %s", status)
+	finish(session, "changelog", args{"changelog": "docs/CHANGELOG.md"})
+	call.Start(args{"goal": "Check the claims of the release notes", "job_name": "claims", "workflow_name": "check", "parent_session_id": session})
+	return root, map[string]string{
+		"now": "/", "session": "/sessions/" + session, "session-waiting": "/sessions/" + waiting,
+		"output": "/sessions/" + session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + task,
+		"attempt": "/attempts/" + attempt, "attempt-changes": "/attempts/" + attempt + "?tab=changes", "board-new": "/board?new=1", "task-compared": "/tasks/" + task + "?compare=1", "attempt-split": "/attempts/" + attempt + "?diff=split", "attempt-live": "/attempts/" + live,
+		"attempt-failed": "/attempts/" + failed, "attempt-conflict": "/attempts/" + conflict, "jobs": "/jobs", "job": "/jobs/release",
+		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": "/sources/executions/" + x.ID, "trust": "/trust", "missing": "/tasks/none", "history": "/history",
 	}
-	s.begin("Check the claims of the release notes", "claims", "check", "parent_session_id", s.session)
+}
+
+// Every page of a project in which much happens, and of one that is new, fits its window. The
+// pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
+// written to; without it TestEveryPage shows that pages fit. Those of the README are in ../pictures.
+func TestPictures(t *testing.T) {
+	if screenshots == "" {
+		t.Skip("DEEPWORK_TEST_SCREENSHOTS is not set")
+	}
+	root, paths := openShop(t)
+	person(t, root).pictures(paths)
+	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
+	person(t, root).pictures(map[string]string{"trust-waiting": "/trust", "now-waiting": "/"})
+	empty := testkit.Dir(t)
+	testkit.Git(t, empty, "init", "-q", "-b", "main")
+	person(t, empty).pictures(map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"})
+}
+
+// pictures takes pictures of pages in light, dark and on a narrow screen.
+func (b *tab) pictures(paths map[string]string) {
+	b.t.Helper()
+	for name, path := range paths {
+		b.open(path)
+		for as, width := range map[string]int64{"light": 1280, "dark": 1280, "narrow": 390} {
+			b.do(dark(as == "dark"))
+			b.fits(name, width)
+			b.shoot(name + "-" + as)
+		}
+	}
 }

@@ -1,20 +1,15 @@
 package browser
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -38,22 +33,20 @@ steps:
 `
 
 // A runs is a project with that job, whose agents do what files in the folder orders say.
-type runs struct {
-	root, orders string
-}
+type runs struct{ root, orders string }
 
-func openRuns(t *testing.T, slots int) *runs {
+func openRuns(t *testing.T, slots int) (*runs, *tab) {
 	t.Helper()
+	t.Parallel()
 	r := &runs{pagetest.Project(t), testkit.Dir(t)}
-	self := testkit.Get(os.Executable()).Must(t)
 	testkit.WriteAll(t, r.root, map[string]string{
-		".deepwork/config.yml":          fmt.Sprintf("executors:\n  WRITER: {command: [%q, %s, %q]}\nrun: {executor: WRITER, retries: 0}\nattempts: {max_concurrent: %d}\n", self, stepperWord, r.orders, slots),
+		".deepwork/config.yml":          fmt.Sprintf("executors:\n  WRITER: {command: [%q, '-test.run=^TestStepper$', %q]}\nrun: {executor: WRITER, retries: 0}\nattempts: {max_concurrent: %d}\n", testkit.Get(os.Executable()).Must(t), r.orders, slots),
 		".deepwork/jobs/places/job.yml": places,
 		".deepwork/jobs/places/s.md":    "Write it.",
 	})
 	testkit.Git(t, r.root, "add", "-A")
 	testkit.Git(t, r.root, "commit", "-qm", "places")
-	return r
+	return r, person(t, r.root)
 }
 
 // order has the agent of a step do something. Agents read it only when it is complete.
@@ -70,207 +63,124 @@ func stepIs(name, state string) string {
 }
 
 // startRun starts a run on the page of its job.
-func (b *tab) startRun(workflow, goal string, more ...chromedp.Action[chromedp.Void]) (path string) {
+func (b *tab) startRun(workflow, goal, agents string) (path string) {
 	b.t.Helper()
-	b.open("/jobs")
-	b.clickOn(fmt.Sprintf(`a[aria-label="Run places/%s"]`, workflow), "")
+	b.open("/jobs").clickOn(fmt.Sprintf(`a[aria-label="Run places/%s"]`, workflow), "")
 	b.until(at("/jobs/places") + ` && document.getElementById('run').open && document.getElementById('workflow').value === 'places/` + workflow + `'`)
-	b.fill("#goal", goal)
-	b.click("More")
-	b.do(more...)
-	b.click("Start the run")
-	b.until(at("/attempts/"))
+	b.fill("#goal", goal).click("More").fill("#max_unknown", agents).click("Start the run").until(at("/attempts/"))
 	return eval[string](b, `location.pathname`)
 }
 
 // A person starts a run on the page of a job and follows it without a reload: a group in one slot, a limit of
 // the provider, and a step that they fail and pass.
 func TestRun(t *testing.T) {
-	t.Parallel()
-	needBrowser(t)
-	p := openRuns(t, 1)
-	b := person(t, p.root)
-	path := b.startRun("write", pagetest.Hostile)
+	p, b := openRuns(t, 1)
+	path := b.startRun("write", pagetest.Hostile, "")
 	b.until(stepIs("Plan it", "running") + ` && document.querySelector('.step .last')?.innerText.includes('I work on plan')`)
-	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('run · WRITER, step plan')`)
+	b.open("/").until(in("[aria-labelledby=working]", "run · WRITER, step plan"))
 	b.open(path)
 	p.order(t, "plan", "finish")
 	b.until(stepIs("Plan it", "completed") + ` && [...document.querySelectorAll('.ask')].some(e => e.innerText.includes('waits for a slot'))`)
 	b.until(`document.querySelector('.lane rect.bar-completed')?.width.baseVal.value > 0`)
 	b.check("run")
-	b.shoot("run-slot")
 	for _, s := range []string{"sea", "woods"} { // in whatever order they run
 		p.order(t, s, "limit 4")
 	}
 	b.until(`[...document.querySelectorAll('.status')].some(e => e.textContent === 'waiting for a limit') && ` + has("it goes on at"))
-	b.shoot("run-limit")
-	for _, s := range []string{"sea", "woods"} {
-		name := map[string]string{"sea": "The sea", "woods": "The woods"}[s]
-		b.until(stepIs(name, "running") + ` && ` + step(name) + `.innerText.includes('2 tries') || ` + stepIs("The sea", "running") + ` || ` + stepIs("The woods", "running"))
-	}
+	b.until(stepIs("The sea", "running") + ` || ` + stepIs("The woods", "running"))
 	p.order(t, "sea", "finish")
 	p.order(t, "woods", "finish")
 	b.until(stepIs("The sea", "completed") + " && " + stepIs("The woods", "completed"))
 	p.order(t, "report", "finish")
 	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
 	b.check("run-asks")
-	b.shoot("run-asks")
-	b.fill(`form.answer textarea`, "Say more")
-	b.click("Fail")
-	b.until(stepIs("The report", "running") + ` && ` + has("2 tries"))
+	b.fill(`form.answer textarea`, "Say more").click("Fail").until(stepIs("The report", "running") + ` && ` + has("2 tries"))
 	p.order(t, "report", "finish")
 	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
-	b.clickOn(".tabs a:last-child", "")
-	b.until(`document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
-	b.click("Answer")
-	b.until(`!!document.querySelector('form.answer')`)
-	b.click("Pass")
-	b.until(state("completed") + " && " + stepIs("The report", "completed"))
+	b.clickOn(".tabs a:last-child", "").until(`document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
+	b.click("Answer").until(`!!document.querySelector('form.answer')`)
+	b.click("Pass").until(state("completed") + " && " + stepIs("The report", "completed"))
 	b.check("run-complete")
-	b.shoot("run-complete")
-	b.clickOn("h3 a", "The report")
-	b.until(has("a person must pass these outputs") + ` && document.querySelector('h1').innerText.includes('report')`)
+	b.clickOn("h3 a", "The report").until(has("a person must pass these outputs") + ` && document.querySelector('h1').innerText.includes('report')`)
 	b.check("run-agent")
-	b.shoot("run-agent")
-	b.open(path)
-	b.clickOn(".facts a", "")
-	b.until(at("/sessions/") + " && " + has("Passed by a person"))
+	b.open(path).clickOn(".facts a", "").until(at("/sessions/") + " && " + has("Passed by a person"))
 	b.open("/")
 	b.click("Merge…") // what the agents have written is in no commit
 	b.until(at(path) + " && location.search === '?tab=changes'")
-	b.click("Merge")
-	b.until(said("merged into main"))
+	b.click("Merge").until(said("merged into main"))
 }
 
 // A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
 func TestRunNeedsAPerson(t *testing.T) {
-	t.Parallel()
-	needBrowser(t)
-	p := openRuns(t, 4)
-	b := person(t, p.root)
-	path := b.startRun("short", "One text", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "7"))
+	p, b := openRuns(t, 4)
+	path := b.startRun("short", "One text", "7")
 	p.order(t, "plan", "leave")
 	b.until(state("failed") + " && " + has("ended without finishing it"))
 	b.check("run-stopped")
-	b.shoot("run-stopped")
-	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('Step plan: 1 agent ended without finishing it.')`)
+	b.open("/").until(in("[aria-labelledby=needs]", "Step plan: 1 agent ended without finishing it."))
 	b.click("Resume") // with the budgets that it has
 	b.until(at(path) + " && " + said("goes on where it was") + " && " + stepIs("Plan it", "running") + " && " + has("at most 7 agents of unknown cost"))
 	p.order(t, "plan", "leave")
 	b.until(state("failed"))
-	b.fill("#advice", "Hand it in")
-	b.click("Resume the run")
-	b.until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
+	b.fill("#advice", "Hand it in").click("Resume the run").until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
 	p.order(t, "plan", "finish unchanged")
 	b.until(state("completed"))
-	b.open("/")
-	b.until(headings + ` === 'Done, to merge'`)
-	b.click("Done")
-	b.until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
-
-	b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
+	b.open("/").until(headings + ` === 'Done, to merge'`)
+	b.click("Done").until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
+	b.startRun("write", "Two texts", "1")
 	p.order(t, "plan", "finish")
 	b.until(state("paused") + " && " + has("A budget has paused it"))
-	b.shoot("run-paused")
-	b.fill("#max_unknown", "9")
-	b.click("Resume the run")
-	b.until(stepIs("The sea", "running") + " && " + stepIs("The woods", "running"))
-	b.click("Stop the run")
-	b.until(state("stopped") + " && " + has("It was stopped."))
-	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=recent]').innerText.includes('Two texts') && !document.querySelector('[aria-labelledby=needs]').innerText.includes('Two texts')`)
+	b.fill("#max_unknown", "9").click("Resume the run").until(stepIs("The sea", "running") + " && " + stepIs("The woods", "running"))
+	b.click("Stop the run").until(state("stopped") + " && " + has("It was stopped."))
+	b.open("/").until(in("[aria-labelledby=recent]", "Two texts") + ` && !` + in("[aria-labelledby=needs]", "Two texts"))
 
 	// A task that the server leads.
-	b.open("/board")
-	b.click("New task")
-	b.fill("#title", "A text from the board")
-	b.pick("#workflow", "places/short")
-	b.pick("#lead", "the server, with an agent for each step")
-	b.click("Add the task")
+	b.open("/board").click("New task").fill("#title", "A text from the board").pick("#workflow", "places/short")
+	b.pick("#lead", "the server, with an agent for each step").click("Add the task")
 	b.until(at("/tasks/") + " && " + has("with an agent for each step"))
-	b.click("Start")
-	b.until(at("/attempts/"))
+	b.click("Start").until(at("/attempts/"))
 	b.until(stepIs("Plan it", "running"))
 	p.order(t, "plan", "finish commit")
 	b.until(state("completed"))
-	b.open("/")
-	b.until(`document.querySelector('.needs').innerText.includes('A text from the board')`)
-	b.click("Merge")
-	b.until(said("merged into main") + ` && location.pathname === "/" && !document.querySelector('.needs .entry')`)
+	b.open("/").until(in(".needs", "A text from the board"))
+	b.click("Merge").until(said("merged into main") + ` && location.pathname === "/" && !document.querySelector('.needs .entry')`)
 }
 
-// stepperWord makes this test binary an agent of a run: BINARY stepper DIR.
-const stepperWord = "stepper"
-
-// stepAs is such an agent. It says what it works on, and does what the file named for its step in a folder says once that is
-// there: "finish" hands in STEP.md with a line more than before, "finish commit" also commits it, "finish unchanged" hands in
-// a file as it is, and "limit SECONDS" and "leave" end without. It removes the file.
-func stepAs(dir string) error {
+// TestStepper is an agent of a run: BINARY -test.run=^TestStepper$ ORDERS. It says what it works on, and does what the file named
+// for its step in that folder says once that is there: "finish" hands in STEP.md with a line more than before, "finish commit" also
+// commits it, "finish unchanged" hands in a file as it is, and "limit SECONDS" and "leave" end without. It removes the file.
+func TestStepper(t *testing.T) {
 	name := os.Getenv(config.StepEnv)
-	if _, err := io.ReadAll(os.Stdin); err != nil {
-		return err
+	if name == "" || flag.NArg() == 0 {
+		t.Skip("it is for runs")
 	}
+	testkit.Get(io.ReadAll(os.Stdin)).Must(t)
 	fmt.Println("I work on " + name)
-	order := filepath.Join(dir, name)
-	said, err := os.ReadFile(order)
-	for ; os.IsNotExist(err); said, err = os.ReadFile(order) {
+	order := filepath.Join(flag.Arg(0), name)
+	for _, err := os.Stat(order); os.IsNotExist(err); _, err = os.Stat(order) {
 		time.Sleep(20 * time.Millisecond) // the test makes it
 	}
-	if err == nil {
-		err = os.Remove(order)
-	}
-	if err != nil {
-		return err
-	}
-	what, more, _ := strings.Cut(string(said), " ")
+	what, more, _ := strings.Cut(string(testkit.Get(os.ReadFile(order)).Must(t)), " ")
+	testkit.Must(t, os.Remove(order))
 	switch what {
 	case "limit":
 		fmt.Fprintf(os.Stderr, "rate limit reached, try again in %s seconds\n", more)
 		os.Exit(1)
 	case "leave":
-		fmt.Println("That is all about " + name)
-		return nil
+		return
 	}
-	if more == "unchanged" {
-		return finishStep(name, ".deepwork/jobs/places/s.md")
+	file := ".deepwork/jobs/places/s.md"
+	if more != "unchanged" {
+		file = name + ".md"
+		before, _ := os.ReadFile(file) // which may not be there
+		testkit.Must(t, os.WriteFile(file, append(before, "A line of "+name+"\n"...), 0o644))
 	}
-	before, err := os.ReadFile(name + ".md")
-	if err != nil && !os.IsNotExist(err) {
-		return err
+	call := pagetest.Connect(t, strings.TrimSuffix(os.Getenv(config.MCPURLEnv), "/mcp"), os.Getenv(runner.TokenEnv))
+	var reply json.RawMessage
+	call("finished_step", args{"step_id": name, "outputs": args{"text": file}}, &reply)
+	fmt.Println(string(reply))
+	if more == "commit" {
+		testkit.Git(t, ".", "add", "-f", file)
+		testkit.Git(t, ".", "commit", "-qm", "Write it")
 	}
-	if err := os.WriteFile(name+".md", append(before, "A line of "+name+"\n"...), 0o644); err != nil {
-		return err
-	}
-	if err := finishStep(name, name+".md"); err != nil || more != "commit" {
-		return err
-	}
-	return errors.Join(exec.Command("git", "add", "-f", name+".md").Run(), exec.Command("git", "commit", "-qm", "Write it").Run())
-}
-
-// finishStep hands in a file.
-func finishStep(name, file string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, nil)
-	cs, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: withToken{}}}, nil)
-	if err != nil {
-		return err
-	}
-	defer cs.Close()
-	r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"step_id": name, "outputs": map[string]any{"text": file}}})
-	if err == nil {
-		fmt.Println(r.Content[0].(*mcp.TextContent).Text)
-	}
-	return err
-}
-
-// withToken adds the token of an agent to what it sends.
-type withToken struct{}
-
-func (withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+os.Getenv(runner.TokenEnv))
-	return http.DefaultTransport.RoundTrip(r)
 }

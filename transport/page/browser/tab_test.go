@@ -2,14 +2,9 @@ package browser
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +15,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"deepwork/actor/testkit"
-	"deepwork/transport/page/pagetest"
 )
 
 // A tab is a page of a browser with cookies of its own.
@@ -45,21 +39,9 @@ var browserOf = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// needBrowser skips a test that cannot run here.
-func needBrowser(t testing.TB) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("the agents are shell scripts")
-	}
-	if _, err := chromium(); err != nil {
-		required(t, err.Error())
-	}
-}
-
 // browse opens a tab of a browser that knows nothing of others.
 func browse(t testing.TB, s *server) *tab {
 	t.Helper()
-	needBrowser(t)
 	shared := testkit.Get(browserOf()).Must(t)
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
@@ -102,11 +84,12 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // open goes to a page and waits for its event stream, if it has one.
-func (b *tab) open(path string) {
+func (b *tab) open(path string) *tab {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.at + path))
 	b.until(`document.readyState === 'complete' && typeof ago === 'function'`)
 	b.until(`!document.body.hasAttribute('hx-sse:connect') || !!document.body._htmx?.sse`)
+	return b
 }
 
 // eval returns what an expression is.
@@ -126,32 +109,52 @@ func (b *tab) is(expression string) bool {
 	return err == nil && yes
 }
 
-// until polls until an expression is true, more slowly the longer that takes.
-func (b *tab) until(expression string) {
+// until polls until each expression has been true, more slowly the longer that takes.
+func (b *tab) until(expressions ...string) *tab {
 	b.t.Helper()
-	pause := 10 * time.Millisecond
-	for began := time.Now(); ; time.Sleep(pause) {
-		if b.is(expression) {
-			return
-		}
-		pause = min(pause*5/4, 100*time.Millisecond)
-		if time.Since(began) > patience {
-			b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
+	for _, expression := range expressions {
+		pause := 10 * time.Millisecond
+		for began := time.Now(); !b.is(expression); time.Sleep(pause) {
+			pause = min(pause*5/4, 100*time.Millisecond)
+			if time.Since(began) > patience {
+				b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
+			}
 		}
 	}
+	return b
 }
 
 // has is an expression: the page shows a text.
 func has(text string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", text) }
 
-// finder is a function that finds an element by a selector and, if it is not "", its text, among those
-// that can be seen.
+// in is an expression: an element, which a selector names, shows a text.
+func in(css, text string) string {
+	return fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", css, text)
+}
+
+// shows waits until the page shows texts.
+func (b *tab) shows(texts ...string) *tab {
+	b.t.Helper()
+	for _, text := range texts {
+		b.until(has(text))
+	}
+	return b
+}
+
+// run runs statements on the page.
+func (b *tab) run(statements string) *tab {
+	b.t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](statements))
+	return b
+}
+
+// finder is a function that finds an element by a selector and, if it is not "", its text, among those that can be seen.
 const finder = `const find = (css, text) => [...document.querySelectorAll(css)].find(e => e.checkVisibility() && (!text || e.textContent.trim() === text))`
 
 // use waits until an element can be seen and is not covered, and runs statements with it as e, once.
-func (b *tab) use(css, text, statements string) {
+func (b *tab) use(css, text, statements string) *tab {
 	b.t.Helper()
-	b.until(fmt.Sprintf(`(() => { %s; const e = find(%q, %q); if (!e || e.disabled) return false;
+	return b.until(fmt.Sprintf(`(() => { %s; const e = find(%q, %q); if (!e || e.disabled) return false;
 		e.scrollIntoView({block: 'center'});
 		const at = e.getBoundingClientRect(), hit = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
 		if (!hit || !e.contains(hit) && !hit.contains(e)) return false;
@@ -159,44 +162,37 @@ func (b *tab) use(css, text, statements string) {
 }
 
 // click clicks on what has a text: a button, a link or the summary of details.
-func (b *tab) click(text string) {
+func (b *tab) click(text string) *tab {
 	b.t.Helper()
-	b.clickOn("button, a, summary", text)
+	return b.clickOn("button, a, summary", text)
 }
 
 // clickOn clicks on an element that a selector and a text, if it is not "", name.
-func (b *tab) clickOn(css, text string) {
+func (b *tab) clickOn(css, text string) *tab {
 	b.t.Helper()
-	b.use(css, text, `e.click()`)
+	return b.use(css, text, `e.click()`)
 }
 
 // fill replaces the text of a field, as typing does.
-func (b *tab) fill(css, text string) {
+func (b *tab) fill(css, text string) *tab {
 	b.t.Helper()
 	b.use(css, "", fmt.Sprintf(`e.select(); document.execCommand(%[1]q ? 'insertText' : 'delete', false, %[1]q)`, text))
-	b.until(fmt.Sprintf(`document.querySelector(%q).value === %q`, css, text))
+	return b.until(fmt.Sprintf(`document.querySelector(%q).value === %q`, css, text))
 }
 
 // pick chooses an option by its text.
-func (b *tab) pick(css, option string) {
+func (b *tab) pick(css, option string) *tab {
 	b.t.Helper()
-	b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
-}
-
-// unseen fails the test if the page shows a text.
-func (b *tab) unseen(text string) {
-	b.t.Helper()
-	if b.is(has(text)) {
-		b.t.Errorf("the page shows %q:\n%s", text, eval[string](b, `document.body.innerText`))
-	}
+	return b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
 }
 
 // press types keys, such as "j" or kb.Enter.
-func (b *tab) press(keys ...string) {
+func (b *tab) press(keys ...string) *tab {
 	b.t.Helper()
 	for _, k := range keys {
 		b.do(chromedp.KeyEvent(k))
 	}
+	return b
 }
 
 // shoot writes a picture of the page to the folder for them.
@@ -210,9 +206,6 @@ func (b *tab) shoot(name string) {
 	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
 }
 
-// overHTTP are the arguments of a server with MCP and pages.
-var overHTTP = []string{"serve", "--transport", "http"}
-
 // dark emulates a system with a dark theme, or a light one.
 func dark(yes bool) chromedp.Action[chromedp.Void] {
 	scheme := map[bool]string{true: "dark", false: "light"}[yes]
@@ -222,17 +215,13 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 	}
 }
 
-// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
-// serious objection.
+// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no serious objection.
 func TestEveryPage(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	w := s.begin(pagetest.Connect(t, s.url, ""))
-	paths := w.paths()
+	_, call, b := open(t, nil)
+	paths := begin(t, call)
 	paths["missing"], paths["login"], paths["history"] = "/sessions/ffffffff", "/login", "/history"
-	for _, name := range slices.Sorted(maps.Keys(paths)) {
-		b.open(paths[name])
+	for name, path := range paths {
+		b.open(path)
 		b.check(name)
 	}
 	if os.Getenv("DEEPWORK_TEST_AXE") == "" {
@@ -243,9 +232,7 @@ func TestEveryPage(t *testing.T) {
 // axe is the text of axe-core, "" if it is not to be used.
 var axe = sync.OnceValues(func() (string, error) {
 	file := os.Getenv("DEEPWORK_TEST_AXE")
-	if file == "" && os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") != "" {
-		return "", errors.New("DEEPWORK_TEST_AXE is not set: it is the path of axe-core's axe.min.js")
-	} else if file == "" {
+	if file == "" && os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") == "" {
 		return "", nil
 	}
 	text, err := os.ReadFile(file)
@@ -253,32 +240,24 @@ var axe = sync.OnceValues(func() (string, error) {
 })
 
 // check looks at the page that is open, with everything unfolded: wide and narrow, light and dark.
-func (b *tab) check(name string) {
+func (b *tab) check(name string) *tab {
 	b.t.Helper()
 	script := testkit.Get(axe()).Must(b.t)
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
+	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
 	testkit.True(b.t, !eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`), "%s ran a script of a text", name)
-	if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
-		b.t.Errorf("%s has the title %q", name, title)
-	}
+	testkit.Contains(b.t, eval[string](b, `document.title`)+"\n", "· deepwork\n", "the title of %s", name)
 	if script != "" {
-		b.do(chromedp.Evaluate[chromedp.Void](script))
+		b.run(script)
 	}
 	for _, width := range []int64{2560, 390, 1200} {
-		b.do(chromedp.EmulateViewport(width, 900))
-		b.until(fmt.Sprintf(`innerWidth === %d`, width))
-		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, width, eval[string](b, widest))
-		}
+		b.fits(name, width)
 		for _, night := range []bool{false, true} {
 			if night && width != 1200 && screenshots == "" {
 				continue // its colors are the same at each width
 			}
 			b.do(dark(night))
 			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
-			if light := eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`); light == night {
-				b.t.Errorf("%s: a light page is %v although dark is %v", name, light, night)
-			}
+			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`), !night, "%s is light", name)
 			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
 			rules := allRules
 			switch {
@@ -289,12 +268,21 @@ func (b *tab) check(name string) {
 			case width == 390:
 				rules = `'target-size', 'scrollable-region-focusable'`
 			}
-			for _, v := range b.violations(rules) {
-				b.t.Errorf("%s, %d pixels, dark %v: %s", name, width, night, v)
-			}
+			b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules + `]}).then(r => { window.found = r.violations; }); 0`).until(`window.found`)
+			serious := eval[[]string](b, `window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + n.failureSummary).join(''))`)
+			testkit.Same(b.t, serious, nil, "%s, %d pixels, dark %v", name, width, night)
 		}
 	}
 	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
+	return b
+}
+
+// fits makes the window this wide, which must suffice.
+func (b *tab) fits(name string, width int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, 900))
+	b.until(fmt.Sprintf(`innerWidth === %d`, width))
+	testkit.True(b.t, b.is(`document.documentElement.scrollWidth <= document.documentElement.clientWidth`), "%s is wider than %d: %s", name, width, eval[string](b, widest))
 }
 
 // widest names what is wider than the page.
@@ -303,67 +291,11 @@ const widest = `[...document.querySelectorAll('main *, header *')].filter(e => e
 // allRules are the rules of axe-core that every page keeps, by their tags.
 const allRules = `'wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'`
 
-// violations returns what axe-core finds that is serious.
-func (b *tab) violations(rules string) []string {
-	b.t.Helper()
-	b.do(chromedp.Evaluate[chromedp.Void](`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules + `]}).then(r => { window.found = r.violations; }); 0`))
-	b.until(`window.found`)
-	return eval[[]string](b, `window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + n.failureSummary).join(''))`)
-}
-
-// Every page of a project in which much happens, and of one that is new, fits its window. The
-// pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
-// written to; without it TestEveryPage shows that pages fit. Those of the README are in ../pictures.
-func TestPictures(t *testing.T) {
-	needBrowser(t)
-	if screenshots == "" {
-		t.Skip("DEEPWORK_TEST_SCREENSHOTS is not set")
-	}
-	project := openShop(t)
-	b := person(t, project.root)
-	project.override(b)
-	for name, path := range project.paths() {
-		b.pictures(name, path)
-	}
-	b.pictures("history", "/history")
-
-	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
-	b = person(t, project.root)
-	b.pictures("trust-waiting", "/trust")
-	b.pictures("now-waiting", "/")
-
-	empty := testkit.Dir(t)
-	testkit.Git(t, empty, "init", "-q", "-b", "main")
-	b = person(t, empty)
-	for name, path := range map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"} {
-		b.pictures(name, path)
-	}
-}
-
 // person opens the pages of the project at root as the one who runs deepwork ui.
 func person(t *testing.T, root string) *tab {
 	t.Helper()
 	pages := serve(t, root, "ui", "--no-open")
 	b := browse(t, pages)
-	secret := testkit.Get(url.Parse(pages.login)).Must(t)
-	b.open(secret.RequestURI())
+	b.open(pages.login[len(pages.url):])
 	return b
-}
-
-// pictures takes pictures of a page in light, dark and on a narrow screen.
-func (b *tab) pictures(name, path string) {
-	b.t.Helper()
-	b.open(path)
-	for _, as := range []struct {
-		name  string
-		width int64
-		dark  bool
-	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 390, false}} {
-		b.do(chromedp.EmulateViewport(as.width, 900), dark(as.dark))
-		b.until(fmt.Sprintf(`innerWidth === %d`, as.width))
-		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
-		}
-		b.shoot(name + "-" + as.name)
-	}
 }
