@@ -21,9 +21,7 @@ func panicking(actor.Reply[int]) task {
 
 var errTorn = errors.New("torn")
 
-func failing(actor.Reply[int]) task {
-	return func(context.Context, *probe) error { return errTorn }
-}
+func failing(actor.Reply[int]) task { return func(context.Context, *probe) error { return errTorn } }
 
 func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -65,12 +63,10 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				}
 				testkit.Works(t, <-after, "asker after the crash")
 				ask(t, ref, add1, 7)
-				if made, began, over := d.lives(); made != 2 || began != 2 || over != 0 {
-					t.Errorf("made %d, started %d, stopped %d", made, began, over)
-				}
-				if n := log.Count("level=ERROR"); n != 1 || log.Count(c.logs) == 0 {
-					t.Errorf("%d errors logged: %s", n, log.String())
-				}
+				made, began, over := d.lives()
+				testkit.True(t, made == 2 && began == 2 && over == 0, "made %d, started %d, stopped %d", made, began, over)
+				n := log.Count("level=ERROR")
+				testkit.True(t, n == 1 && log.Count(c.logs) != 0, "%d errors logged: %s", n, log.String())
 				testkit.Equal(t, time.Since(before), 0, "a restart took somebody's time")
 			})
 		})
@@ -105,9 +101,8 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		queued := asking(t.Context(), ref, add1)
 		synctest.Wait()
 		close(release)
-		if _, ok := errors.AsType[*actor.PanicError](<-last); !ok {
-			t.Error("the asker of the last crash did not get it")
-		}
+		_, ok := errors.AsType[*actor.PanicError](<-last)
+		testkit.True(t, ok, "the asker of the last crash did not get it")
 		testkit.FailsWith(t, <-queued, actor.ErrTooManyRestarts, "queued")
 		<-ref.Done()
 		time.Sleep(time.Hour)
@@ -136,9 +131,8 @@ func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 				t.Fatal("no error")
 			}
 			time.Sleep(10 * time.Second) // passivated between the crashes, and not forgotten
-			if n := r.Len(); n != 0 {
-				t.Fatalf("%d awake", n)
-			}
+			n := r.Len()
+			testkit.Need(t, n == 0, "%d awake", n)
 		}
 		made, _, _ := of("a").lives()
 		for range 3 {
@@ -146,9 +140,8 @@ func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 				t.Errorf("err = %v", err)
 			}
 		}
-		if again, _, _ := of("a").lives(); again != made {
-			t.Error("a condemned key was woken")
-		}
+		again, _, _ := of("a").lives()
+		testkit.True(t, again == made, "a condemned key was woken")
 		ask(t, r.For("b"), add1, 1)
 
 		time.Sleep(50*time.Second - 1)
@@ -187,9 +180,8 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if made, _, _ := d.lives(); made != 50 || r.Len() != 0 {
-					t.Errorf("made %d, awake %d", made, r.Len())
-				}
+				made, _, _ := d.lives()
+				testkit.True(t, made == 50 && r.Len() == 0, "made %d, awake %d", made, r.Len())
 
 				// Those in the mailbox and those who wait for room in it.
 				d.set(func(d *disk) {
@@ -238,15 +230,13 @@ func TestPanicWhileStartingIsACrash(t *testing.T) {
 	r, of := registry(s, actor.Options{Restarts: 1})
 	of("a").onStart = func() { panic("boom") }
 	_, err := actor.Ask(t.Context(), r.For("a"), add1)
-	if _, ok := errors.AsType[*actor.PanicError](err); !ok || errors.Is(err, actor.ErrTooManyRestarts) {
-		t.Errorf("first: %v", err)
-	}
+	_, ok := errors.AsType[*actor.PanicError](err)
+	testkit.True(t, ok && !errors.Is(err, actor.ErrTooManyRestarts), "first: %v", err)
 	for range 2 {
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), actor.ErrTooManyRestarts, "then")
 	}
-	if made, _, _ := of("a").lives(); made != 2 {
-		t.Errorf("made %d", made)
-	}
+	made, _, _ := of("a").lives()
+	testkit.True(t, made == 2, "made %d", made)
 }
 
 func TestPanicInStopEndsTheIncarnation(t *testing.T) {
@@ -256,7 +246,6 @@ func TestPanicInStopEndsTheIncarnation(t *testing.T) {
 	ref := actor.Spawn(s, actor.Options{}, d.newProbe)
 	ask(t, ref, add1, 1)
 	testkit.Must(t, ref.Stop(t.Context()))
-	if _, _, over := d.lives(); over != 1 || log.Count("level=ERROR") != 1 {
-		t.Errorf("stopped %d times, log: %s", over, log.String())
-	}
+	_, _, over := d.lives()
+	testkit.True(t, over == 1 && log.Count("level=ERROR") == 1, "stopped %d times, log: %s", over, log.String())
 }

@@ -25,9 +25,8 @@ func TestIdleActorIsPassivatedAndWoken(t *testing.T) {
 			ask(t, r.For("a"), add1, sum+1)
 			time.Sleep(idle - 1)
 			synctest.Wait()
-			if n := r.Len(); n != 1 {
-				t.Fatalf("%d awake", n)
-			}
+			n := r.Len()
+			testkit.Need(t, n == 1, "%d awake", n)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -103,9 +102,8 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		testkit.Equal(t, r.Len(), 1, "passivated early")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if _, _, over := of("a").lives(); r.Len() != 0 || over != 1 {
-			t.Error("not passivated")
-		}
+		_, _, over := of("a").lives()
+		testkit.True(t, r.Len() == 0 && over == 1, "not passivated")
 	})
 }
 
@@ -206,22 +204,18 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 			testkit.FailsWith(t, <-w, actor.ErrStopped, "waited for room")
 		}
 		close(release)
-		if stuck := <-stopped; stuck != nil {
-			t.Errorf("stuck: %v", stuck)
-		}
+		stuck := <-stopped
+		testkit.True(t, stuck == nil, "stuck: %v", stuck)
 		for i, q := range queued {
 			_, panicked := errors.AsType[*actor.PanicError](<-q)
 			testkit.Equal(t, panicked, (i%2 == 1), "queued %d: panicked", i)
 		}
 		for _, k := range kept { // failed by the crash
-			if _, ok := errors.AsType[*actor.PanicError](<-k); !ok {
-				t.Error("a kept reply outlived the crash")
-			}
+			_, ok := errors.AsType[*actor.PanicError](<-k)
+			testkit.True(t, ok, "a kept reply outlived the crash")
 		}
 		<-ref.Done()
-		if spawned.value != 1 || of("a").value != 1 || r.Len() != 0 {
-			t.Errorf("values %d and %d, awake %d", spawned.value, of("a").value, r.Len())
-		}
+		testkit.True(t, spawned.value == 1 && of("a").value == 1 && r.Len() == 0, "values %d and %d, awake %d", spawned.value, of("a").value, r.Len())
 		late := actor.Spawn(s, actor.Options{}, spawned.newProbe)
 		<-late.Done()
 		testkit.FailsWith(t, late.Tell(t.Context(), answerKept), actor.ErrStopped)
@@ -245,9 +239,8 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		testkit.FailsWith(t, <-crashed, errTorn)
 		testkit.Must(t, <-rest)
 		testkit.Must(t, <-stopped)
-		if made, _, over := d.lives(); made != 2 || over != 1 {
-			t.Errorf("made %d, stopped %d", made, over)
-		}
+		made, _, over := d.lives()
+		testkit.True(t, made == 2 && over == 1, "made %d, stopped %d", made, over)
 	})
 }
 

@@ -144,9 +144,8 @@ func newSystem(t *testing.T, logger *slog.Logger) *actor.System {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if stuck := s.Stop(ctx); stuck != nil {
-			t.Errorf("did not stop: %v", stuck)
-		}
+		stuck := s.Stop(ctx)
+		testkit.True(t, stuck == nil, "did not stop: %v", stuck)
 	})
 	return s
 }

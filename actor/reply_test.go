@@ -36,12 +36,10 @@ func TestAskRefusesAContextThatIsOver(t *testing.T) {
 	r, of := registry(s, actor.Options{Name: "key"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := actor.Ask(ctx, r.For("a"), add1); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
-	}
-	if made, _, _ := of("a").lives(); made != 0 || r.Len() != 0 {
-		t.Errorf("made %d, awake %d", made, r.Len())
-	}
+	_, err := actor.Ask(ctx, r.For("a"), add1)
+	testkit.True(t, errors.Is(err, context.Canceled), "err = %v", err)
+	made, _, _ := of("a").lives()
+	testkit.True(t, made == 0 && r.Len() == 0, "made %d, awake %d", made, r.Len())
 }
 
 func TestFirstAnswerCounts(t *testing.T) {
@@ -106,9 +104,7 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 				}
 			})
 			cancel()
-			if want := wait < 10*time.Second; errors.Is(err, context.DeadlineExceeded) != want {
-				t.Errorf("waited %v: %v", wait, err)
-			}
+			testkit.Equal(t, errors.Is(err, context.DeadlineExceeded), wait < 10*time.Second, "%v %v", wait, err)
 		}
 		time.Sleep(time.Minute)
 		ask(t, ref, add1, 9)
@@ -157,9 +153,8 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 			testkit.Must(t, <-told)
 		}
 		ask(t, ref, add1, 1) // not 2: the ask that timed out was never accepted
-		if got := len(seen); got != 5 {
-			t.Fatalf("seen %v", seen)
-		}
+		got := len(seen)
+		testkit.Need(t, got == 5, "seen %v", seen)
 		for i, n := range seen {
 			testkit.Need(t, i == n, "out of order: %v", seen)
 		}

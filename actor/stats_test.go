@@ -13,9 +13,7 @@ func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSystem(nil)
 		proceed := make(chan struct{})
-		slow := func() (Behavior[int], error) {
-			return behaviorFunc(func() { <-proceed }), nil
-		}
+		slow := func() (Behavior[int], error) { return behaviorFunc(func() { <-proceed }), nil }
 		a := Spawn(s, Options{Name: "a", Mailbox: 3}, slow)
 		r := NewRegistry(s, Options{Name: "r"}, func(string) (Behavior[int], error) { return slow() })
 		testkit.Equal(t, s.Stats(), (Stats{Actors: 1}), "at rest")
@@ -28,9 +26,8 @@ func TestStats(t *testing.T) {
 		send(a, 6)          // one is taken, three wait, two wait for room
 		send(r.For("x"), 2) // one waits
 		send(r.For("y"), 1)
-		if got, want := s.Stats(), (Stats{Actors: 3, Waiting: 4, Deepest: 3, Blocked: 2}); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		got, want := s.Stats(), (Stats{Actors: 3, Waiting: 4, Deepest: 3, Blocked: 2})
+		testkit.True(t, got == want, "got %+v, want %+v", got, want)
 		close(proceed)
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{Actors: 3}), "when all is done")

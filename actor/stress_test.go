@@ -134,9 +134,8 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if stuck := s.Stop(t.Context()); stuck != nil {
-				t.Errorf("stuck: %v", stuck)
-			}
+			stuck := s.Stop(t.Context())
+			testkit.True(t, stuck == nil, "stuck: %v", stuck)
 			async.Wait()
 
 			var handled, lives int64
@@ -180,9 +179,8 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	for r.Len() > 0 {
 		runtime.Gosched()
 	}
-	if grown := heap() - before; grown > 10*keys {
-		t.Errorf("%d bytes remain of %d passivated keys", grown, keys)
-	}
+	grown := heap() - before
+	testkit.True(t, grown <= 10*keys, "%d bytes remain of %d passivated keys", grown, keys)
 }
 
 func heap() int64 {

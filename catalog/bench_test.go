@@ -21,9 +21,7 @@ func many(tb testing.TB, n int) string {
 	return root
 }
 
-func closing(tb testing.TB, c *Catalog) {
-	must(tb, c.Close(context.Background()))
-}
+func closing(tb testing.TB, c *Catalog) { must(tb, c.Close(context.Background())) }
 
 func BenchmarkOpen10000(b *testing.B) {
 	const n = 10_000
@@ -31,9 +29,7 @@ func BenchmarkOpen10000(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := testkit.Get(Open(b.Context(), Options{Root: root})).Must(b)
-		if len(c.Snapshot().Jobs) != n {
-			b.Fatalf("%d jobs", len(c.Snapshot().Jobs))
-		}
+		testkit.Need(b, len(c.Snapshot().Jobs) == n, "%d jobs", len(c.Snapshot().Jobs))
 		b.StopTimer()
 		closing(b, c)
 		b.StartTimer()
@@ -51,8 +47,6 @@ func BenchmarkEdit1000(b *testing.B) {
 		want := fmt.Sprintf("Edit %d.", i)
 		must(b, os.WriteFile(file, []byte(source("job_00500", want)), 0o644))
 		s, err := c.Fresh(b.Context())
-		if err != nil || s.Job("job_00500").Summary != want {
-			b.Fatal(err, s.Job("job_00500").Summary)
-		}
+		testkit.Need(b, err == nil && s.Job("job_00500").Summary == want, "%v %v", err, s.Job("job_00500").Summary)
 	}
 }

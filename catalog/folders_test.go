@@ -43,9 +43,8 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 		Standard:   fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}},
 	})
 	s := c.Snapshot()
-	if got, want := dirs(s), "apple zebra bundled kiwi"; got != want {
-		t.Errorf("jobs are %q, want %q", got, want)
-	}
+	got, want := dirs(s), "apple zebra bundled kiwi"
+	testkit.True(t, got == want, "jobs are %q, want %q", got, want)
 	testkit.Equal(t, summary(s, "bundled"), "standard", "bundled")
 	testkit.True(t, len(s.Errors) == 1 && s.Errors[0].JobName == "broken" && s.Err("broken") != nil, "errors are %v", s.Errors)
 	testkit.True(t, s.Job("broken") == nil, "a broken job is shadowing no other")
@@ -63,19 +62,14 @@ func TestABrokenCopyOfABundledJob(t *testing.T) {
 	c := p.open(o)
 	s, err := c.Fresh(t.Context())
 	must(t, err)
-	if summary(s, "bundled") != "standard" || len(s.Jobs) != 1 || len(s.Errors) != 1 {
-		t.Fatalf("jobs %q, errors %v", dirs(s), s.Errors)
-	}
+	testkit.Need(t, summary(s, "bundled") == "standard" && len(s.Jobs) == 1 && len(s.Errors) == 1, "jobs %q, errors %v", dirs(s), s.Errors)
 	want := "delete the folder " + p.path(".deepwork", "jobs", "bundled")
-	if got := s.Err("bundled").Diagnostics[0].Message; !strings.HasSuffix(got, want) {
-		t.Errorf("the first fault is %q, want %q at its end", got, want)
-	}
+	got := s.Err("bundled").Diagnostics[0].Message
+	testkit.True(t, strings.HasSuffix(got, want), "the first fault is %q, want %q at its end", got, want)
 	p.put("bundled", source("bundled", "own"))
 	s, err = c.Fresh(t.Context())
 	must(t, err)
-	if summary(s, "bundled") != "own" || len(s.Jobs) != 1 || len(s.Errors) != 0 {
-		t.Errorf("corrected: jobs %q, errors %v", dirs(s), s.Errors)
-	}
+	testkit.True(t, summary(s, "bundled") == "own" && len(s.Jobs) == 1 && len(s.Errors) == 0, "corrected: jobs %q, errors %v", dirs(s), s.Errors)
 }
 
 // TestReq001_2_6_ErrorsBesideGoodJobs is seed 000, 001.2.6 and 7.
@@ -89,16 +83,12 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	p.put("bad", "name: bad\nversion: one\n")
 	c := p.open(silent())
 	s := c.Snapshot()
-	if dirs(s) != "good" || len(s.Errors) != 4 {
-		t.Fatalf("jobs %q, errors %v", dirs(s), s.Errors)
-	}
+	testkit.Need(t, dirs(s) == "good" && len(s.Errors) == 4, "jobs %q, errors %v", dirs(s), s.Errors)
 	for i, name := range []string{"bad", "directory", "empty", "huge"} {
 		e := s.Errors[i]
 		testkit.True(t, e.JobName == name && e.JobDir == p.path(".deepwork", "jobs", name) && len(e.Diagnostics) != 0, "error %d is %+v, want one of %s", i, e, name)
 	}
-	if len(s.Err("bad").Diagnostics) < 2 {
-		t.Errorf("not every fault is told: %v", s.Err("bad").Diagnostics)
-	}
+	testkit.True(t, len(s.Err("bad").Diagnostics) >= 2, "not every fault is told: %v", s.Err("bad").Diagnostics)
 	testkit.Equal(t, p.log.Count("job does not load"), 4, "logged … times")
 	fresh(t, c)
 	fresh(t, c)
@@ -112,9 +102,7 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 	p.put("b", source("same", "second"))
 	c := p.open(silent())
 	s := c.Snapshot()
-	if summary(s, "same") != "first" || len(s.Jobs) != 1 {
-		t.Fatalf("jobs: %s", names(s))
-	}
+	testkit.Need(t, summary(s, "same") == "first" && len(s.Jobs) == 1, "jobs: %s", names(s))
 	e := s.Err("b")
 	testkit.Need(t, e != nil, "no error on the later")
 	text := e.Diagnostics.Error()
@@ -169,14 +157,11 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	}
 	p.put("two", source("two", "new"))
 	s := testkit.Get(c.FreshJob(t.Context(), "two")).Must(t)
-	if summary(s, "two") != "new" {
-		t.Fatalf("an unknown job: %s", names(s))
-	}
+	testkit.Need(t, summary(s, "two") == "new", "an unknown job: %s", names(s))
 	must(t, os.Rename(p.path(".deepwork", "jobs", "two"), p.path(".deepwork", "jobs", "deux")))
 	s = fresh(t, c)
-	if j := s.Job("two"); j == nil || filepath.Base(j.Dir) != "deux" || len(s.Errors) != 0 || len(s.Jobs) != 2 {
-		t.Fatalf("a renamed directory: %s %v", names(s), s.Errors)
-	}
+	j := s.Job("two")
+	testkit.Need(t, j != nil && filepath.Base(j.Dir) == "deux" && len(s.Errors) == 0 && len(s.Jobs) == 2, "a renamed directory: %s %v", names(s), s.Errors)
 	// A plain folder becomes a job.
 	must(t, os.MkdirAll(p.path(".deepwork", "jobs", "plain"), 0o755))
 	fresh(t, c)
@@ -250,9 +235,7 @@ func TestUnreadableJobFolderKeepsWhatItHad(t *testing.T) {
 	folder := p.path(".deepwork", "jobs")
 	must(t, os.Chmod(folder, 0o111))
 	t.Cleanup(func() { must(t, os.Chmod(folder, 0o755)) })
-	if s := fresh(t, c); summary(s, "one") != "first" {
-		t.Errorf("the job is gone: %s", names(s))
-	}
+	testkit.Equal(t, summary(fresh(t, c), "one"), "first")
 	testkit.Equal(t, p.log.Count("cannot be listed"), 1, "not logged once")
 }
 

@@ -32,17 +32,14 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 	after := eventually(t, c, "the last edit", func(s *Snapshot) bool { return summary(s, "job_07") == "edit 49" })
 	for i, j := range after.Jobs {
 		same := j == before.Jobs[i]
-		if changed := j.Name == "job_07"; changed == same {
-			t.Errorf("%s: same definition: %v", j.Name, same)
-		}
+		changed := j.Name == "job_07"
+		testkit.True(t, changed != same, "%s: same definition: %v", j.Name, same)
 	}
 	testkit.True(t, before.Version < after.Version, "version %d after %d", after.Version, before.Version)
 	// What changes nothing is no change.
 	must(t, os.Chtimes(p.jobFile("job_03"), time.Now(), time.Now()))
 	p.put("job_04", source("job_04", "first"))
-	if again := fresh(t, c); again != after {
-		t.Errorf("version %d though nothing changed, after %d", again.Version, after.Version)
-	}
+	testkit.Equal(t, fresh(t, c), after, "%v", after.Version)
 }
 
 func TestBurstIsOneReload(t *testing.T) {
@@ -95,9 +92,7 @@ func TestOverflowLooksAtEverything(t *testing.T) {
 	p.put("one", source("one", "second"))
 	p.put("two", source("two", "new"))
 	n.errs <- fsnotify.ErrEventOverflow
-	eventually(t, c, "both changes", func(s *Snapshot) bool {
-		return summary(s, "one") == "second" && summary(s, "two") == "new"
-	})
+	eventually(t, c, "both changes", func(s *Snapshot) bool { return summary(s, "one") == "second" && summary(s, "two") == "new" })
 	n.await(t, p.path(".deepwork", "jobs", "two"))
 }
 
@@ -174,9 +169,8 @@ func TestConcurrentFreshCallsAgree(t *testing.T) {
 		for i := range got {
 			wg.Go(func() {
 				var err error
-				if got[i], err = c.Fresh(t.Context()); err != nil {
-					t.Error(err)
-				}
+				got[i], err = c.Fresh(t.Context())
+				testkit.Works(t, err)
 			})
 		}
 		wg.Wait()

@@ -122,9 +122,7 @@ func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
 	// Nobody can make the folder, since it is a file.
 	must(t, os.WriteFile(filepath.Dir(p.standard()), nil, 0o444))
 	c := p.open(withStandard(bundledJobs()))
-	if s := fresh(t, c); len(s.Jobs) != 2 {
-		t.Errorf("jobs: %s", names(s))
-	}
+	testkit.Equal(t, len(fresh(t, c).Jobs), 2)
 	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
 }
 
@@ -135,9 +133,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 	for range 4 {
 		c := p.open(withStandard(bundledJobs()))
 		for range 2 {
-			wg.Go(func() {
-				testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err())
-			})
+			wg.Go(func() { testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err()) })
 		}
 	}
 	wg.Wait()
@@ -208,9 +204,7 @@ var saves = []save{
 	{name: "write inside a symlinked directory", prepare: func(p *project, first string) {
 		write(p.t, p.path("store", "a", "job.yml"), first)
 		link(p, p.path("store", "a"), p.path(".deepwork", "jobs", savedDir))
-	}, save: func(p *project, next string) {
-		write(p.t, p.path("store", "a", "job.yml"), next)
-	}},
+	}, save: func(p *project, next string) { write(p.t, p.path("store", "a", "job.yml"), next) }},
 	{name: "symlinked jobs folder swap", prepare: func(p *project, first string) {
 		write(p.t, p.path("store", "a", savedDir, "job.yml"), first)
 		link(p, p.path("store", "a"), p.path(".deepwork", "jobs"))
@@ -295,9 +289,8 @@ func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
 func heardOf(t *testing.T, o Options) {
 	eachSave(t, func(t *testing.T, p *project, s save) {
 		c := p.open(o)
-		if got := summary(c.Snapshot(), "writing"); got != "one" {
-			t.Fatalf("at first: %q", got)
-		}
+		got := summary(c.Snapshot(), "writing")
+		testkit.Need(t, got == "one", "at first: %q", got)
 		// More than once: what was watched has been replaced by the first.
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
@@ -325,9 +318,8 @@ func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
 			got := testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t)
-			if a, b := summary(fresh(t, all), "writing"), summary(got, "writing"); a != version || b != version {
-				t.Errorf("Fresh serves %q, and FreshJob %q, not %q", a, b, version)
-			}
+			a, b := summary(fresh(t, all), "writing"), summary(got, "writing")
+			testkit.True(t, a == version && b == version, "Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 		}
 	})
 }

@@ -77,9 +77,7 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 						t.Logf("a save took %v", took)
 					}
 				}
-				if len(seen) < least {
-					t.Errorf("%d versions seen in %d saves", len(seen), saves.Load())
-				}
+				testkit.True(t, len(seen) >= least, "%d versions seen in %d saves", len(seen), saves.Load())
 				last := fmt.Sprintf("save %d", saves.Load())
 				if s := fresh(t, c); !strings.HasPrefix(summary(s, "one"), last+" ") {
 					t.Errorf("after the last save %q is served, want %q", summary(s, "one"), last)
@@ -182,13 +180,9 @@ func TestJobThatComesBackWithinTheGraceWasNeverGone(t *testing.T) {
 		fresh(t, c)
 		time.Sleep(400 * time.Millisecond)
 		p.put("one", source("one", "first"))
-		if s := fresh(t, c); s.Job("one") != before {
-			t.Error("another definition, of the same source")
-		}
+		testkit.Equal(t, fresh(t, c).Job("one"), before, "another definition, of the same source")
 		time.Sleep(time.Second)
-		if s := c.Snapshot(); s.Job("one") != before {
-			t.Error("gone though it came back")
-		}
+		testkit.Equal(t, c.Snapshot().Job("one"), before, "gone though it came back")
 	})
 }
 
@@ -227,9 +221,7 @@ func TestTornContent(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 				s := c.Snapshot()
 				testkit.Need(t, s != before, "still taken for a save in progress after 600 ms")
-				if torn == "" && (s.Job("one") == nil || s.Err("one") == nil) {
-					t.Errorf("an empty file: %s %v", names(s), s.Errors)
-				}
+				testkit.True(t, torn != "" || s.Job("one") != nil && s.Err("one") != nil, "an empty file: %s %v", names(s), s.Errors)
 				testkit.True(t, name != "parses" || len(s.Job("one").Workflows) == 0 && len(s.Errors) == 0, "a shorter definition: %v", s.Errors)
 			})
 		})
@@ -274,9 +266,8 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		began := time.Now()
 		s := fresh(t, c)
-		if took := time.Since(began); took > follow.Bound {
-			t.Errorf("Fresh took %v", took)
-		}
+		took := time.Since(began)
+		testkit.True(t, took <= follow.Bound, "Fresh took %v", took)
 		testkit.Equal(t, s.Job("one"), before, "serves %s", names(s))
 		close(stop)
 		<-done

@@ -63,9 +63,8 @@ func TestPutSyncsInOrder(t *testing.T) {
 	path := filepath.Join(dir, "a")
 	r := &recorder{}
 	must(t, Disk{Carry: r.carry}.Put(path, []byte("one"), PutOptions{}))
-	if want := []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir}; !slices.Equal(r.ops, want) {
-		t.Errorf("it did %q, want %q", r.ops, want)
-	}
+	want := []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir}
+	testkit.True(t, slices.Equal(r.ops, want), "it did %q, want %q", r.ops, want)
 	holds(t, dir, "a=one")
 }
 
@@ -106,9 +105,8 @@ func TestPutIsCutShort(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "a")
 				must(t, os.WriteFile(path, []byte("old"), 0o600))
-				if err := dieAt(t, when+" "+op, path); err == nil {
-					t.Fatal("it went through")
-				}
+				err := dieAt(t, when+" "+op, path)
+				testkit.Need(t, err != nil, "it went through")
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
@@ -213,9 +211,8 @@ func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, Disk{}.SyncFolder(dir))
 	missing := filepath.Join(dir, "missing")
-	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
-		t.Errorf("one that is not there: %v", err)
-	}
+	err := (Disk{}).SyncFolder(missing)
+	testkit.True(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), missing), "one that is not there: %v", err)
 	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir), errBroken, "a sync that fails")
 }
 
@@ -275,9 +272,7 @@ func TestInside(t *testing.T) {
 	}
 	for path, want := range map[string]bool{"in/f": true, "in/new/x": true, "new": true, "within/f": true, "absolute/f": true,
 		"out": false, "out/f": false, "out/new": false, "up/f": false, "nowhere": false, "nowhere/f": false} {
-		if err := Inside(root, filepath.Join(root, filepath.FromSlash(path))); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
+		testkit.Equal(t, Inside(root, filepath.Join(root, filepath.FromSlash(path))) == nil, want, "%v", path)
 	}
 }
 
@@ -386,9 +381,8 @@ func TestDrop(t *testing.T) {
 	holds(t, dir)
 	// That it is gone already may not be on disk yet.
 	must(t, d.Drop(path))
-	if want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}; !slices.Equal(r.ops, want) {
-		t.Errorf("it did %q, want %q", r.ops, want)
-	}
+	want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}
+	testkit.True(t, slices.Equal(r.ops, want), "it did %q, want %q", r.ops, want)
 	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
 	for _, op := range []string{OpRemove, OpSyncDir} {
 		testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path), errBroken, "where %s fails", op)

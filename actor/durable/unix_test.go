@@ -71,9 +71,7 @@ func TestExplain(t *testing.T) {
 		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: c.err})
 		got := Explain(wrapped, "/p")
 		testkit.True(t, errors.Is(got, c.err) && strings.Contains(got.Error(), c.hint) && (c.hint == "") == (got == wrapped), "%v: %v", c.err, got)
-		if again := Explain(fmt.Errorf("more: %w", got), "/q"); again.Error() != "more: "+got.Error() {
-			t.Errorf("explained twice: %v", again)
-		}
+		testkit.Equal(t, Explain(fmt.Errorf("more: %w", got), "/q").Error(), "more: "+got.Error())
 	}
 	testkit.True(t, Explain(nil, "/p") == nil, "no error is explained")
 }

@@ -35,16 +35,14 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	p, q := start(t, dir, "hold"), start(t, dir, "hold")
 	s := newMember(dir)
 	testkit.Need(t, s.Alive(p.id) && s.Alive(q.id), "a running server looks dead")
-	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
-		t.Errorf("it is described as %q", text)
-	}
+	text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid)
+	testkit.True(t, strings.HasPrefix(text, want) && strings.Contains(text, " since 2"), "it is described as %q", text)
 	p.Crash()
 	testkit.True(t, !s.Alive(p.id) && exists(s.Path(p.id)) && s.Describe(p.id) != "", "a killed server does not look like one")
 	testkit.True(t, s.Alive(q.id), "the other one looks dead")
 	q.In.Close()
-	if err := q.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, &q.Err)
-	}
+	err := q.Wait()
+	testkit.Need(t, err == nil, "%v: %s", err, &q.Err)
 	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
@@ -59,11 +57,9 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	p, s := start(t, dir, "hold"), newMember(dir)
 	path := s.Path(p.id)
 	for what, do := range map[string]func() error{
-		"left alone": func() error { return nil },
-		"deleted":    func() error { return os.Remove(path) },
-		"replaced": func() error {
-			return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path))
-		},
+		"left alone":              func() error { return nil },
+		"deleted":                 func() error { return os.Remove(path) },
+		"replaced":                func() error { return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path)) },
 		"deleted with the folder": func() error { return os.RemoveAll(dir) },
 		"restored from a copy": func() error {
 			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.RemoveAll(dir+".old"))
@@ -73,9 +69,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 		alone := what == "left alone"
 		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive: %v", what, !alone)
 		io.WriteString(p.In, "\n")
-		if entered := p.Line(); entered != fmt.Sprint(alone) {
-			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
-		}
+		testkit.Equal(t, p.Line(), fmt.Sprint(alone), "%v %v", what, &p.Err)
 		testkit.True(t, s.Alive(p.id), "%s: it looks dead after it has entered again", what)
 	}
 }
@@ -112,17 +106,15 @@ func TestOlderServers(t *testing.T) {
 		id := fakeID(fmt.Sprint(i))
 		must(t, os.WriteFile(s.Path(id), []byte(text), 0o600))
 		lock := flock.New(s.Path(id), flock.SetFlag(os.O_RDWR))
-		if ok, err := lock.TryLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		ok, err := lock.TryLock()
+		testkit.Need(t, ok && err == nil, "%v %v", ok, err)
 		testkit.True(t, s.Alive(id), "a server looks dead with %q in its file", text)
 		lock.Close()
 		testkit.True(t, !s.Alive(id), "a server that has ended looks alive with %q in its file", text)
 	}
 	probe := flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDWR))
-	if free, err := probe.TryLock(); free || err != nil {
-		t.Errorf("its lock is free for those who ask so: %v", err)
-	}
+	free, err := probe.TryLock()
+	testkit.True(t, !free && err == nil, "its lock is free for those who ask so: %v", err)
 }
 
 func TestLeaving(t *testing.T) {
@@ -225,9 +217,7 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 		s := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Prepare: func() error { made++; <-more; return nil }})
 		var wg sync.WaitGroup
 		for range 5 {
-			wg.Go(func() {
-				testkit.Works(t, s.Enter(t.Context()))
-			})
+			wg.Go(func() { testkit.Works(t, s.Enter(t.Context())) })
 		}
 		close(more)
 		wg.Wait()
@@ -278,14 +268,12 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 	dead := fakeID("d")
 	must(t, os.WriteFile(s.Path(dead), nil, 0o600))
 	another := flock.New(s.Path(dead), flock.SetFlag(os.O_RDONLY))
-	if ok, err := another.TryRLock(); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := another.TryRLock()
+	testkit.Need(t, ok && err == nil, "%v %v", ok, err)
 	testkit.True(t, !s.Alive(dead), "one who asks was taken for the server")
 	another.Close()
 	testkit.True(t, !s.Alive(dead), "a dead server is alive")
-	if free, err := another.TryLock(); !free || err != nil {
-		t.Errorf("the lock was kept: %v", err)
-	}
+	free, err := another.TryLock()
+	testkit.True(t, free && err == nil, "the lock was kept: %v", err)
 	another.Close()
 }

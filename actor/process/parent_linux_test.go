@@ -22,9 +22,8 @@ func TestChildEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "parent") 
 // A tidy one can remove its lock file before.
 func TestTidyChildOfAKilledParentRemovesItsLock(t *testing.T) {
 	t.Parallel()
-	if lock := endsWithParent(t, "tidying") + ".lock"; exists(lock) {
-		t.Error("the lock file was left")
-	}
+	lock := endsWithParent(t, "tidying") + ".lock"
+	testkit.True(t, !exists(lock), "the lock file was left")
 }
 
 func exists(path string) bool {

@@ -24,16 +24,13 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 	t.Helper()
 	began := time.Now()
 	r, err := process.Run(ctx, s)
-	if d := time.Since(began); d > patience {
-		t.Errorf("Run took %v", d)
-	}
+	d := time.Since(began)
+	testkit.True(t, d <= patience, "Run took %v", d)
 	if err == nil {
 		return r, nil
 	}
 	e, ok := errors.AsType[*process.Error](err)
-	if !ok {
-		t.Fatalf("the error is a %T: %v", err, err)
-	}
+	testkit.Need(t, ok, "the error is a %T: %v", err, err)
 	return r, e
 }
 
@@ -54,9 +51,7 @@ func TestChildThatDoesNotReadItsInput(t *testing.T) {
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
 	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
-	}
+	testkit.Need(t, fault == nil, "%v", fault)
 	testkit.Equal(t, r.ExitCode, 0, "exit code")
 }
 
@@ -69,18 +64,14 @@ func TestNoShellReadsTheArguments(t *testing.T) {
 	s.Command = append(s.Command, args...)
 	s.Env = append(s.Env, "TELL=first", "TELL=last")
 	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
-	}
+	testkit.Need(t, fault == nil, "%v", fault)
 	var told struct {
 		Args []string
 		Dir  string
 		Env  string
 	}
 	testkit.Must(t, json.Unmarshal(r.Stdout, &told))
-	if fmt.Sprint(told.Args) != fmt.Sprint(args) || told.Dir != dir || told.Env != "last" {
-		t.Errorf("the child was given %+v", told)
-	}
+	testkit.True(t, fmt.Sprint(told.Args) == fmt.Sprint(args) && told.Dir == dir && told.Env == "last", "the child was given %+v", told)
 }
 
 func TestExitCodeAndLastLines(t *testing.T) {
@@ -88,25 +79,19 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	s := spec(t, "fail", nil)
 	s.StderrLimit = 5000
 	r, err := run(t, t.Context(), s)
-	if err == nil || err.Kind != process.Exit || err.ExitCode != 3 || r.ExitCode != 3 {
-		t.Fatalf("got %+v", err)
-	}
+	testkit.Need(t, err != nil && err.Kind == process.Exit && err.ExitCode == 3 && r.ExitCode == 3, "got %+v", err)
 	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
 		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
 	}
 	testkit.Equal(t, string(r.Stdout), "out\n", "standard output is %q", r.Stdout)
-	if len(err.Tail) > 2000 || !strings.HasPrefix(err.Tail, "line ") || !strings.HasSuffix(err.Tail, "line 9999") {
-		t.Errorf("the tail is %q", err.Tail)
-	}
+	testkit.True(t, len(err.Tail) <= 2000 && strings.HasPrefix(err.Tail, "line ") && strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
 }
 
 func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
 	t.Parallel()
 	_, err := run(t, t.Context(), spec(t, "failout", nil))
-	if err == nil || err.ExitCode != 4 || err.Tail != "first\nlast" {
-		t.Errorf("got %+v", err)
-	}
+	testkit.True(t, err != nil && err.ExitCode == 4 && err.Tail == "first\nlast", "got %+v", err)
 }
 
 func TestTooMuchOutputKills(t *testing.T) {
@@ -114,21 +99,15 @@ func TestTooMuchOutputKills(t *testing.T) {
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
 	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
-	}
+	testkit.Need(t, fault == nil, "%v", fault)
 	testkit.Equal(t, len(r.Stdout), 1000, "bytes at the limit")
 	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
-	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
-		t.Fatalf("one byte more: %d bytes, %v", len(r.Stdout), err)
-	}
+	testkit.Need(t, err != nil && err.Kind == process.TooMuchOutput && len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	s = spec(t, "flood", nil)
 	s.Grace = time.Hour // it is not waited for
 	r, err = run(t, t.Context(), s)
-	if !errors.Is(err, process.ErrTooMuchOutput) || len(r.Stdout) != process.DefaultStdoutLimit {
-		t.Errorf("a flood: %d bytes, %v", len(r.Stdout), err)
-	}
+	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && len(r.Stdout) == process.DefaultStdoutLimit, "a flood: %d bytes, %v", len(r.Stdout), err)
 	testkit.Contains(t, err.Error(), "more than 1048576 bytes", "the message is %v", err)
 }
 
@@ -139,9 +118,7 @@ func TestTimeout(t *testing.T) {
 	all := make(chan *testkit.Visitor, 1)
 	go func() { all <- h.Next(); close(ctx.over) }()
 	_, err := run(t, ctx, spec(t, "hang", h))
-	if err == nil || err.Kind != process.Timeout || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, err != nil && err.Kind == process.Timeout && errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	if v := <-all; v != nil {
 		v.Gone()
 	}
@@ -173,9 +150,7 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	ctx, all := cancelWhen(t, h, 1)
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
-	if err == nil || err.Kind != process.Cancelled || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled), "got %v", err)
 	testkit.Equal(t, string(r.Stdout), "tidied up\n", "it wrote")
 	testkit.Equal(t, r.ExitCode, 0, "it wrote")
 	for _, v := range <-all {
@@ -206,15 +181,12 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 		parent = second
 	}
 	parent.Gone()
-	if !child.Alive() {
-		t.Error("it was killed as soon as its parent had ended")
-	}
+	testkit.True(t, child.Alive(), "it was killed as soon as its parent had ended")
 	began := time.Now()
 	child.Write([]byte("x"))
 	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
-	if d := time.Since(began); d > patience {
-		t.Errorf("the grace period was waited for to its end (%v), though all were gone", d)
-	}
+	d := time.Since(began)
+	testkit.True(t, d <= patience, "the grace period was waited for to its end (%v), though all were gone", d)
 }
 
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
@@ -222,12 +194,9 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	h := testkit.NewHub(t)
 	began := time.Now()
 	r, err := run(t, t.Context(), spec(t, "orphan", h))
-	if err != nil || string(r.Stdout) != "done\n" || r.Left {
-		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
-	}
-	if d := time.Since(began); d > patience {
-		t.Errorf("a descendant that holds the pipes delayed Run by %v", d)
-	}
+	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && !r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	d := time.Since(began)
+	testkit.True(t, d <= patience, "a descendant that holds the pipes delayed Run by %v", d)
 	h.Next().Gone()
 }
 
@@ -238,13 +207,9 @@ func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	}
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
-	if err != nil || string(r.Stdout) != "done\n" || !r.Left {
-		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
-	}
+	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	v := h.Next()
-	if !v.Alive() {
-		t.Error("it had left the group and is gone: the test tests nothing")
-	}
+	testkit.True(t, v.Alive(), "it had left the group and is gone: the test tests nothing")
 	p, _ := os.FindProcess(v.PID)
 	p.Kill()
 	v.Gone()
@@ -254,9 +219,7 @@ func TestOverBeforeItBegan(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("nobody waits"))
 	_, err := run(t, ctx, process.Spec{Command: []string{"no-such-program-here"}})
-	if err == nil || err.Kind != process.Cancelled || !strings.Contains(err.Error(), "nobody waits") {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "got %v", err)
 }
 
 func TestProgramsThatCannotBeStarted(t *testing.T) {
@@ -290,9 +253,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 				t.Skip("there is no such thing here")
 			}
 			r, err := run(t, t.Context(), c.spec)
-			if err == nil || err.Kind != c.kind || r.ExitCode != -1 || c.is != nil && !errors.Is(err, c.is) {
-				t.Fatalf("got %+v", err)
-			}
+			testkit.Need(t, err != nil && err.Kind == c.kind && r.ExitCode == -1 && (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
 			testkit.ContainsAll(t, err.Error(), c.want, "the message")
 		})
 	}
@@ -306,9 +267,7 @@ func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
 	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
-	if err != nil || string(r.Stdout) != "here\n" {
-		t.Errorf("got %q, %v", r.Stdout, err)
-	}
+	testkit.True(t, err == nil && string(r.Stdout) == "here\n", "got %q, %v", r.Stdout, err)
 }
 
 func TestTail(t *testing.T) {

@@ -35,9 +35,8 @@ func stop(t *testing.T, s *process.Service) {
 	t.Helper()
 	began := time.Now()
 	s.Stop(context.Background())
-	if d := time.Since(began); d > patience {
-		t.Errorf("Stop took %v", d)
-	}
+	d := time.Since(began)
+	testkit.True(t, d <= patience, "Stop took %v", d)
 	select {
 	case <-s.Done():
 	default:
@@ -51,18 +50,15 @@ func TestServiceIsSpokenTo(t *testing.T) {
 	r := bufio.NewReader(s.Stdout)
 	for i := range 3 {
 		fmt.Fprintf(s.Stdin, "line %d\n", i)
-		if line, err := r.ReadString('\n'); err != nil || line != fmt.Sprintf("line %d\n", i) {
-			t.Fatalf("%q %v", line, err)
-		}
+		line, err := r.ReadString('\n')
+		testkit.Need(t, err == nil && line == fmt.Sprintf("line %d\n", i), "%q %v", line, err)
 	}
 	select {
 	case <-s.Done():
 		t.Fatal("it ended without being asked")
 	default:
 	}
-	if s.Err() != nil {
-		t.Errorf("an error of one that runs: %v", s.Err())
-	}
+	testkit.True(t, s.Err() == nil, "an error of one that runs: %v", s.Err())
 	stop(t, s) // the end of its input is enough
 	if _, err := r.ReadByte(); err != io.EOF || s.Err() != nil {
 		t.Errorf("%v, %v", err, s.Err())
@@ -80,9 +76,7 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 	if err != nil || string(out) != "out\n" || !ok || e.Kind != process.Exit || e.ExitCode != 3 || !strings.HasSuffix(e.Tail, "line 9999") {
 		t.Errorf("%q %v %v", out, err, s.Err())
 	}
-	if len(lines) != 10_000 || lines[0] != "line 0" || lines[9999] != "line 9999" {
-		t.Errorf("heard %d lines", len(lines))
-	}
+	testkit.True(t, len(lines) == 10_000 && lines[0] == "line 0" && lines[9999] == "line 9999", "heard %d lines", len(lines))
 }
 
 func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
@@ -95,15 +89,13 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 	}
 	began := time.Now()
 	s.Stop(context.Background())
-	if d := time.Since(began); runtime.GOOS != "windows" && d < 200*time.Millisecond {
-		t.Errorf("it was given %v, not twice its grace", d)
-	}
+	d := time.Since(began)
+	testkit.True(t, runtime.GOOS == "windows" || d >= 200*time.Millisecond, "it was given %v, not twice its grace", d)
 	for _, v := range all {
 		v.Gone()
 	}
-	if e, ok := errors.AsType[*process.Error](s.Err()); !ok || runtime.GOOS != "windows" && e.Signal != "SIGKILL" {
-		t.Error(s.Err())
-	}
+	e, ok := errors.AsType[*process.Error](s.Err())
+	testkit.True(t, ok && (runtime.GOOS == "windows" || e.Signal == "SIGKILL"), "%v", s.Err())
 }
 
 func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
@@ -121,9 +113,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 		several.Go(func() { s.Stop(ctx) })
 	}
 	several.Wait()
-	if s.Err() == nil {
-		t.Error("no error of one that was killed")
-	}
+	testkit.True(t, s.Err() != nil, "no error of one that was killed")
 }
 
 // What left the group does not hold up those who wait for the child.
@@ -140,9 +130,7 @@ func TestServiceWhoseDescendantEscapes(t *testing.T) {
 	}
 	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
 	<-s.Done()
-	if !leaf.Alive() {
-		t.Error("it had left the group and is gone: the test tests nothing")
-	}
+	testkit.True(t, leaf.Alive(), "it had left the group and is gone: the test tests nothing")
 	p, _ := os.FindProcess(leaf.PID)
 	p.Kill()
 	leaf.Gone()
@@ -155,9 +143,8 @@ func TestServiceThatCannotBeStarted(t *testing.T) {
 		"no directory": {Command: []string{"go"}, Dir: "/no/such/folder"},
 	} {
 		service, err := process.Serve(s, nil)
-		if _, ok := errors.AsType[*process.Error](err); !ok || service != nil {
-			t.Errorf("%s: %v %v", name, service, err)
-		}
+		_, ok := errors.AsType[*process.Error](err)
+		testkit.True(t, ok && service == nil, "%s: %v %v", name, service, err)
 	}
 }
 

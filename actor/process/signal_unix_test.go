@@ -28,13 +28,9 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 	v := h.Next()
 	testkit.Must(t, syscall.Kill(v.PID, syscall.SIGSEGV))
 	err := <-done
-	if err == nil || err.ExitCode == 0 {
-		t.Fatalf("got %v", err)
-	}
+	testkit.Need(t, err != nil && err.ExitCode != 0, "got %v", err)
 	// The Go runtime of the child prints its goroutines and exits with 2.
-	if err.Kind != process.Exit || err.ExitCode != 2 || !strings.Contains(r.Stderr, "goroutine") {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, err.Kind == process.Exit && err.ExitCode == 2 && strings.Contains(r.Stderr, "goroutine"), "got %v", err)
 
 	go func() {
 		_, err := run(t, t.Context(), spec(t, "hang", h))
@@ -59,9 +55,8 @@ func TestDetachedIsNobodysChild(t *testing.T) {
 		t.Fatalf("%q: %v", answer, err)
 	}
 	defer syscall.Kill(pid, syscall.SIGKILL)
-	if session, err := unix.Getsid(pid); err != nil || session != pid || parent == os.Getpid() {
-		t.Errorf("process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
-	}
+	session, err := unix.Getsid(pid)
+	testkit.True(t, err == nil && session == pid && parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM)) // which it survives
 	testkit.Must(t, syscall.Kill(pid, 0))
 }

@@ -202,9 +202,7 @@ http:
 		Quotas: Quotas{10},
 	}
 	sameAs(t, c.HTTP, want)
-	if c := parsedUser(t, "http: {idle_timeout: 0}").Over(Default()); c.HTTP.IdleTimeout != 0 {
-		t.Errorf("never: %+v", c)
-	}
+	testkit.Equal(t, parsedUser(t, "http: {idle_timeout: 0}").Over(Default()).HTTP.IdleTimeout, 0)
 }
 
 // The issue's example, every key of it.
@@ -270,9 +268,8 @@ func TestKeysOfTheUserAlone(t *testing.T) {
 	sameAs(t, c.Notify, []string{"notify-send", "--app", "deep work"})
 	sameAs(t, c.UI.EditorURL, "vscode://file")
 	sameAs(t, parsedUser(t, "ui: {editor_url: 'idea://open?file='}").Over(Default()).UI.EditorURL, "idea://open?file=")
-	if _, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}")); len(faults) == 0 {
-		t.Error("a script was taken for an editor")
-	}
+	_, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}"))
+	testkit.True(t, len(faults) != 0, "a script was taken for an editor")
 	c = parsedUser(t, "telemetry: {otlp: 'http://localhost:4318', trace_url: 'https://t.example.com/{trace_id}', content: true}\nexecutors: {CODEX: {telemetry: true}}").Over(Default())
 	sameAs(t, c.Telemetry, Telemetry{"http://localhost:4318", "https://t.example.com/{trace_id}", true})
 	sameAs(t, c.Executors, []Executor{{Name: "CODEX", Telemetry: true}})
@@ -311,9 +308,8 @@ func TestFilesThatAreNoText(t *testing.T) {
 		strings.Repeat("#", MaxBytes+1):                             "config.yml: is larger than 1048576 bytes",
 		"workflow_tools: {prefix: " + strings.Repeat("a", 33) + "}": "at most 32 letters",
 	} {
-		if c, faults := Parse("config.yml", []byte(source)); c != nil || !strings.Contains(faults.Error(), want) {
-			t.Errorf("%.40q: %v", source, faults)
-		}
+		c, faults := Parse("config.yml", []byte(source))
+		testkit.True(t, c == nil && strings.Contains(faults.Error(), want), "%.40q: %v", source, faults)
 	}
 }
 
@@ -393,9 +389,8 @@ func TestAFileThatExpands(t *testing.T) {
 		"projects: &a [*a]\n":                     "never end",
 		"executors: &a {x: *a}\n":                 "never end",
 	} {
-		if c, faults := Parse("config.yml", []byte(source)); c != nil || !strings.Contains(faults.Error(), want) {
-			t.Errorf("%.40s: %v, want %s", source, faults, want)
-		}
+		c, faults := Parse("config.yml", []byte(source))
+		testkit.True(t, c == nil && strings.Contains(faults.Error(), want), "%.40s: %v, want %s", source, faults, want)
 	}
 }
 
@@ -437,13 +432,11 @@ func TestDocumentedExamples(t *testing.T) {
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
 	testkit.Need(t, faults == nil && slices.Equal(c.Toolsets, DefaultToolsets), "config.md shows %+v, %v", c, faults)
-	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
-		t.Errorf("config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
-	}
+	c.Toolsets, c.Platforms = nil, nil
+	testkit.True(t, reflect.DeepEqual(c, Default()), "config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
 	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
-	if c, faults = Parse("config.yml", []byte(all)); faults != nil || len(c.QualityGate.AgentReviewCommand) != 2 {
-		t.Errorf("with every setting that is commented out it is %+v, %v", c, faults)
-	}
+	c, faults = Parse("config.yml", []byte(all))
+	testkit.True(t, faults == nil && len(c.QualityGate.AgentReviewCommand) == 2, "with every setting that is commented out it is %+v, %v", c, faults)
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
@@ -453,14 +446,12 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 	told(shown, "workflow_tools: 7\n")
 	example := block("sources")
-	if c, faults = Parse("config.yml", []byte(example)); faults != nil || len(c.WorkflowTools.Sources) != 2 {
-		t.Errorf("config.md's sources: %+v %v", c, faults)
-	}
+	c, faults = Parse("config.yml", []byte(example))
+	testkit.True(t, faults == nil && len(c.WorkflowTools.Sources) == 2, "config.md's sources: %+v %v", c, faults)
 	told(example, "workflow_tools: {sources: [7]}\n")
 	board := block("board")
-	if c, faults = Parse("config.yml", []byte(board)); faults != nil || len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
-		t.Errorf("config.md's board: %+v %v", c, faults)
-	}
+	c, faults = Parse("config.yml", []byte(board))
+	testkit.True(t, faults == nil && len(c.Executors) != 0 && len(c.Executors[0].Variants) != 0 && len(c.Projects) != 0, "config.md's board: %+v %v", c, faults)
 	told(board, "executors: {A: 7}\n")
 	told(board, "projects: [7]\n")
 	told(board, "projects: [{name: a, repos: [7]}]\n")

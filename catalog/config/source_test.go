@@ -69,9 +69,8 @@ func TestMissingFileIsTheDefaults(t *testing.T) {
 
 func TestEditTakesEffectAtOnce(t *testing.T) {
 	s, _ := open(t)
-	if c := current(t, s); c.Git.Branch != BranchName {
-		t.Fatalf("at first: %+v", c)
-	}
+	c := current(t, s)
+	testkit.Need(t, c.Git.Branch == BranchName, "at first: %+v", c)
 	put(t, s, create)
 	first := current(t, s)
 	testkit.Equal(t, first.Git.Branch, BranchCreate, "after a write: %+v", first)
@@ -79,9 +78,7 @@ func TestEditTakesEffectAtOnce(t *testing.T) {
 	temp := s.Path() + ".tmp"
 	must(t, os.WriteFile(temp, []byte("git: {branch: checkout}\n"), 0o644))
 	must(t, os.Rename(temp, s.Path()))
-	if c := current(t, s); c.Git.Branch != BranchCheckout {
-		t.Errorf("after a rename: %+v", c)
-	}
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCheckout)
 }
 
 func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
@@ -98,9 +95,8 @@ func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
 	current(t, s)
 	testkit.Equal(t, log.Count("nonsense: unknown key"), 1, "another fault logged … times")
 	put(t, s, create)
-	if c := current(t, s); c != good || log.Count("good again") != 1 {
-		t.Errorf("after the correction: %+v", c)
-	}
+	c := current(t, s)
+	testkit.True(t, c == good && log.Count("good again") == 1, "after the correction: %+v", c)
 }
 
 func TestBadSinceStartIsAnError(t *testing.T) {
@@ -115,9 +111,7 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	}
 	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
 	put(t, s, create)
-	if c := current(t, s); c.Git.Branch != BranchCreate {
-		t.Errorf("after the correction: %+v", c)
-	}
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
 }
 
 func TestFileThatCannotBeReadIsAnError(t *testing.T) {
@@ -220,9 +214,8 @@ func TestConcurrentCallsAgree(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			var err error
-			if got[i], err = s.Current(t.Context()); err != nil {
-				t.Error(err)
-			}
+			got[i], err = s.Current(t.Context())
+			testkit.Works(t, err)
 		})
 	}
 	wg.Wait()
@@ -237,9 +230,7 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	testkit.FailsWith(t, testkit.Get(s.Current(ctx)).Err(), context.Canceled, "error")
-	if c := current(t, s); c.Git.Branch != BranchCreate {
-		t.Errorf("the next call: %+v", c)
-	}
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
 }
 
 func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {

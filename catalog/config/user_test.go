@@ -54,9 +54,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"}, {"human", "human", "human"},
 	} {
 		project, user := parsed(t, "quality_gate: {override: "+test[0]+"}"), parsedUser(t, "quality_gate: {override: "+test[1]+"}")
-		if got := user.Over(project).QualityGate.Override; string(got) != test[2] {
-			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
-		}
+		testkit.Equal(t, string(user.Over(project).QualityGate.Override), test[2], "%v %v", test[0], test[1])
 	}
 	testkit.True(t, OverrideNever.Stricter(OverrideHuman) && !OverrideAgent.Stricter(OverrideAgent), "the order of the modes is wrong")
 }
@@ -99,9 +97,8 @@ func TestWhatIsWithheld(t *testing.T) {
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
 			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}
-		if again, err := s.Current(t.Context()); again != c || err != nil {
-			t.Error("it was made again though nothing changed")
-		}
+		again, err := s.Current(t.Context())
+		testkit.True(t, again == c && err == nil, "it was made again though nothing changed")
 	}
 	is("", 0, 7, BranchName)
 	for project := range answers { // as if the user approved it
@@ -147,9 +144,7 @@ func TestWhatIsWithheld(t *testing.T) {
 
 func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {
 	c, faults := Parse("config.yml", []byte(`workflow_tools: {sources: [{name: a, url: "https://a.com", headers: {Authorization: "Bearer ${ONE}", X: "${TWO}-${THREE}"}}]}`))
-	if faults != nil || strings.Join(c.Secrets(), " ") != "ONE TWO THREE" {
-		t.Errorf("%v, %v", c.Secrets(), faults)
-	}
+	testkit.True(t, faults == nil && strings.Join(c.Secrets(), " ") == "ONE TWO THREE", "%v, %v", c.Secrets(), faults)
 }
 
 // What others may write to is not the user's config, whatever it says.

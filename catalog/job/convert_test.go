@@ -132,9 +132,8 @@ func TestConvertEachPart(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if j, ds := Parse(dir, FileName, made.Source); j == nil {
-			t.Errorf("%s: %v\n%s", c.name, ds, made.Source)
-		}
+		j, ds := Parse(dir, FileName, made.Source)
+		testkit.True(t, j != nil, "%s: %v\n%s", c.name, ds, made.Source)
 		if !strings.Contains(string(made.Source), c.has) || !strings.Contains(strings.Join(made.Notes, "\n"), c.note) {
 			t.Errorf("%s: want %q and %q in\n%s\n%s", c.name, c.has, c.note, made.Source, made.Notes)
 		}
@@ -148,9 +147,8 @@ func TestConvertRefuses(t *testing.T) {
 		"# ": "job.yml cannot be converted: it is empty",
 		earlierFiles["0.7"] + "---\nname: second\n": "a second document begins here",
 	} {
-		if _, err := Convert("", []byte(source)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", source, err, want)
-		}
+		_, err := Convert("", []byte(source))
+		testkit.True(t, err != nil && strings.Contains(err.Error(), want), "%q: %v, want %q", source, err, want)
 	}
 }
 

@@ -93,9 +93,7 @@ func TestField23_FollowUpsAreLeftOut(t *testing.T) {
 		for i := range got {
 			ok = ok && strings.HasPrefix(got[i], c.want[i])
 		}
-		if !ok {
-			t.Errorf("%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-		}
+		testkit.True(t, ok, "%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 	}
 }
 
@@ -107,8 +105,7 @@ func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 	for file, want := range map[string]string{"fact": "did you mean facts?", "facts": ""} {
 		j, faults := Parse("", "job.yml", []byte(strings.ReplaceAll(text, "FILE", file)))
 		testkit.Need(t, faults == nil, "%v", faults)
-		if said := Diagnostics(j.Warnings).Error(); (want == "") != (len(j.Warnings) == 0) || !strings.Contains(said, want) {
-			t.Errorf("%s: %q, want %q", file, said, want)
-		}
+		said := Diagnostics(j.Warnings).Error()
+		testkit.True(t, (want == "") == (len(j.Warnings) == 0) && strings.Contains(said, want), "%s: %q, want %q", file, said, want)
 	}
 }

@@ -38,9 +38,7 @@ func TestFormat2(t *testing.T) {
 	}
 	text, err := Instructions(j, ask.Step("ask"))
 	testkit.Must(t, err)
-	if diff := cmp.Diff("Ask them.", text); diff != "" {
-		t.Error(diff)
-	}
+	testkit.Equal(t, cmp.Diff("Ask them.", text), "")
 }
 
 // Each fault of a file of format 2 is reported at its place.

@@ -178,9 +178,7 @@ func TestHostile(t *testing.T) {
 			took := time.Since(began)
 			t.Logf("%v for %d bytes: %.200q", took.Round(time.Millisecond), len(source), ds)
 			checkBounded(t, j, ds)
-			if want := hostileMessages[name]; !strings.Contains(ds.Error(), want) {
-				t.Errorf("got %.400s, want %s", ds.Error(), want)
-			}
+			testkit.Contains(t, ds.Error(), hostileMessages[name])
 			// A second is the promise; a busy machine, or the race detector,
 			// takes several times as long, a quadratic check far more.
 			testkit.True(t, took <= time.Minute, "took %v", took)
@@ -190,9 +188,7 @@ func TestHostile(t *testing.T) {
 
 func checkBounded(t *testing.T, j *Job, ds Diagnostics) {
 	t.Helper()
-	if (j == nil) == (len(ds) == 0) {
-		t.Fatalf("a job %v with diagnostics %v", j != nil, ds)
-	}
+	testkit.Need(t, (j == nil) != (len(ds) == 0), "a job %v with diagnostics %v", j != nil, ds)
 	all := ds
 	if j != nil {
 		all = j.Warnings
@@ -211,9 +207,8 @@ func TestTooManyFaultsAreCounted(t *testing.T) {
 	_, ds := Parse("/d", FileName, []byte(b.String()))
 	testkit.Need(t, len(ds) == MaxDiagnostics+1, "%d diagnostics", len(ds))
 	// 150 unknown keys and 5 missing ones.
-	if got, want := ds[MaxDiagnostics].String(), "job.yml: 55 more errors were found: fix the ones above first"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got, want := ds[MaxDiagnostics].String(), "job.yml: 55 more errors were found: fix the ones above first"
+	testkit.True(t, got == want, "got %q, want %q", got, want)
 }
 
 // hostileMessages are parts of what is said of some hostile input.
@@ -239,7 +234,6 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%d bytes: %v", len(exact), ds)
 	}
 	_, ds := Parse("/d", FileName, append(exact, '\n'))
-	if got, want := ds.Error(), "job.yml: is larger than 1048576 bytes (1 MiB), the most that is read: shorten it"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got, want := ds.Error(), "job.yml: is larger than 1048576 bytes (1 MiB), the most that is read: shorten it"
+	testkit.True(t, got == want, "got %q, want %q", got, want)
 }

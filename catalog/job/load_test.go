@@ -86,9 +86,8 @@ func TestLoadThroughSymlink(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")
 	symlink(t, elsewhere, filepath.Join(dir, FileName))
-	if j, ds := Load(dir); ds != nil || j.Dir != dir {
-		t.Errorf("got %v", ds)
-	}
+	j, ds := Load(dir)
+	testkit.True(t, ds == nil && j.Dir == dir, "got %v", ds)
 }
 
 func TestLoadFaults(t *testing.T) {
@@ -208,9 +207,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				took := make(chan time.Duration)
 				go func() {
 					time.Sleep(5 * follow.Settle)
-					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)); err != nil {
-						t.Error(err)
-					}
+					testkit.Works(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)))
 					took <- time.Since(began)
 				}()
 				got, err := Instructions(j, j.Step("draft"))
@@ -256,9 +253,8 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 	})
 	wanted := []string{"Draft.\n", "Text a.", "Text b.", "Text c."}
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		if got, err := Instructions(j, j.Step("draft")); err != nil || !slices.Contains(wanted, got) {
-			t.Fatalf("got %q, %v", got, err)
-		}
+		got, err := Instructions(j, j.Step("draft"))
+		testkit.Need(t, err == nil && slices.Contains(wanted, got), "got %q, %v", got, err)
 	}
 }
 
@@ -291,9 +287,7 @@ func TestCheckFiles(t *testing.T) {
 		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
 		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
-	if got := CheckFiles(j).Error(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, CheckFiles(j).Error(), want)
 }
 
 // An input that names no output of its step is a fault for those who check, but the job loads.
@@ -311,9 +305,8 @@ func TestCheckFilesInputs(t *testing.T) {
 		}
 		j, ds := Parse(dir, FileName, []byte(changed))
 		testkit.Must(t, ds.Err())
-		if got := CheckFiles(j).Error(); !strings.HasSuffix(got, c.want) {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
+		got := CheckFiles(j).Error()
+		testkit.True(t, strings.HasSuffix(got, c.want), "got %s, want %s", got, c.want)
 	}
 }
 
@@ -334,18 +327,15 @@ func TestSchemaFiles(t *testing.T) {
 		if got := CheckFiles(j).Error(); !strings.Contains(got, c.want) || c.want != "" && !strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: ") {
 			t.Errorf("%q: got %s, want %s", c.schema, got, c.want)
 		}
-		if got := MissingFiles(j); (len(got) > 0) != (c.schema == "") {
-			t.Errorf("%q: missing: %v", c.schema, got)
-		}
+		testkit.Equal(t, len(MissingFiles(j)) > 0, (c.schema == ""), "%v", c.schema)
 	}
 }
 
 // A missing instructions file is found without reading the files.
 func TestMissingFiles(t *testing.T) {
 	dir, j := baseJob(t)
-	if ds := MissingFiles(j); len(ds) > 0 {
-		t.Errorf("got %v", ds)
-	}
+	ds := MissingFiles(j)
+	testkit.True(t, len(ds) <= 0, "got %v", ds)
 	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
 	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
 	testkit.Equal(t, MissingFiles(j).Error(), want)

@@ -27,9 +27,8 @@ func TestLoadDoesNotWait(t *testing.T) {
 		file := filepath.Join(dir, FileName)
 		os.Remove(file)
 		symlink(t, target, file)
-		if _, ds := Load(dir); !strings.Contains(ds.Error(), want) {
-			t.Errorf("%s: got %v", target, ds)
-		}
+		_, ds := Load(dir)
+		testkit.True(t, strings.Contains(ds.Error(), want), "%s: got %v", target, ds)
 	}
 	file := filepath.Join(dir, "steps", "draft.md")
 	os.Remove(file)
@@ -48,9 +47,8 @@ func TestOpenDoesNotWait(t *testing.T) {
 		t.Skip(err)
 	}
 	stat := func(string) (os.FileInfo, error) { return os.Stat(filepath.Join(dir, FileName)) }
-	if _, fault := jobFile.read(stat, os.OpenFile, pipe, dir); fault == nil || !strings.Contains(fault.message, "named pipe") {
-		t.Errorf("got %+v", fault)
-	}
+	_, fault := jobFile.read(stat, os.OpenFile, pipe, dir)
+	testkit.True(t, fault != nil && strings.Contains(fault.message, "named pipe"), "got %+v", fault)
 }
 
 func TestLoadWithoutPermission(t *testing.T) {
@@ -62,10 +60,8 @@ func TestLoadWithoutPermission(t *testing.T) {
 		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0))
 	}
 	const want = "cannot be read, permission is denied: make it readable"
-	if _, ds := Load(dir); !strings.Contains(ds.Error(), want) {
-		t.Errorf("got %v", ds)
-	}
-	if _, err := Instructions(j, j.Step("draft")); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v", err)
-	}
+	_, ds := Load(dir)
+	testkit.True(t, strings.Contains(ds.Error(), want), "got %v", ds)
+	_, err := Instructions(j, j.Step("draft"))
+	testkit.True(t, err != nil && strings.Contains(err.Error(), want), "got %v", err)
 }

@@ -55,16 +55,10 @@ func TestParseModel(t *testing.T) {
 		{Name: "raw_material", Type: Files, Description: "What they were taken from"},
 	})
 	check("reviews", gather.Reviews, []Review{{
-		RunEach: "figures.csv",
-		Criteria: []Criteria{
-			{"Complete", "Is every department in it?"},
-			{"Sourced", "Does each figure name where it comes from?"},
-		},
+		RunEach:  "figures.csv",
+		Criteria: []Criteria{{"Complete", "Is every department in it?"}, {"Sourced", "Does each figure name where it comes from?"}},
 		Guidance: new("Ten departments exist."),
-	}, {
-		RunEach: "step", ByHuman: true,
-		Criteria: []Criteria{{"Sound", "Would you sign it?"}},
-	}})
+	}, {RunEach: "step", ByHuman: true, Criteria: []Criteria{{"Sound", "Would you sign it?"}}}})
 	check("instructions file", gather.InstructionsFile, "steps/gather.md")
 	check("output by name", gather.Output("raw_material"), &gather.Outputs[1])
 	check("unknown output", gather.Output("x"), (*Output)(nil))
@@ -161,9 +155,7 @@ func TestWarnings(t *testing.T) {
 			for _, w := range j.Warnings {
 				got = append(got, w.String())
 			}
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-			}
+			testkit.True(t, reflect.DeepEqual(got, c.want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		})
 	}
 }
@@ -188,9 +180,8 @@ func TestEdges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Need(t, strings.Contains(base, change[0]), "base.yml has changed")
-			if _, ds := Parse("/d", FileName, []byte(strings.Replace(base, change[0], change[1], 1))); ds != nil {
-				t.Error(ds)
-			}
+			_, ds := Parse("/d", FileName, []byte(strings.Replace(base, change[0], change[1], 1)))
+			testkit.True(t, ds == nil, "%v", ds)
 		})
 	}
 }

@@ -72,9 +72,7 @@ func TestSchemaAgrees(t *testing.T) {
 	testkit.Must(t, err)
 	for _, name := range append(validFiles(t), mapping...) {
 		j, _ := Parse("/jobs/x", FileName, readFile(t, name))
-		if err := judge(t, readFile(t, name)); (err == nil) != (j != nil) {
-			t.Errorf("%s: the parser takes it: %v; the schema says %v", name, j != nil, err)
-		}
+		testkit.Equal(t, judge(t, readFile(t, name)) == nil, (j != nil), "%v %v", name, j != nil)
 	}
 	ours, other := string(readFile(t, "testdata/valid/base.yml")), string(readFile(t, "testdata/valid/format2.yml"))
 	for name, mix := range map[string]string{
@@ -93,9 +91,7 @@ func TestSchemaAgrees(t *testing.T) {
 		if c.parserOnly && (!utf8.Valid(c.source) || strings.Contains(c.name, "alias circle") || yaml.Unmarshal(c.source, &n) != nil || n.Kind == 0) {
 			continue // an editor makes no JSON of it
 		}
-		if err := judge(t, c.source); (err == nil) != c.parserOnly {
-			t.Errorf("%s: the schema says %v; correct it, or the mark (parser only) of the case", c.name, err)
-		}
+		testkit.Equal(t, judge(t, c.source) == nil, c.parserOnly, "%v", c.name)
 	}
 }
 
@@ -159,8 +155,7 @@ func checkShape(t *testing.T, of any, o object) {
 		var described struct {
 			Description string `json:"description"`
 		}
-		if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
-			t.Errorf("%T: property %s has no description", of, name)
-		}
+		err := json.Unmarshal(p, &described)
+		testkit.True(t, err == nil && len(described.Description) >= 10, "%T: property %s has no description", of, name)
 	}
 }

@@ -32,9 +32,7 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 		testkit.Must(t, err)
 		got.WriteString(m.Name + "=" + string(m.Value) + ";")
 	}
-	if want := `b=9007199254740993;a={"x":[1, 2]};b=null;`; got.String() != want {
-		t.Errorf("got %s, want %s", got.String(), want)
-	}
+	testkit.Equal(t, got.String(), `b=9007199254740993;a={"x":[1, 2]};b=null;`)
 	for raw, notObject := range map[string]bool{"": false, "[]": true, "3": true, `{"a":1`: false, `{"a":}`: false, `{"a" 1}`: false, `{"a":1,}`: false} {
 		var last error
 		for _, err := range Members([]byte(raw)) {
@@ -71,9 +69,7 @@ func TestUnquote(t *testing.T) {
 		`"{\"a\":\"b\"}"`: `{"a":"b"}`, `" [1]"`: ` [1]`, `{"a":1}`: `{"a":1}`,
 		`"a.md"`: `"a.md"`, `"{a}"`: `"{a}"`, `"7"`: `"7"`, `null`: `null`, ``: ``,
 	} {
-		if got := Unquote([]byte(in)); string(got) != want {
-			t.Errorf("Unquote(%s) = %s, want %s", in, got, want)
-		}
+		testkit.Equal(t, string(Unquote([]byte(in))), want, "%v", in)
 	}
 }
 

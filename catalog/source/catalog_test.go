@@ -55,9 +55,7 @@ func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
 	s := r.until(t, "the error", func(s *source.Snapshot) bool {
 		return len(s.Tools) == 1 && len(s.Sources) == 2 && s.Sources[0].Connected && s.Sources[0].Err != nil
 	})
-	if err := s.Sources[0].Err.Error(); !strings.Contains(err, `no tool "workflows-list-tool"`) {
-		t.Error(err)
-	}
+	testkit.Contains(t, s.Sources[0].Err.Error(), `no tool "workflows-list-tool"`)
 	r.logged(t, "level=WARN", "source=bare", "workflows-list-tool")
 }
 
@@ -106,9 +104,8 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 		report.Skipped[0].Source != "web" || !strings.Contains(report.Skipped[0].Reason, "description is missing") {
 		t.Errorf("%+v %v", report, err)
 	}
-	if report, err = r.Refresh(t.Context(), patience); err != nil || len(report.Added)+len(report.Removed)+len(report.Changed) != 0 {
-		t.Errorf("the second time: %+v %v", report, err)
-	}
+	report, err = r.Refresh(t.Context(), patience)
+	testkit.True(t, err == nil && len(report.Added)+len(report.Removed)+len(report.Changed) == 0, "the second time: %+v %v", report, err)
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
@@ -126,9 +123,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
 		t.Errorf("meanwhile %s", show(s))
 	}
-	r.until(t, "all three", func(s *source.Snapshot) bool {
-		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
-	})
+	r.until(t, "all three", func(s *source.Snapshot) bool { return toolNames(s) == "one three two" && s.Tool("two").Away == "" })
 	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
@@ -136,9 +131,8 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
 	r.configure(t, &withheld)
-	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrAway) || errors.Is(err, source.ErrUnknown) {
-		t.Errorf("a source that is not approved: %v", err)
-	}
+	_, err := r.Status(t.Context(), "a", "1", "x")
+	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown), "a source that is not approved: %v", err)
 }
 
 // TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
@@ -169,13 +163,9 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
 	s := r.until(t, "five tools", func(s *source.Snapshot) bool { return len(s.Tools) == 5 })
 	for _, name := range []string{"alone", "send_2", "finished_step_f"} {
-		if s.Tool(name) == nil {
-			t.Errorf("there is no %s: %s", name, toolNames(s))
-		}
+		testkit.True(t, s.Tool(name) != nil, "there is no %s: %s", name, toolNames(s))
 	}
-	if s.Tool("send") != nil || s.Tool("send_1") != nil || s.Tool("finished_step") != nil {
-		t.Error(toolNames(s))
-	}
+	testkit.True(t, s.Tool("send") == nil && s.Tool("send_1") == nil && s.Tool("finished_step") == nil, "%v", toolNames(s))
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
@@ -201,9 +191,8 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	tool := r.Snapshot().Tool("one")
 	kill(t, pid)
 	r.until(t, "the tool to be away", away)
-	if _, err := r.Execute(t.Context(), &tool.Workflow, nil, nil); err != nil && !errors.Is(err, source.ErrAway) {
-		t.Errorf("called while away: %v", err)
-	}
+	_, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
+	testkit.True(t, err == nil || errors.Is(err, source.ErrAway), "called while away: %v", err)
 	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
 }
 
@@ -268,9 +257,8 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	var out struct{ Dir, Env string }
 	testkit.Must(t, json.Unmarshal(answer.Output, &out))
 	want, _ := filepath.EvalSymlinks(r.root)
-	if got, _ := filepath.EvalSymlinks(out.Dir); got != want || out.Env != "eu" {
-		t.Errorf("%+v, want %s", out, want)
-	}
+	got, _ := filepath.EvalSymlinks(out.Dir)
+	testkit.True(t, got == want && out.Env == "eu", "%+v, want %s", out, want)
 }
 
 func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
@@ -290,9 +278,8 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 		return len(s.Sources) == 1 && s.Sources[0].Err != nil && strings.Contains(s.Sources[0].Err.Error(), "Unauthorized")
 	})
 	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
-	if got := r.Snapshot().Sources[0].Err.Error(); !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	got := r.Snapshot().Sources[0].Err.Error()
+	testkit.True(t, strings.Contains(got, want) && !strings.Contains(got, "s3cret"), "got %s, want %s", got, want)
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
 	r.refresh(t)
 	r.tools(t, "one")
@@ -318,9 +305,8 @@ func TestPagesAreFollowed(t *testing.T) {
 	})
 	r.refresh(t)
 	s = r.Snapshot()
-	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "its pages repeat") || toolNames(s) != "one two" {
-		t.Errorf("%s", show(s))
-	}
+	err := s.Sources[0].Err
+	testkit.True(t, err != nil && strings.Contains(err.Error(), "its pages repeat") && toolNames(s) == "one two", "%s", show(s))
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
@@ -340,9 +326,8 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 			t.Fatalf("waited for 10,000 tools; there is %s", show(r.Snapshot()))
 		}
 	}
-	if s := r.Snapshot(); len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows") {
-		t.Errorf("%+v", s.Skipped)
-	}
+	s := r.Snapshot()
+	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows"), "%+v", s.Skipped)
 	testkit.True(t, told <= 2, "the change was told %d times", told)
 }
 
@@ -382,9 +367,8 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	r.tools(t, "one", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := r.Close(ctx); err != nil || ctx.Err() != nil {
-		t.Error(err, ctx.Err())
-	}
+	err := r.Close(ctx)
+	testkit.True(t, err == nil && ctx.Err() == nil, "%v %v", err, ctx.Err())
 	if runtime.GOOS != "windows" {
 		data, _ := os.ReadFile(pid)
 		testkit.True(t, !alive(string(data)), "the source runs on")
@@ -394,9 +378,7 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("config.yml:3:1: no")
-	c := source.Open(source.Options{
-		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
-	})
+	c := source.Open(source.Options{Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad }})
 	defer c.Close(t.Context())
 	testkit.FailsWith(t, c.Reconfigure(t.Context()), bad)
 	testkit.FailsWith(t, testkit.Get(c.Refresh(t.Context(), patience)).Err(), bad)
@@ -410,7 +392,5 @@ func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
 	src.ExecuteTool = "run-it"
 	r := open(t, settings(src))
 	s := r.until(t, "two that are skipped", func(s *source.Snapshot) bool { return len(s.Skipped) == 2 })
-	if len(s.Tools) != 0 || s.Skipped[1].Workflow != "2" || !strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`) {
-		t.Error(show(s))
-	}
+	testkit.True(t, len(s.Tools) == 0 && s.Skipped[1].Workflow == "2" && strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`), "%v", show(s))
 }

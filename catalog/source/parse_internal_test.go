@@ -84,9 +84,8 @@ func TestAnswersThatAreNoList(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
-		if p, err := list(json.RawMessage(text)); err == nil {
-			t.Errorf("%.50q: %+v", text, p)
-		}
+		p, err := list(json.RawMessage(text))
+		testkit.True(t, err != nil, "%.50q: %+v", text, p)
 	}
 }
 
@@ -207,9 +206,8 @@ func TestUnchangedWorkflowsAreKept(t *testing.T) {
 func TestWhatIsSkippedIsBounded(t *testing.T) {
 	g := newListing("s", nil)
 	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
-	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
-		t.Errorf("%d: %+v", len(all), all[len(all)-1])
-	}
+	all := g.reasons()
+	testkit.True(t, len(all) == maxSkipped+1 && strings.Contains(all[maxSkipped].Reason, "201 more"), "%d: %+v", len(all), all[len(all)-1])
 }
 
 func TestPagesAreBounded(t *testing.T) {
@@ -314,10 +312,9 @@ func TestNamesThatImitate(t *testing.T) {
 		all = append(all, &offered{Workflow: Workflow{ID: fmt.Sprint(i), Name: name, Source: "s"}})
 	}
 	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
-	if want := []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
-		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"}; !slices.Equal(got, want) {
-		t.Errorf("the names are %v; expected %v", got, want)
-	}
+	want := []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
+		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"}
+	testkit.True(t, slices.Equal(got, want), "the names are %v; expected %v", got, want)
 }
 
 // Whatever a source does instead of answering initialize, connecting ends with
@@ -357,9 +354,8 @@ func TestConnectingIsBounded(t *testing.T) {
 			began := time.Now()
 			_, err = connect(ctx, w, Options{Version: "test"}, handshake)
 			testkit.True(t, errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "larger than"), "%v", err)
-			if d := time.Since(began); d > 30*time.Second {
-				t.Errorf("it took %v", d)
-			}
+			d := time.Since(began)
+			testkit.True(t, d <= 30*time.Second, "it took %v", d)
 		})
 	}
 }
@@ -438,7 +434,6 @@ func TestAPageOfZerosIsBounded(t *testing.T) {
 // A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.
 func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
 	_, err := (&link{closed: true}).call(t.Context(), callMethod, &callRequest{Name: "execute"}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
-		t.Errorf("%v", err)
-	}
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && errors.Is(err, errUndone), "%v", err)
 }

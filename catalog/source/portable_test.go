@@ -93,14 +93,12 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 		}
 		if test.listed == "=" {
 			test.listed = test.schema
-			testkit.True(t, s.adapted == nil, "%s: changed: %q", name, s.adapted.Changes)
+			testkit.True(t, s.adapted == nil, "%s: changed: %+v", name, s.adapted)
 		} else if s.adapted == nil || len(s.adapted.Changes) == 0 {
 			t.Errorf("%s: nothing says what was changed", name)
 		}
 		testkit.True(t, test.listed == "" || string(s.listed) == test.listed, "%s:\n got %s\nwant %s", name, s.listed, test.listed)
-		if why := refusedByModelAPIs(t, s.listed); why != "" {
-			t.Errorf("%s: %s: %s", name, why, s.listed)
-		}
+		testkit.Equal(t, refusedByModelAPIs(t, s.listed), "", "%v %v", name, s.listed)
 		if err := s.check(json.RawMessage(test.good)); err != nil {
 			t.Errorf("%s refuses %s: %v", name, test.good, err)
 		}
@@ -176,9 +174,8 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
 	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
 	testkit.Need(t, err == nil && w.Adapted != nil, "%v %v", err, w)
-	if why := refusedByModelAPIs(t, w.InputSchema); why != "" {
-		t.Fatalf("%s: %s", why, w.InputSchema)
-	}
+	why := refusedByModelAPIs(t, w.InputSchema)
+	testkit.Need(t, why == "", "%s: %s", why, w.InputSchema)
 	listed := map[string]string{}
 	for name, original := range w.Adapted.Renamed {
 		listed[original] = name
@@ -195,9 +192,7 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 		`{"` + user + `":1,"pair":[{"a_b":{"filter_name":1}},{"a_b":1}]}`:                               `{"user id":1,"pair":[{"a_b":{"filter[name]":1}},{"a b":1}]}`,
 		`[1]`: `[1]`, `{"a`: `{"a`, ``: ``,
 	} {
-		if got := string(tool.Original(json.RawMessage(given))); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", given, got, want)
-		}
+		testkit.Equal(t, string(tool.Original(json.RawMessage(given))), want, "%v", given)
 	}
 	if changes := strings.Join(w.Adapted.Changes, "; "); strings.Contains(changes, "the top has properties") || strings.Contains(changes, "the type at the top") {
 		t.Errorf("it says that these were changed: %s", changes)
@@ -223,8 +218,6 @@ func TestField03_ListedSchemasAreBounded(t *testing.T) {
 	for _, schema := range []string{doubling, long + "}}"} {
 		s := compileSchema(json.RawMessage(schema))
 		testkit.True(t, s.err == nil && len(s.listed) <= 2*maxSchema, "%d bytes, %v", len(s.listed), s.err)
-		if why := refusedByModelAPIs(t, s.listed); why != "" {
-			t.Error(why)
-		}
+		testkit.Equal(t, refusedByModelAPIs(t, s.listed), "")
 	}
 }

@@ -193,9 +193,8 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 			}
 			io.WriteString(w, strings.ReplaceAll(answer, "%ID%", id))
 		}
-		if got, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrLost) {
-			t.Errorf("%.60q: %+v %v", answer, got, err)
-		}
+		got, err := r.Execute(t.Context(), w, nil, nil)
+		testkit.True(t, errors.Is(err, source.ErrLost), "%.60q: %+v %v", answer, got, err)
 		s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 		if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || s.sessions() != 2 {
 			t.Errorf("after %.60q: %v, %d sessions", answer, err, s.sessions())

@@ -108,9 +108,8 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 		`{"isError":true}`: "an error that says nothing", `{"isError":true,"content":[]}`: "an error that says nothing",
 	} {
 		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
-		if e, ok := errors.AsType[*source.RefusedError](err); !ok || !strings.Contains(e.Error(), want) || errors.Is(err, source.ErrLost) {
-			t.Errorf("%s: %+v %v, want %q", result, got, err, want)
-		}
+		e, ok := errors.AsType[*source.RefusedError](err)
+		testkit.True(t, ok && strings.Contains(e.Error(), want) && !errors.Is(err, source.ErrLost), "%s: %+v %v, want %q", result, got, err, want)
 	}
 }
 
@@ -195,8 +194,7 @@ func TestAnErrorThatAnswersNothingIsNoAnswer(t *testing.T) {
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow
 	_, err := executeRaw(t, r, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")})
-	if _, refused := errors.AsType[*source.RefusedError](err); refused || !errors.Is(err, source.ErrLost) {
-		t.Errorf("%v", err)
-	}
+	_, refused := errors.AsType[*source.RefusedError](err)
+	testkit.True(t, !refused && errors.Is(err, source.ErrLost), "%v", err)
 	r.until(t, "the source to be back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
 }

@@ -88,9 +88,7 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 	names := nameAll(all, "", []string{"get_workflows"}, nil)
 	seen := map[string]bool{"get_workflows": true}
 	for i, name := range names {
-		if !legalName(name) || seen[name] {
-			t.Errorf("%q of %q", name, all[i].Name)
-		}
+		testkit.True(t, legalName(name) && !seen[name], "%q of %q", name, all[i].Name)
 		seen[name] = true
 	}
 	if names[0] != "alone" || names[1] != "with_blank_2" || names[2] != "with_blank_3" || names[3] != "4" || names[11] != "same_9" || names[12] != "mile" ||

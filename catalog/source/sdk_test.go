@@ -122,9 +122,8 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 	l := linkTo(t, w)
 	refuse.Store(true)
 	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
-		t.Errorf("a refusal does not come back as the call's error: %v", err)
-	}
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && err.Error() == "calling a tool: 418 I'm a teapot", "a refusal does not come back as the call's error: %v", err)
 	says = `{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"out of cheese"}}`
 	_, err = l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
 	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Text != "out of cheese" {
@@ -147,7 +146,6 @@ func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	l := linkTo(t, w)
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})
 	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || !strings.Contains(err.Error(), "made of cheese") {
-		t.Errorf("the error of Read is not that of the call: %v", err)
-	}
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && strings.Contains(err.Error(), "made of cheese"), "the error of Read is not that of the call: %v", err)
 }

@@ -256,9 +256,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
 	r.refresh(t)
 	s = r.until(t, "two tools", func(s *source.Snapshot) bool { return len(s.Tools) == 2 })
-	if s.Tool("send_1") != nil {
-		t.Errorf("the name send_1 was the other source's: %s", toolNames(s))
-	}
+	testkit.True(t, s.Tool("send_1") == nil, "the name send_1 was the other source's: %s", toolNames(s))
 
 	// A source that is renamed, or taken out, holds no names.
 	b.set(listOf(workflow("2", "send")))
@@ -288,9 +286,8 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 		{"broken", "the database is down"},
 		{"dead", "exit"},
 	} {
-		if got := report.Silent[i]; got.Source != want.source || !strings.Contains(got.Reason, want.why) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		got := report.Silent[i]
+		testkit.True(t, got.Source == want.source && strings.Contains(got.Reason, want.why), "got %+v, want %+v", got, want)
 	}
 	testkit.Equal(t, len(report.Removed), 0, "what a silent source said before is gone: %v", report.Removed)
 }
@@ -370,9 +367,8 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			// Whatever is asked of it, and not only at first.
 			got, err := r.Execute(t.Context(), &s.Tools[1].Workflow, json.RawMessage(`{"n":12345678901234567890}`), nil)
 			testkit.True(t, err == nil && string(got.Output) == `{"n":12345678901234567890}`, "%+v %v", got, err)
-			if report, err := r.Refresh(t.Context(), patience); err != nil {
-				t.Errorf("%+v %v", report, err)
-			}
+			report, err := r.Refresh(t.Context(), patience)
+			testkit.True(t, err == nil, "%+v %v", report, err)
 			const told = "spoken to in another version"
 			r.logged(t, told, "2026-07-28")
 			if name != "command" {

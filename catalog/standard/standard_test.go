@@ -21,19 +21,14 @@ import (
 func load(t *testing.T) map[string]*job.Job {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, standard.FS()); err != nil {
-		t.Fatalf("laying out the bundled jobs: %v", err)
-	}
+	err := os.CopyFS(dir, standard.FS())
+	testkit.Need(t, err == nil, "laying out the bundled jobs: %v", err)
 	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	jobs := make(map[string]*job.Job)
 	for _, e := range entries {
 		j, ds := job.Load(filepath.Join(dir, e.Name()))
-		if j == nil {
-			t.Fatalf("the bundled job %s does not load:\n%v", e.Name(), ds)
-		}
-		if len(j.Warnings) > 0 {
-			t.Errorf("the bundled job %s has warnings:\n%v", e.Name(), job.Diagnostics(j.Warnings))
-		}
+		testkit.Need(t, j != nil, "the bundled job %s does not load:\n%v", e.Name(), ds)
+		testkit.True(t, len(j.Warnings) <= 0, "the bundled job %s has warnings:\n%v", e.Name(), job.Diagnostics(j.Warnings))
 		if ds := job.CheckFiles(j); len(ds) > 0 {
 			t.Errorf("the files of the bundled job %s:\n%v", e.Name(), ds)
 		}
@@ -46,9 +41,7 @@ func TestFSHoldsOnlyJobs(t *testing.T) {
 	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
 	entries := testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t)
 	for _, e := range entries {
-		if !e.IsDir() {
-			t.Errorf("%s is beside the jobs and is not a job", e.Name())
-		}
+		testkit.True(t, e.IsDir(), "%s is beside the jobs and is not a job", e.Name())
 	}
 }
 
@@ -59,11 +52,7 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	}
 	j := jobs["deepwork_jobs"]
 	testkit.Need(t, j != nil, "there is no job deepwork_jobs")
-	want := map[string]string{
-		"new_job": "define implement test iterate",
-		"repair":  "diagnose fix",
-		"learn":   "reflect apply",
-	}
+	want := map[string]string{"new_job": "define implement test iterate", "repair": "diagnose fix", "learn": "reflect apply"}
 	for _, w := range j.Workflows {
 		var steps []string
 		for _, e := range w.Entries {
@@ -106,9 +95,8 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 		}
 		files := testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t)
 		for _, f := range files {
-			if rel := strings.TrimPrefix(f, dir+"/"); !named[rel] {
-				t.Errorf("%s belongs to no step", f)
-			}
+			rel := strings.TrimPrefix(f, dir+"/")
+			testkit.True(t, named[rel], "%s belongs to no step", f)
 		}
 	}
 }
@@ -118,9 +106,8 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 func TestTextsAreOfSensibleSize(t *testing.T) {
 	const maxCommon, maxInstructions, maxTemplate = 10_000, 8_000, 8_000
 	for dir, j := range load(t) {
-		if n := len(j.CommonInfo); n > maxCommon {
-			t.Errorf("%s: the common info has %d bytes, more than %d", j.Name, n, maxCommon)
-		}
+		n := len(j.CommonInfo)
+		testkit.True(t, n <= maxCommon, "%s: the common info has %d bytes, more than %d", j.Name, n, maxCommon)
 		for _, s := range j.Steps {
 			text, err := job.Instructions(j, &s)
 			if err != nil {
@@ -186,7 +173,7 @@ func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 		t.Run(c.claim, func(t *testing.T) {
 			testkit.Need(t, strings.Contains(example, c.old), "the example does not hold %q any more", c.old)
 			j, ds := job.Parse(t.TempDir(), job.FileName, []byte(strings.Replace(example, c.old, c.new, 1)))
-			testkit.Need(t, j == nil, "it is accepted, with the warnings %v", j.Warnings)
+			testkit.Need(t, j == nil, "it is accepted")
 			testkit.Contains(t, ds.Error(), c.says, "the fault")
 		})
 	}
@@ -247,9 +234,8 @@ func hasHeading(t *testing.T, path, anchor string) bool {
 // how-to has at most 800 words, and each page begins with a sentence.
 func TestEveryPageIsShortAndLinked(t *testing.T) {
 	pages := testkit.Pages(t, repository)
-	if lines := strings.Count(pages[0].Text, "\n"); lines > 400 {
-		t.Errorf("README.md has %d lines; expected at most 400", lines)
-	}
+	lines := strings.Count(pages[0].Text, "\n")
+	testkit.True(t, lines <= 400, "README.md has %d lines; expected at most 400", lines)
 	testkit.Contains(t, pages[0].Text, "]("+testkit.Docs, "README.md does not link to the documentation")
 	index := ""
 	for _, p := range pages {
@@ -286,9 +272,7 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	required := regexp.MustCompile(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`).FindAllStringSubmatch(string(data), -1)
 	testkit.Need(t, len(required) >= 10, "go.mod requires %d modules; were they found?", len(required))
 	for _, m := range required {
-		if !named[m[1]] {
-			t.Errorf("CONTRIBUTING.md gives no reason for %s", m[1])
-		}
+		testkit.True(t, named[m[1]], "CONTRIBUTING.md gives no reason for %s", m[1])
 		delete(named, m[1])
 	}
 	delete(named, "honnef.co/go/tools") // a tool, which go.mod marks as indirect

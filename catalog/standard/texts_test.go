@@ -135,9 +135,7 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
 	testkit.Need(t, j != nil, "the template is not valid:\n%v", ds)
-	if len(j.Warnings) > 0 {
-		t.Errorf("the template has warnings:\n%v", job.Diagnostics(j.Warnings))
-	}
+	testkit.True(t, len(j.Warnings) <= 0, "the template has warnings:\n%v", job.Diagnostics(j.Warnings))
 	for _, s := range j.Steps {
 		testkit.Write(t, filepath.Join(dir, s.InstructionsFile), string(step))
 	}
@@ -168,14 +166,12 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 						t.Errorf("%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
 						continue
 					}
-					if _, list := value.([]any); list != (o.Type == job.Files) {
-						t.Errorf("%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
-					}
+					_, list := value.([]any)
+					testkit.True(t, list == (o.Type == job.Files), "%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
 				}
 				for _, o := range s.Outputs {
-					if _, ok := call.Outputs[o.Name]; o.Required && !ok {
-						t.Errorf("%s: the call leaves out the required output %s", s.InstructionsFile, o.Name)
-					}
+					_, ok := call.Outputs[o.Name]
+					testkit.True(t, !o.Required || ok, "%s: the call leaves out the required output %s", s.InstructionsFile, o.Name)
 				}
 			}
 			testkit.True(t, shown, "%s shows no call of finished_step", s.InstructionsFile)
@@ -220,9 +216,7 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 					t.Errorf("%s names %s, which is no tool, argument, key, step or output", name, m[1])
 				}
 				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
-					if !slices.Contains(commands, c[1]) {
-						t.Errorf("%s names the command deepwork %s, which does not exist", name, c[1])
-					}
+					testkit.True(t, slices.Contains(commands, c[1]), "%s names the command deepwork %s, which does not exist", name, c[1])
 				}
 			}
 		}
@@ -262,9 +256,8 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {
-			if rel := strings.TrimPrefix(name, dir+"/"); !used[rel] {
-				t.Errorf("no text refers to %s", name)
-			}
+			rel := strings.TrimPrefix(name, dir+"/")
+			testkit.True(t, used[rel], "no text refers to %s", name)
 		}
 	}
 }

@@ -84,9 +84,7 @@ func TestLists(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Equal(t, l.Limit, want, "a limit of %d", limit)
 	}
-	at := func(n int) (time.Time, string) {
-		return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317"
-	}
+	at := func(n int) (time.Time, string) { return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317" }
 	l := testkit.Get(Page{Limit: 2}.Listing("tasks")).Must(t)
 	rows, next := Cut(l, []int{9, 8}, at)
 	testkit.Same(t, rows, []int{9, 8})

@@ -164,9 +164,8 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted(two, false)
 	must(t, there.Grant(ctx, two, time.Now()))
 	r := testkit.Get(OpenLedger(file, root).Read()).Must(t)
-	if c := two.Changes(r.Grants[0].Set); len(c) > 0 {
-		t.Errorf("what was read again differs: %s, %s", c[0].Was.Value, c[0].Is.Value)
-	}
+	c := two.Changes(r.Grants[0].Set)
+	testkit.Equal(t, len(c), 0, "what was read again differs: %v", c)
 	must(t, there.Revoke(ctx))
 	if r, err := OpenLedger(file, root+"-other").Read(); err == nil || r.Granted(one.Hash()) {
 		t.Errorf("the record of another project was taken: %v, %v", r, err)
@@ -230,9 +229,8 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		t.Helper()
 		c := testkit.Get(s.Current(ctx)).Must(t)
 		w := c.Approval.Withheld
-		if got := strings.Join(c.QualityGate.AgentReviewCommand, " "); got != command || (w != nil) != withheld || w != nil && w.Kept != kept {
-			t.Errorf("in force is %q, withheld %+v", got, w)
-		}
+		got := strings.Join(c.QualityGate.AgentReviewCommand, " ")
+		testkit.True(t, got == command && (w != nil) == withheld && (w == nil || w.Kept == kept), "in force is %q, withheld %+v", got, w)
 	}
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("", true, false)
@@ -295,9 +293,7 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	}
 	approves := func(want bool, what string, e Entry, trusted ...string) {
 		t.Helper()
-		if err := ledger.ApprovesCheck(e, trusted); (err == nil) != want {
-			t.Errorf("%s: %v, want approved %t", what, err, want)
-		}
+		testkit.Equal(t, ledger.ApprovesCheck(e, trusted) == nil, want, "%v", what)
 	}
 	approves(false, "before", entry(root, base))
 	approves(true, "a trusted folder", entry(root, base), filepath.Dir(root))

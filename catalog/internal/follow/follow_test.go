@@ -36,9 +36,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	s := Path(file).Stat()
 	testkit.Equal(t, s.Size, 5)
 	testkit.Equal(t, s.Mod, fi.ModTime().UnixNano())
-	if s.Changed().Before(fi.ModTime()) || s.Age(s.Changed().Add(-time.Hour)) != 0 {
-		t.Errorf("changed at %v", s.Changed())
-	}
+	testkit.True(t, !s.Changed().Before(fi.ModTime()) && s.Age(s.Changed().Add(-time.Hour)) == 0, "changed at %v", s.Changed())
 }
 
 func TestEveryChangeGivesAnotherStamp(t *testing.T) {
@@ -98,9 +96,8 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	testkit.True(t, !f.Stale(), "the same content is stale")
 	f.sum[0]++
 	testkit.True(t, f.Stale(), "other content under the same stamp is not stale")
-	if f.Racy = false; f.Stale() {
-		t.Error("the content of an old file is read again")
-	}
+	f.Racy = false
+	testkit.True(t, !f.Stale(), "the content of an old file is read again")
 }
 
 // A look gives what is in use, and when to look again.

@@ -113,9 +113,8 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 		{"- {name: a", false, "f:1:1: did not find expected ',' or '}': a { is not closed"},
 	} {
 		d, _ := decoder(test.source, test.lenient)
-		if got := d.Diagnostics().Error(); got != test.want && (test.want == "" || !strings.HasPrefix(got, test.want)) {
-			t.Errorf("%q:\n got %s\nwant %s", test.source, got, test.want)
-		}
+		got := d.Diagnostics().Error()
+		testkit.True(t, got == test.want || test.want != "" && strings.HasPrefix(got, test.want), "%q:\n got %s\nwant %s", test.source, got, test.want)
 	}
 	d, _ := decoder(strings.Repeat("- 1\n", MaxDiagnostics+7), false)
 	if many := d.Diagnostics(); len(many) != MaxDiagnostics+1 || many[MaxDiagnostics].Message != "7 more errors were found: fix the ones above first" {
@@ -130,12 +129,9 @@ func TestDecodedValues(t *testing.T) {
 		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, &plus, 3.5, map[string]bool{"on": true}},
 		{Name: "b", Kind: "other", Flag: true},
 	}
-	if d.Faults() > 0 || !reflect.DeepEqual(all, want) {
-		t.Errorf("%v\n%+v\nwant %+v", d.Diagnostics(), all, want)
-	}
-	if v := d.Find("x", 0); v.Node != d.root || !d.Has([]any{1}, "kind") || d.Has([]any{1, "kind", "x"}) || d.Has([]any{2}) {
-		t.Error("what is at a path is not found")
-	}
+	testkit.True(t, d.Faults() <= 0 && reflect.DeepEqual(all, want), "%v\n%+v\nwant %+v", d.Diagnostics(), all, want)
+	v := d.Find("x", 0)
+	testkit.True(t, v.Node == d.root && d.Has([]any{1}, "kind") && !d.Has([]any{1, "kind", "x"}) && !d.Has([]any{2}), "what is at a path is not found")
 	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 
@@ -189,9 +185,7 @@ func TestUnknownRules(t *testing.T) {
 		}{},
 	} {
 		func() {
-			defer func() {
-				testkit.True(t, recover() != nil, "accepted: %T", of)
-			}()
+			defer func() { testkit.True(t, recover() != nil, "accepted: %T", of) }()
 			source := "a: 1"
 			if reflect.TypeOf(of).Elem().Field(0).Type.Kind() == reflect.Map {
 				source = "a: {b: c}"
