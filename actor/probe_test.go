@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -76,10 +77,12 @@ func (p *probe) save() {
 	p.disk.value = p.value
 }
 
-func (d *disk) lives() (made, began, over int) {
+// lived checks how many incarnations were made and how many were stopped.
+func (d *disk) lived(t *testing.T, made, over int) {
+	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.made, d.began, d.over
+	testkit.Equal(t, [2]int{d.made, d.over}, [2]int{made, over}, "incarnations made and stopped")
 }
 
 func (d *disk) set(f func(*disk)) {
@@ -106,6 +109,16 @@ func keepReply(r actor.Reply[int]) task {
 	}
 }
 
+// with makes a task of what is done with its reply.
+func with(do func(actor.Reply[int])) func(actor.Reply[int]) task {
+	return func(r actor.Reply[int]) task {
+		return func(context.Context, *probe) error {
+			do(r)
+			return nil
+		}
+	}
+}
+
 // rest ends the incarnation.
 func rest(context.Context, *probe) error { return actor.ErrRest }
 
@@ -118,20 +131,15 @@ func answerKept(_ context.Context, p *probe) error {
 	return nil
 }
 
-// blockOn makes a task that says it has begun and then waits to be released.
-func blockOn(begun chan<- struct{}, release <-chan struct{}) task {
-	return func(context.Context, *probe) error {
-		close(begun)
-		<-release
-		return nil
-	}
-}
-
 // block keeps an actor busy until release is closed.
 func block(t *testing.T, to actor.Address[task]) (release chan struct{}) {
 	t.Helper()
 	begun, release := make(chan struct{}), make(chan struct{})
-	testkit.Must(t, to.Tell(t.Context(), blockOn(begun, release)))
+	testkit.Must(t, to.Tell(t.Context(), func(context.Context, *probe) error {
+		close(begun)
+		<-release
+		return nil
+	}))
 	<-begun
 	return release
 }
@@ -172,12 +180,16 @@ func ask(t *testing.T, to actor.Address[task], build func(actor.Reply[int]) task
 	testkit.True(t, err == nil && got == want, "asked: %d, %v; want %d", got, err, want)
 }
 
-// asking asks from another goroutine; the channel gets the error.
+// asking asks from another goroutine, in a bubble, and returns when the message waits or has been handled. The channel gets
+// the error.
 func asking(ctx context.Context, to actor.Address[task], build func(actor.Reply[int]) task) <-chan error {
 	done := make(chan error, 1)
-	go func() {
-		_, err := actor.Ask(ctx, to, build)
-		done <- err
-	}()
+	go func() { done <- testkit.Get(actor.Ask(ctx, to, build)).Err() }()
+	synctest.Wait()
 	return done
+}
+
+// bubble runs a part of a test on a clock that moves only when all else waits.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
