@@ -14,21 +14,14 @@ import (
 
 func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	if locked, err := durable.Locked(path); locked || err != nil {
-		t.Fatalf("Locked of a missing file = %v, %v", locked, err)
-	}
+	testkit.Equal(t, testkit.Get(durable.Locked(path)).Must(t), false, "a missing file is locked")
 	first := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
-	second, err := durable.TryLock(path)
-	testkit.Need(t, second == nil && err == nil, "TryLock of a locked file = %v, %v", second, err)
-	if locked, err := durable.Locked(path); !locked || err != nil {
-		t.Fatalf("Locked of a locked file = %v, %v", locked, err)
-	}
+	testkit.True(t, testkit.Get(durable.TryLock(path)).Must(t) == nil, "TryLock of a locked file")
+	testkit.Equal(t, testkit.Get(durable.Locked(path)).Must(t), true, "a locked file is locked")
 	reason := errors.New("enough waited")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, reason)
 	defer cancel()
-	if _, err := durable.Lock(ctx, path); !errors.Is(err, reason) {
-		t.Fatalf("Lock of a locked file = %v, want %v", err, reason)
-	}
+	testkit.FailsWith(t, testkit.Get(durable.Lock(ctx, path)).Err(), reason, "Lock of a locked file")
 	got := make(chan error, 1)
 	go func() {
 		l, err := durable.Lock(t.Context(), path)
@@ -39,9 +32,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 	}()
 	testkit.Must(t, first.Unlock())
 	testkit.Must(t, <-got)
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("the file after Remove: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Lstat(path)).Err(), os.ErrNotExist, "the file after Remove")
 }
 
 func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {

@@ -3,7 +3,6 @@ package durable
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,6 +28,13 @@ func holds(t testing.TB, dir string, want ...string) {
 		got = append(got, e.Name()+"="+string(data))
 	}
 	testkit.Same(t, got, want, "the folder")
+}
+
+// oldFile returns the path of a file "a", alone in its folder.
+func oldFile(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "a")
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	return path
 }
 
 // A recorder is a Carry that writes the Ops down, and fails one of them.
@@ -63,8 +69,7 @@ func TestPutSyncsInOrder(t *testing.T) {
 	path := filepath.Join(dir, "a")
 	r := &recorder{}
 	must(t, Disk{Carry: r.carry}.Put(path, []byte("one"), PutOptions{}))
-	want := []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir}
-	testkit.True(t, slices.Equal(r.ops, want), "it did %q, want %q", r.ops, want)
+	testkit.Same(t, r.ops, []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir})
 	holds(t, dir, "a=one")
 }
 
@@ -72,27 +77,17 @@ func TestPutSyncsInOrder(t *testing.T) {
 // of the folder, where the new one is and the error says what that means.
 func TestPutFails(t *testing.T) {
 	for _, temp := range []string{"", "own_*.tmp", "a.new"} {
-		for _, op := range []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir} {
-			for _, torn := range []bool{false, true} {
-				if torn && op != OpWrite {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s/%s/%t", temp, op, torn), func(t *testing.T) {
-					dir := t.TempDir()
-					path := filepath.Join(dir, "a")
-					must(t, os.WriteFile(path, []byte("old"), 0o600))
-					d := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}
-					err := d.Put(path, []byte("the new one"), PutOptions{Temp: temp})
-					testkit.True(t, errors.Is(err, errBroken) && strings.Contains(err.Error(), dir), "the error is %v", err)
-					if unsynced := op == OpSyncDir; errors.Is(err, ErrUnsynced) != unsynced {
-						t.Errorf("the error is %v", err)
-					} else if unsynced {
-						holds(t, dir, "a=the new one")
-					} else {
-						holds(t, dir, "a=old")
-					}
-				})
-			}
+		for _, fail := range []string{OpCreate, OpWrite, OpWrite + " half", OpSync, OpMove, OpSyncDir} {
+			t.Run(temp+"/"+fail, func(t *testing.T) {
+				path := oldFile(t)
+				op, _, torn := strings.Cut(fail, " ")
+				err := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}.Put(path, []byte("the new one"), PutOptions{Temp: temp})
+				testkit.FailsWith(t, err, errBroken)
+				testkit.Fails(t, err, filepath.Dir(path))
+				unsynced := fail == OpSyncDir
+				testkit.Equal(t, errors.Is(err, ErrUnsynced), unsynced)
+				holds(t, filepath.Dir(path), map[bool]string{true: "a=the new one", false: "a=old"}[unsynced])
+			})
 		}
 	}
 }
@@ -102,17 +97,14 @@ func TestPutIsCutShort(t *testing.T) {
 	for _, op := range []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+op, func(t *testing.T) {
-				dir := t.TempDir()
-				path := filepath.Join(dir, "a")
-				must(t, os.WriteFile(path, []byte("old"), 0o600))
-				err := dieAt(t, when+" "+op, path)
-				testkit.Need(t, err != nil, "it went through")
+				path := oldFile(t)
+				testkit.Fails(t, dieAt(t, when+" "+op, path), "", "it went through")
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
 				// The next one removes what is at the caller's own name.
 				must(t, Disk{}.Put(path, []byte("next"), PutOptions{Temp: "a.new"}))
-				holds(t, dir, "a=next")
+				holds(t, filepath.Dir(path), "a=next")
 			})
 		}
 	}
@@ -140,12 +132,8 @@ func TestPutDoesNotFollowItsTemp(t *testing.T) {
 func TestPutRefuses(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "folder", "in"), 0o755))
-	for path, want := range map[string]error{
-		filepath.Join(dir, "folder"):       nil, // what the system says differs
-		filepath.Join(dir, "missing", "a"): fs.ErrNotExist,
-	} {
-		err := Disk{}.Put(path, []byte("x"), PutOptions{})
-		testkit.True(t, err != nil && (want == nil || errors.Is(err, want)) && strings.Contains(err.Error(), path), "%s: %v", path, err)
+	for _, path := range []string{filepath.Join(dir, "folder"), filepath.Join(dir, "missing", "a")} {
+		testkit.Fails(t, Disk{}.Put(path, []byte("x"), PutOptions{}), path)
 	}
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "it left")
 }
@@ -154,15 +142,10 @@ func TestPutMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no such modes here")
 	}
-	dir := t.TempDir()
-	for name, want := range map[string]fs.FileMode{"own": 0, "all": 0o666} {
-		path := filepath.Join(dir, name)
-		must(t, Disk{}.Put(path, nil, PutOptions{Mode: want}))
-		fi := testkit.Get(os.Stat(path)).Must(t)
-		if want == 0 {
-			want = 0o600
-		}
-		testkit.Equal(t, fi.Mode(), want, "%s has the mode", name)
+	for given, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o666: 0o666} {
+		path := filepath.Join(t.TempDir(), "a")
+		must(t, Disk{}.Put(path, nil, PutOptions{Mode: given}))
+		testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode(), want)
 	}
 }
 
@@ -210,10 +193,8 @@ func TestPutsOfOnePath(t *testing.T) {
 func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, Disk{}.SyncFolder(dir))
-	missing := filepath.Join(dir, "missing")
-	err := (Disk{}).SyncFolder(missing)
-	testkit.True(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), missing), "one that is not there: %v", err)
-	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir), errBroken, "a sync that fails")
+	testkit.Fails(t, Disk{}.SyncFolder(filepath.Join(dir, "missing")), filepath.Join(dir, "missing"))
+	testkit.FailsWith(t, Disk{Carry: (&recorder{fail: OpSyncDir}).carry}.SyncFolder(dir), errBroken, "a sync that fails")
 }
 
 // Each folder is durable before one is made in it, and only the last one is for
@@ -229,17 +210,13 @@ func TestMakeFolder(t *testing.T) {
 		return do()
 	}}
 	must(t, d.MakeFolder(c, 0o700))
-	if want := []string{root, a, b}; !slices.Equal(synced, want) {
-		t.Errorf("synced %q, want %q", synced, want)
-	}
+	testkit.Same(t, synced, []string{root, a, b})
 	must(t, d.MakeFolder(c, 0o755))
 	testkit.Equal(t, len(synced), 3, "what is there was made again")
 	if runtime.GOOS != "windows" {
 		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
-			fi := testkit.Get(os.Stat(path)).Must(t)
-			if fi.Mode().Perm()&^0o055 != want&^0o055 || fi.Mode().Perm()&^want != 0 { // the umask may narrow it
-				t.Errorf("%s has the mode %v, want %v", path, fi.Mode(), want)
-			}
+			mode := testkit.Get(os.Stat(path)).Must(t).Mode().Perm()
+			testkit.True(t, mode&^0o055 == want&^0o055 && mode&^want == 0, "%s has the mode %v, want %v", path, mode, want) // the umask may narrow it
 		}
 	}
 	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700), errBroken, "a sync that fails")
@@ -282,25 +259,22 @@ func TestRead(t *testing.T) {
 	must(t, os.WriteFile(path, []byte("12345"), 0o600))
 	data, fi, err := Read(path, 5)
 	testkit.True(t, string(data) == "12345" && err == nil && fi.Size() == 5, "%q, %v, %v", data, fi, err)
-	_, fi, err = Read(path, 4)
-	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi == nil || bad.Path != path || bad.Reason != "it has 5 bytes, over the limit of 4" {
-		t.Errorf("one that is too long: %v, %v", fi, err)
+	bad := func(what, path string, limit int64, exists bool, reason string) {
+		t.Helper()
+		_, fi, err := Read(path, limit)
+		bad, ok := errors.AsType[*BadFileError](err)
+		testkit.True(t, ok && bad.Path == path && bad.Reason == reason && (fi != nil) == exists && strings.Contains(err.Error(), path), "%s: %v, %v", what, fi, err)
 	}
-	if _, fi, err := Read(path+"2", 5); !errors.Is(err, fs.ErrNotExist) || fi != nil {
-		t.Errorf("nothing: %v, %v", fi, err)
-	}
-	_, fi, err = Read(dir, 5)
-	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi != nil || bad.Reason != "it is a folder, not a file" ||
-		!strings.Contains(err.Error(), dir) {
-		t.Errorf("a folder: %v, %v", fi, err)
-	}
+	bad("one that is too long", path, 4, true, "it has 5 bytes, over the limit of 4")
+	bad("a folder", dir, 5, false, "it is a folder, not a file")
+	_, fi, err = Read(path+"2", 5)
+	testkit.True(t, errors.Is(err, fs.ErrNotExist) && fi == nil, "nothing: %v, %v", fi, err)
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip("no links here: ", err)
 	}
-	if _, _, err := Read(link, 5); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
-		t.Errorf("a link: %v", err)
-	}
+	_, _, err = Read(link, 5)
+	testkit.Fails(t, err, "it is a symbolic link")
 }
 
 func TestKind(t *testing.T) {
@@ -329,21 +303,8 @@ func TestMoveNewReplacesNothing(t *testing.T) {
 	holds(t, dir, "to=1")
 }
 
-func TestCreateIsExclusive(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	f := testkit.Get(Disk{}.Create(path)).Must(t)
-	defer f.Close()
-	if _, err := (Disk{}).Create(path); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("again: %v", err)
-	}
-	// One that was made, and is said to have failed, is not left open.
-	f2, err := Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
-	testkit.True(t, f2 == nil && errors.Is(err, errBroken), "%v, %v", f2, err)
-}
-
-// Write and Sync do what they say; a file that is closed cannot be
-// synced, and nothing else is in its place.
-func TestWriteSync(t *testing.T) {
+// Create, Write and Sync do what they say; a file that is closed cannot be synced, and nothing else is in its place.
+func TestCreateWriteSync(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	var seen []Op
@@ -353,22 +314,18 @@ func TestWriteSync(t *testing.T) {
 		return do()
 	}}
 	f := testkit.Get(d.Create(path)).Must(t)
-	n, err := d.Write(f, []byte("abcdef"))
-	testkit.True(t, n == 6 && err == nil, "%d, %v", n, err)
+	testkit.Equal(t, testkit.Get(d.Write(f, []byte("abcdef"))).Must(t), 6)
 	must(t, d.Sync(f))
 	must(t, f.Close())
 	holds(t, dir, "a=abcdef")
-	if err := d.Sync(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
-		t.Errorf("syncing a closed file: %v", err)
-	}
-	for i, want := range []Op{
-		{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
-		{Do: OpSync, Path: path, File: f},
-	} {
-		if got := seen[i]; got.Do != want.Do || got.Path != want.Path || got.File != want.File || string(got.Data) != string(want.Data) {
-			t.Errorf("Op %d is %+v, want %+v", i, got, want)
-		}
-	}
+	testkit.Same(t, seen, []Op{{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")}, {Do: OpSync, Path: path, File: f}})
+	err := d.Sync(f)
+	testkit.True(t, errors.Is(err, fs.ErrClosed) && strings.Contains(err.Error(), path), "syncing a closed file: %v", err)
+	_, err = Disk{}.Create(path)
+	testkit.True(t, errors.Is(err, fs.ErrExist) && strings.Contains(err.Error(), path), "again: %v", err)
+	// One that was made, and is said to have failed, is not left open.
+	f, err = Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
+	testkit.True(t, f == nil && errors.Is(err, errBroken), "%v, %v", f, err)
 }
 
 func TestDrop(t *testing.T) {
@@ -381,8 +338,7 @@ func TestDrop(t *testing.T) {
 	holds(t, dir)
 	// That it is gone already may not be on disk yet.
 	must(t, d.Drop(path))
-	want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}
-	testkit.True(t, slices.Equal(r.ops, want), "it did %q, want %q", r.ops, want)
+	testkit.Same(t, r.ops, []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir})
 	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
 	for _, op := range []string{OpRemove, OpSyncDir} {
 		testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path), errBroken, "where %s fails", op)
