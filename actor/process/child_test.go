@@ -36,13 +36,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// staying is a command that writes its id to a file and stays.
+var staying = process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}
+
 // child is what the test binary does when a test has started it.
 func child(mode string) int {
 	switch mode {
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
 	case "parent": // of a child that prints its id and stays
-		process.Run(context.Background(), process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}})
+		process.Run(context.Background(), staying)
 	case "tidying": // of a child that removes its lock file at SIGTERM, and stays otherwise
 		process.Run(context.Background(), process.Spec{Tidy: true, Command: []string{"sh", "-c",
 			`lock="$0.lock"; : >"$lock"; trap 'rm "$lock"; exit' TERM; echo $$ >"$0"; while :; do sleep 0.01; done`, os.Getenv("PID_FILE")}})
@@ -51,10 +54,7 @@ func child(mode string) int {
 		process.Answer(fmt.Sprint(os.Getpid(), " ", os.Getppid()))
 		testkit.Forever()
 	case "serving": // the same as parent with a service
-		s, err := process.Serve(process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}, nil)
-		if err != nil {
-			return 1
-		}
+		s, _ := process.Serve(staying, nil)
 		<-s.Done()
 	case "longline":
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
@@ -81,41 +81,33 @@ func child(mode string) int {
 				return 0
 			}
 		}
-	case "hang":
+	case "hang", "leaf", "stubborn", "gentle":
+		switch mode {
+		case "gentle": // dies of SIGTERM at once; its child tidies up
+			testkit.Spawn(false, modeEnv+"=tidy")
+		case "stubborn":
+			testkit.Spawn(false, modeEnv+"=leaf")
+			fallthrough
+		case "leaf":
+			signal.Ignore(syscall.SIGTERM)
+		}
 		testkit.Attend()
 		testkit.Forever()
-	case "obedient":
+	case "obedient", "tidy": // a tidy one takes as long to end as the test says
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
 		testkit.Attend()
 		<-end
+		if mode == "tidy" {
+			testkit.Attend().Read(make([]byte, 1))
+		}
 		fmt.Println("tidied up")
-	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
-		testkit.Spawn(false, modeEnv+"=leaf")
-		testkit.Attend()
-		testkit.Forever()
-	case "leaf":
-		signal.Ignore(syscall.SIGTERM)
-		testkit.Attend()
-		testkit.Forever()
 	case "orphan":
 		testkit.Spawn(false, modeEnv+"=leaf")
 		fmt.Println("done")
 	case "escape":
 		testkit.Spawn(true, modeEnv+"=leaf")
 		fmt.Println("done")
-	case "tidy": // takes as long to end as the test says
-		end := make(chan os.Signal, 1)
-		signal.Notify(end, syscall.SIGTERM)
-		testkit.Attend()
-		<-end
-		testkit.Attend().Read(make([]byte, 1))
-		fmt.Println("tidied up")
-	case "gentle": // dies of SIGTERM at once; its child tidies up
-		testkit.Spawn(false, modeEnv+"=tidy")
-		testkit.Attend()
-		testkit.Forever()
 	}
 	return 0
 }
@@ -129,22 +121,4 @@ func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
 		s.Env = append(s.Env, h.Env())
 	}
 	return s
-}
-
-// cancelWhen returns a context that ends once n processes have reported.
-func cancelWhen(t testing.TB, h *testkit.Hub, n int) (context.Context, <-chan []*testkit.Visitor) {
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	all := make(chan []*testkit.Visitor, 1)
-	go func() {
-		var vs []*testkit.Visitor
-		for range n {
-			if v := h.Next(); v != nil {
-				vs = append(vs, v)
-			}
-		}
-		cancel()
-		all <- vs
-	}()
-	return ctx, all
 }

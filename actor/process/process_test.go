@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -40,38 +40,30 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		if err != nil || !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
-			t.Errorf("of %d bytes %d came back; exit code %d, %v", len(in), len(r.Stdout), r.ExitCode, err)
-		}
+		testkit.True(t, err == nil && bytes.Equal(r.Stdout, in), "of %d bytes %d came back; %v", len(in), len(r.Stdout), err)
 	}
-}
-
-func TestChildThatDoesNotReadItsInput(t *testing.T) {
-	t.Parallel()
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
-	r, fault := run(t, t.Context(), s)
-	testkit.Need(t, fault == nil, "%v", fault)
-	testkit.Equal(t, r.ExitCode, 0, "exit code")
+	_, err := run(t, t.Context(), s)
+	testkit.True(t, err == nil, "a child that does not read its input: %v", err)
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
 	t.Parallel()
-	dir := testkit.Dir(t)
 	s := spec(t, "tell", nil)
-	s.Dir = dir
+	s.Dir = testkit.Dir(t)
 	args := []string{"a b", "$HOME", "*", "'", `"`, "; exit 3", "", "--", "ä"}
 	s.Command = append(s.Command, args...)
 	s.Env = append(s.Env, "TELL=first", "TELL=last")
-	r, fault := run(t, t.Context(), s)
-	testkit.Need(t, fault == nil, "%v", fault)
-	var told struct {
-		Args []string
-		Dir  string
-		Env  string
+	r, err := run(t, t.Context(), s)
+	testkit.Need(t, err == nil, "%v", err)
+	type given struct {
+		Args     []string
+		Dir, Env string
 	}
+	var told given
 	testkit.Must(t, json.Unmarshal(r.Stdout, &told))
-	testkit.True(t, fmt.Sprint(told.Args) == fmt.Sprint(args) && told.Dir == dir && told.Env == "last", "the child was given %+v", told)
+	testkit.Same(t, told, given{args, s.Dir, "last"})
 }
 
 func TestExitCodeAndLastLines(t *testing.T) {
@@ -80,17 +72,12 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	s.StderrLimit = 5000
 	r, err := run(t, t.Context(), s)
 	testkit.Need(t, err != nil && err.Kind == process.Exit && err.ExitCode == 3 && r.ExitCode == 3, "got %+v", err)
-	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
-		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
-	}
-	testkit.Equal(t, string(r.Stdout), "out\n", "standard output is %q", r.Stdout)
+	testkit.True(t, len(r.Stderr) <= 5000 && len(r.Stderr) >= 4900 && strings.HasPrefix(r.Stderr, "line ") && strings.HasSuffix(r.Stderr, "line 9999\n"), "kept %.20q", r.Stderr)
+	testkit.Equal(t, string(r.Stdout), "out\n")
 	testkit.True(t, len(err.Tail) <= 2000 && strings.HasPrefix(err.Tail, "line ") && strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
-}
 
-func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
-	t.Parallel()
-	_, err := run(t, t.Context(), spec(t, "failout", nil))
+	_, err = run(t, t.Context(), spec(t, "failout", nil)) // with nothing on its standard error
 	testkit.True(t, err != nil && err.ExitCode == 4 && err.Tail == "first\nlast", "got %+v", err)
 }
 
@@ -98,17 +85,16 @@ func TestTooMuchOutputKills(t *testing.T) {
 	t.Parallel()
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
-	r, fault := run(t, t.Context(), s)
-	testkit.Need(t, fault == nil, "%v", fault)
-	testkit.Equal(t, len(r.Stdout), 1000, "bytes at the limit")
-	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
+	testkit.True(t, err == nil && len(r.Stdout) == 1000, "at the limit: %d bytes, %v", len(r.Stdout), err)
+	s.StdoutLimit = 999
+	r, err = run(t, t.Context(), s)
 	testkit.Need(t, err != nil && err.Kind == process.TooMuchOutput && len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	s = spec(t, "flood", nil)
 	s.Grace = time.Hour // it is not waited for
 	r, err = run(t, t.Context(), s)
 	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && len(r.Stdout) == process.DefaultStdoutLimit, "a flood: %d bytes, %v", len(r.Stdout), err)
-	testkit.Contains(t, err.Error(), "more than 1048576 bytes", "the message is %v", err)
+	testkit.Contains(t, err.Error(), "more than 1048576 bytes")
 }
 
 func TestTimeout(t *testing.T) {
@@ -119,7 +105,12 @@ func TestTimeout(t *testing.T) {
 	go func() { all <- h.Next(); close(ctx.over) }()
 	_, err := run(t, ctx, spec(t, "hang", h))
 	testkit.True(t, err != nil && err.Kind == process.Timeout && errors.Is(err, context.DeadlineExceeded), "got %v", err)
-	if v := <-all; v != nil {
+	gone(<-all)
+}
+
+// gone checks that a process that has reported ends.
+func gone(v *testkit.Visitor) {
+	if v != nil {
 		v.Gone()
 	}
 }
@@ -143,26 +134,33 @@ func (d deadline) Err() error {
 
 func TestCancelIsToldByTheContext(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing to obey")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	all := make(chan *testkit.Visitor, 1)
+	go func() { all <- h.Next(); cancel() }()
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
-	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled), "got %v", err)
-	testkit.Equal(t, string(r.Stdout), "tidied up\n", "it wrote")
-	testkit.Equal(t, r.ExitCode, 0, "it wrote")
-	for _, v := range <-all {
-		v.Gone()
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled) && r.ExitCode == 0, "got %v", err)
+	testkit.Equal(t, string(r.Stdout), "tidied up\n")
+	gone(<-all)
+
+	cause, end := context.WithCancelCause(t.Context())
+	end(errors.New("nobody waits"))
+	_, err = run(t, cause, process.Spec{Command: []string{"no-such-program-here"}})
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "over before it began: %v", err)
+}
+
+// unixOnly skips a test of signals, sessions and shells.
+func unixOnly(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("not on Windows")
 	}
 }
 
 func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing to obey")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -185,29 +183,33 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	began := time.Now()
 	child.Write([]byte("x"))
 	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
-	d := time.Since(began)
-	testkit.True(t, d <= patience, "the grace period was waited for to its end (%v), though all were gone", d)
+	testkit.True(t, time.Since(began) <= patience, "the grace period was waited for to its end, though all were gone")
 }
 
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHub(t)
-	began := time.Now()
-	r, err := run(t, t.Context(), spec(t, "orphan", h))
+	r, err := run(t, t.Context(), spec(t, "orphan", h)) // a descendant holds the pipes
 	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && !r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
-	d := time.Since(began)
-	testkit.True(t, d <= patience, "a descendant that holds the pipes delayed Run by %v", d)
-	h.Next().Gone()
+	gone(h.Next())
 }
 
 func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nobody can leave")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
 	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	killEscaped(t, h)
+	s := serveChild(t, "escape", h, nil)
+	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
+	<-s.Done()
+	killEscaped(t, h)
+}
+
+// killEscaped ends the process that left a group, and still runs.
+func killEscaped(t *testing.T, h *testkit.Hub) {
+	t.Helper()
 	v := h.Next()
 	testkit.True(t, v.Alive(), "it had left the group and is gone: the test tests nothing")
 	p, _ := os.FindProcess(v.PID)
@@ -215,37 +217,27 @@ func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	v.Gone()
 }
 
-func TestOverBeforeItBegan(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("nobody waits"))
-	_, err := run(t, ctx, process.Spec{Command: []string{"no-such-program-here"}})
-	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "got %v", err)
-}
-
 func TestProgramsThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write := func(name, text string, mode fs.FileMode) string {
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
-		return name
-	}
-	plain := write("plain", "text", 0o600)
-	headless := write("headless", "#!/no/such/interpreter\n", 0o700)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("text"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "headless"), []byte("#!/no/such/interpreter\n"), 0o700))
 	self, _ := os.Executable()
+	in := func(dir string, command ...string) process.Spec { return process.Spec{Command: command, Dir: dir} }
 	cases := map[string]struct {
 		spec process.Spec
 		kind process.Kind
 		want []string
 		is   error
 	}{
-		"none":           {process.Spec{}, process.Start, []string{"no program"}, nil},
-		"empty":          {process.Spec{Command: []string{"", "x"}}, process.Start, []string{"no program"}, nil},
-		"not in PATH":    {process.Spec{Command: []string{"no-such-program-here"}}, process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
-		"missing file":   {process.Spec{Command: []string{"./missing"}, Dir: dir}, process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
-		"not executable": {process.Spec{Command: []string{"./" + plain}, Dir: dir}, process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
-		"no interpreter": {process.Spec{Command: []string{"./" + headless}, Dir: dir}, process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
-		"missing dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, "gone")}, process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
-		"file as dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, plain)}, process.Start, []string{"working directory", "not a directory"}, nil},
+		"none":           {in(""), process.Start, []string{"no program"}, nil},
+		"empty":          {in("", "", "x"), process.Start, []string{"no program"}, nil},
+		"not in PATH":    {in("", "no-such-program-here"), process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
+		"missing file":   {in(dir, "./missing"), process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
+		"not executable": {in(dir, "./plain"), process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
+		"no interpreter": {in(dir, "./headless"), process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
+		"missing dir":    {in(filepath.Join(dir, "gone"), self), process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
+		"file as dir":    {in(filepath.Join(dir, "plain"), self), process.Start, []string{"working directory", "not a directory"}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -255,30 +247,25 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 			r, err := run(t, t.Context(), c.spec)
 			testkit.Need(t, err != nil && err.Kind == c.kind && r.ExitCode == -1 && (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
 			testkit.ContainsAll(t, err.Error(), c.want, "the message")
+			_, served := process.Serve(c.spec, nil)
+			testkit.Equal(t, served.Error(), err.Error(), "as a service")
 		})
 	}
 }
 
 func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("the script is for a Unix shell")
-	}
-	dir := t.TempDir()
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
-	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
+	unixOnly(t)
+	s := process.Spec{Command: []string{"./say"}, Dir: t.TempDir()}
+	testkit.Must(t, os.WriteFile(filepath.Join(s.Dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
+	r, err := run(t, t.Context(), s)
 	testkit.True(t, err == nil && string(r.Stdout) == "here\n", "got %q, %v", r.Stdout, err)
 }
 
 func TestTail(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                         "",
-		"  \n a \n":                "a",
-		"\x1b[1;31mred\x1b[0m\r\n": "red",
-		"\x1b]0;title\x07x":        "x",
-		"one\ntwo\nthree":          "two\nthree",
-		"äöüäöüäöüäöü":             "öüäöü",
-		"bad \xff\xfe text":        "bad  text",
+		"": "", "  \n a \n": "a", "\x1b[1;31mred\x1b[0m\r\n": "red", "\x1b]0;title\x07x": "x",
+		"one\ntwo\nthree": "two\nthree", "äöüäöüäöüäöü": "öüäöü", "bad \xff\xfe text": "bad  text",
 	} {
 		testkit.Equal(t, process.Tail(in, 10), want, "Tail(%q)", in)
 	}
@@ -286,9 +273,7 @@ func TestTail(t *testing.T) {
 
 // A program that is named without a path is not found where others may have put one.
 func TestLook(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("programs have an extension there")
-	}
+	unixOnly(t)
 	dir := testkit.Dir(t)
 	at := func(path string) string { return filepath.Join(dir, path) }
 	for _, name := range []string{"project/bin/tool", "other/bin/tool", "shut/tool"} {
@@ -314,11 +299,7 @@ func TestLook(t *testing.T) {
 			list = append(list, at(name))
 		}
 		t.Setenv("PATH", strings.Join(list, ":"))
-		var outside []string
-		if c.avoid != "" {
-			outside = []string{at(c.avoid)}
-		}
-		got, err := process.Look("tool", outside...)
+		got, err := process.Look("tool", strings.Fields(map[bool]string{true: at(c.avoid)}[c.avoid != ""])...)
 		switch c.want {
 		case "permission":
 			testkit.FailsWith(t, err, fs.ErrPermission)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -58,11 +57,10 @@ func TestServiceIsSpokenTo(t *testing.T) {
 		t.Fatal("it ended without being asked")
 	default:
 	}
-	testkit.True(t, s.Err() == nil, "an error of one that runs: %v", s.Err())
+	testkit.Works(t, s.Err(), "it runs")
 	stop(t, s) // the end of its input is enough
-	if _, err := r.ReadByte(); err != io.EOF || s.Err() != nil {
-		t.Errorf("%v, %v", err, s.Err())
-	}
+	testkit.Equal(t, testkit.Get(r.ReadByte()).Err(), io.EOF)
+	testkit.Works(t, s.Err())
 	stop(t, s)
 }
 
@@ -73,9 +71,7 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 	out, err := io.ReadAll(s.Stdout)
 	<-s.Done()
 	e, ok := errors.AsType[*process.Error](s.Err())
-	if err != nil || string(out) != "out\n" || !ok || e.Kind != process.Exit || e.ExitCode != 3 || !strings.HasSuffix(e.Tail, "line 9999") {
-		t.Errorf("%q %v %v", out, err, s.Err())
-	}
+	testkit.True(t, err == nil && string(out) == "out\n" && ok && e.Kind == process.Exit && e.ExitCode == 3 && strings.HasSuffix(e.Tail, "line 9999"), "%q %v", out, s.Err())
 	testkit.True(t, len(lines) == 10_000 && lines[0] == "line 0" && lines[9999] == "line 9999", "heard %d lines", len(lines))
 }
 
@@ -113,48 +109,14 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 		several.Go(func() { s.Stop(ctx) })
 	}
 	several.Wait()
-	testkit.True(t, s.Err() != nil, "no error of one that was killed")
-}
-
-// What left the group does not hold up those who wait for the child.
-func TestServiceWhoseDescendantEscapes(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nobody can leave")
-	}
-	h := testkit.NewHub(t)
-	s := serveChild(t, "escape", h, nil)
-	leaf := h.Next()
-	if leaf == nil {
-		return
-	}
-	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
-	<-s.Done()
-	testkit.True(t, leaf.Alive(), "it had left the group and is gone: the test tests nothing")
-	p, _ := os.FindProcess(leaf.PID)
-	p.Kill()
-	leaf.Gone()
-}
-
-func TestServiceThatCannotBeStarted(t *testing.T) {
-	for name, s := range map[string]process.Spec{
-		"no program":   {},
-		"no such":      {Command: []string{"no-such-program-anywhere"}},
-		"no directory": {Command: []string{"go"}, Dir: "/no/such/folder"},
-	} {
-		service, err := process.Serve(s, nil)
-		_, ok := errors.AsType[*process.Error](err)
-		testkit.True(t, ok && service == nil, "%s: %v %v", name, service, err)
-	}
+	testkit.Fails(t, s.Err(), "", "of one that was killed")
 }
 
 func TestServiceLinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var longest, lines int
-	s := spec(t, "longline", nil)
-	service := testkit.Get(process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })).Must(t)
-	defer service.Stdout.Close()
-	<-service.Done()
+	s := serveChild(t, "longline", nil, func(line string) { lines, longest = lines+1, max(longest, len(line)) })
+	<-s.Done()
 	testkit.Equal(t, lines, 2)
 	testkit.Equal(t, longest, 4000)
 }
