@@ -3,6 +3,7 @@ package presence
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -12,17 +13,22 @@ import (
 	"deepwork/actor/testkit"
 )
 
-const (
-	roleEnv = "PRESENCE_CHILD"
-	dirEnv  = "PRESENCE_DIR"
-)
+const dirEnv = "PRESENCE_DIR"
 
-// TestMain lets the tests run this binary again, as another server.
+// TestMain lets the tests run this binary again, as another server: it enters, says its id, and at each line that it hears
+// reports whether it has entered, and enters again. At the end of its input it leaves.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
-		s := newMember(os.Getenv(dirEnv))
-		if err := roles[role](s, bufio.NewScanner(os.Stdin)); err != nil {
-			fmt.Fprintln(os.Stderr, role+":", err)
+	if dir := os.Getenv(dirEnv); dir != "" {
+		s, in := newMember(dir), bufio.NewScanner(os.Stdin)
+		err := s.Enter(context.Background())
+		fmt.Println(s.ID())
+		for err == nil && in.Scan() {
+			entered := s.Entered()
+			err = s.Enter(context.Background())
+			fmt.Println(entered)
+		}
+		if err = errors.Join(err, s.Leave()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -30,26 +36,6 @@ func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
-}
-
-// roles are what a child does. It says what it has to say on stdout, one line
-// each, and hears on stdin when to go on; at the end of that it ends.
-var roles = map[string]func(s *Member, in *bufio.Scanner) error{
-	// hold enters, and at each line reports whether it has entered, and enters again.
-	"hold": func(s *Member, in *bufio.Scanner) error {
-		if err := s.Enter(context.Background()); err != nil {
-			return err
-		}
-		fmt.Println(s.ID())
-		for in.Scan() {
-			entered := s.Entered()
-			if err := s.Enter(context.Background()); err != nil {
-				return err
-			}
-			fmt.Println(entered)
-		}
-		return s.Leave()
-	},
 }
 
 func newMember(dir string) *Member { return New(Options{Dir: dir}) }
@@ -61,9 +47,9 @@ type process struct {
 }
 
 // start runs a child and waits for its first line.
-func start(t testing.TB, dir, role string) *process {
+func start(t testing.TB, dir string) *process {
 	t.Helper()
-	c := testkit.Start(t, roleEnv+"="+role, dirEnv+"="+dir)
+	c := testkit.Start(t, dirEnv+"="+dir)
 	return &process{c, c.Line()}
 }
 

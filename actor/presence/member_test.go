@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,17 +33,15 @@ func fakeID(c string) string { return strings.Repeat(c, 16) }
 
 func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	dir := t.TempDir()
-	p, q := start(t, dir, "hold"), start(t, dir, "hold")
+	p, q := start(t, dir), start(t, dir)
 	s := newMember(dir)
 	testkit.Need(t, s.Alive(p.id) && s.Alive(q.id), "a running server looks dead")
-	text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid)
-	testkit.True(t, strings.HasPrefix(text, want) && strings.Contains(text, " since 2"), "it is described as %q", text)
+	testkit.ContainsAll(t, s.Describe(p.id), []string{fmt.Sprintf("pid %d on ", p.Process.Pid), " since 2"})
 	p.Crash()
 	testkit.True(t, !s.Alive(p.id) && exists(s.Path(p.id)) && s.Describe(p.id) != "", "a killed server does not look like one")
 	testkit.True(t, s.Alive(q.id), "the other one looks dead")
 	q.In.Close()
-	err := q.Wait()
-	testkit.Need(t, err == nil, "%v: %s", err, &q.Err)
+	testkit.Works(t, q.Wait(), "%s", &q.Err)
 	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
@@ -54,7 +53,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "servers")
 	must(t, os.Mkdir(dir, 0o700))
-	p, s := start(t, dir, "hold"), newMember(dir)
+	p, s := start(t, dir), newMember(dir)
 	path := s.Path(p.id)
 	for what, do := range map[string]func() error{
 		"left alone":              func() error { return nil },
@@ -67,7 +66,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	} {
 		must(t, do())
 		alone := what == "left alone"
-		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive: %v", what, !alone)
+		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive", what)
 		io.WriteString(p.In, "\n")
 		testkit.Equal(t, p.Line(), fmt.Sprint(alone), "%v %v", what, &p.Err)
 		testkit.True(t, s.Alive(p.id), "%s: it looks dead after it has entered again", what)
@@ -79,9 +78,7 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	s := newMember(dir)
 	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
 	stranger := flock.New(s.Path("0123")) // has its lock, and is not a server
-	if ok, err := stranger.TryLock(); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	taken(t, stranger.TryLock)
 	defer stranger.Close()
 	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")), s.ID() + "0"} {
 		testkit.True(t, !s.Alive(id) && s.Describe(id) == "", "%q is alive", id)
@@ -91,9 +88,8 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 		"server_" + fakeID("a"): false, fakeID("a") + ".lock": false, "server_.lock": false,
 		"server_" + fakeID("a") + ".lock.lock": false, "server_" + fakeID("g") + ".lock": false,
 	} {
-		if id, ok := LockOf(name); ok != want || ok && id != fakeID("a") {
-			t.Errorf("LockOf(%q) is %q, %v", name, id, ok)
-		}
+		id, ok := LockOf(name)
+		testkit.True(t, ok == want && (!ok || id == fakeID("a")), "LockOf(%q) is %q, %v", name, id, ok)
 	}
 }
 
@@ -106,15 +102,19 @@ func TestOlderServers(t *testing.T) {
 		id := fakeID(fmt.Sprint(i))
 		must(t, os.WriteFile(s.Path(id), []byte(text), 0o600))
 		lock := flock.New(s.Path(id), flock.SetFlag(os.O_RDWR))
-		ok, err := lock.TryLock()
-		testkit.Need(t, ok && err == nil, "%v %v", ok, err)
+		taken(t, lock.TryLock)
 		testkit.True(t, s.Alive(id), "a server looks dead with %q in its file", text)
 		lock.Close()
 		testkit.True(t, !s.Alive(id), "a server that has ended looks alive with %q in its file", text)
 	}
 	probe := flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDWR))
-	free, err := probe.TryLock()
-	testkit.True(t, !free && err == nil, "its lock is free for those who ask so: %v", err)
+	testkit.Equal(t, testkit.Get(probe.TryLock()).Must(t), false, "its lock is free for those who ask so")
+}
+
+// taken takes a lock, which nobody has.
+func taken(t *testing.T, try func() (bool, error)) {
+	t.Helper()
+	testkit.Need(t, testkit.Get(try()).Must(t), "it is locked")
 }
 
 func TestLeaving(t *testing.T) {
@@ -137,28 +137,23 @@ func TestEnteringThatFails(t *testing.T) {
 	dir := t.TempDir()
 	boom := errors.New("boom")
 	s := New(Options{Dir: dir, Prepare: func() error { return boom }})
-	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Entered() {
-		t.Errorf("a failure: %v", err)
-	}
+	testkit.FailsWith(t, s.Enter(t.Context()), boom)
+	testkit.True(t, !exists(s.Path(s.ID())) && !s.Entered(), "something is left of a failure")
 	synctest.Test(t, func(t *testing.T) {
 		s := newMember(dir)
 		probe := flock.New(s.Path(s.ID()))
-		if ok, err := probe.TryRLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		taken(t, probe.TryRLock)
 		began := time.Now()
 		err := s.Enter(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
-			t.Errorf("a lock that another has: %v", err)
-		}
+		testkit.Fails(t, err, "another process holds")
+		testkit.Fails(t, err, s.Path(s.ID()))
+		testkit.True(t, !exists(s.Path(s.ID())), "something is left of it")
 		testkit.Equal(t, time.Since(began), 10*time.Second, "it waited for")
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.FailsWith(t, s.Enter(ctx), context.Canceled, "a caller who has gone")
-		if ok, err := probe.TryRLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		taken(t, probe.TryRLock)
 		time.AfterFunc(time.Second, func() { probe.Close() })
 		must(t, s.Enter(t.Context()))
 		must(t, s.Leave())
@@ -168,14 +163,12 @@ func TestEnteringThatFails(t *testing.T) {
 func TestSweepTakesTheDeadAlone(t *testing.T) {
 	dir := t.TempDir()
 	a, b := entered(t, dir), entered(t, dir)
-	p := start(t, dir, "hold")
+	p := start(t, dir)
 	p.Crash()
 	must(t, os.Mkdir(a.Path(fakeID("1")), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "note"), nil, 0o600))
 	b.Sweep()
-	if exists(a.Path(p.id)) != (os.PathSeparator == '\\') { // where an open file cannot be removed
-		t.Error("the dead one was not swept")
-	}
+	testkit.Equal(t, exists(a.Path(p.id)), os.PathSeparator == '\\', "the dead one is left") // where an open file cannot be removed
 	testkit.True(t, exists(a.Path(fakeID("1"))) && exists(filepath.Join(dir, "note")) && exists(a.Path(a.ID())) && exists(b.Path(b.ID())), "too much was swept")
 	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
 }
@@ -184,29 +177,22 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 // sweep while it does.
 func TestEnteringWhileOthersSweep(t *testing.T) {
 	dir := t.TempDir()
-	done := make(chan struct{})
+	var done atomic.Bool
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for s := newMember(dir); ; s.Sweep() {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for s := newMember(dir); !done.Load(); s.Sweep() {
 			}
 		})
 	}
+	defer wg.Wait()
+	defer done.Store(true)
 	for range 1000 {
 		s := newMember(dir)
-		if err := s.Enter(t.Context()); err != nil || !s.Entered() {
-			t.Errorf("it was swept: %v", err)
-			break
-		}
+		must(t, s.Enter(t.Context()))
+		testkit.Need(t, s.Entered(), "it was swept")
 		must(t, s.Leave())
 	}
-	close(done)
-	wg.Wait()
 }
 
 // Calls at once make one lock file; that it is made again is logged.
@@ -268,12 +254,10 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 	dead := fakeID("d")
 	must(t, os.WriteFile(s.Path(dead), nil, 0o600))
 	another := flock.New(s.Path(dead), flock.SetFlag(os.O_RDONLY))
-	ok, err := another.TryRLock()
-	testkit.Need(t, ok && err == nil, "%v %v", ok, err)
+	taken(t, another.TryRLock)
 	testkit.True(t, !s.Alive(dead), "one who asks was taken for the server")
 	another.Close()
 	testkit.True(t, !s.Alive(dead), "a dead server is alive")
-	free, err := another.TryLock()
-	testkit.True(t, free && err == nil, "the lock was kept: %v", err)
+	taken(t, another.TryLock) // it was not kept
 	another.Close()
 }

@@ -14,16 +14,14 @@ import (
 func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if err := wait.For(t.Context(), 3*time.Second); err != nil || time.Since(began) != 3*time.Second {
-			t.Errorf("For(3s) = %v after %v", err, time.Since(began))
-		}
+		testkit.Works(t, wait.For(t.Context(), 3*time.Second))
+		testkit.Equal(t, time.Since(began), 3*time.Second)
 		reason := errors.New("the caller left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(reason) })
 		began = time.Now()
-		if err := wait.For(ctx, time.Hour); err != reason || time.Since(began) != time.Second {
-			t.Errorf("For with a context that ends after 1s = %v after %v, want %v", err, time.Since(began), reason)
-		}
+		testkit.Equal(t, wait.For(ctx, time.Hour), reason, "a context that ends")
+		testkit.Equal(t, time.Since(began), time.Second)
 		testkit.Equal(t, wait.For(ctx, 0), reason, "For(0) with an ended context =")
 	})
 }
