@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,9 +64,8 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
 	r := open(t, c)
-	if report, err := r.Refresh(t.Context(), patience); err != nil || len(report.Added) != 0 || f.asked() != 0 || len(r.Snapshot().Sources) != 0 {
-		t.Errorf("%+v %v, asked %d times, %s", report, err, f.asked(), show(r.Snapshot()))
-	}
+	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.True(t, len(report.Added) == 0 && f.asked() == 0 && len(r.Snapshot().Sources) == 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
 	on := *c
 	on.WorkflowTools.Enabled = true
 	r.configure(t, &on)
@@ -89,7 +87,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	r.configure(t, &wider)
 	testkit.Equal(t, toolNames(r.Snapshot()), "x_data-a x_other", "Reconfigure made")
 	testkit.Equal(t, f.asked(), asked, "a changed filter reconnected")
-	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "a changed filter reconnected")
+	testkit.Equal(t, r.connected(), 1, "a changed filter reconnected")
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
@@ -98,14 +96,11 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
 	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"), `{"id":"5","name":"five"}`))
-	report, err := r.Refresh(t.Context(), patience)
-	if err != nil || !slices.Equal(report.Added, []string{"four"}) || !slices.Equal(report.Removed, []string{"three"}) ||
-		!slices.Equal(report.Changed, []string{"two"}) || len(report.Skipped) != 1 || report.Skipped[0].Workflow != "5" ||
-		report.Skipped[0].Source != "web" || !strings.Contains(report.Skipped[0].Reason, "description is missing") {
-		t.Errorf("%+v %v", report, err)
-	}
-	report, err = r.Refresh(t.Context(), patience)
-	testkit.True(t, err == nil && len(report.Added)+len(report.Removed)+len(report.Changed) == 0, "the second time: %+v %v", report, err)
+	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.Same(t, [][]string{report.Added, report.Removed, report.Changed}, [][]string{{"four"}, {"three"}, {"two"}})
+	testkit.Contains(t, fmt.Sprintf("%d %+v", len(report.Skipped), report.Skipped), "1 [{Source:web Workflow:5 Reason:description is missing}]")
+	report = testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.Equal(t, len(report.Added)+len(report.Removed)+len(report.Changed), 0, "the second time")
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
@@ -124,7 +119,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 		t.Errorf("meanwhile %s", show(s))
 	}
 	r.until(t, "all three", func(s *source.Snapshot) bool { return toolNames(s) == "one three two" && s.Tool("two").Away == "" })
-	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
+	testkit.Equal(t, r.log.Count(`msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
 	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown, "a source that is gone")
@@ -139,11 +134,8 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 // that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	t.Parallel()
-	pid := filepath.Join(t.TempDir(), "pid")
-	src := command("s", "stubborn")
-	src.Env["PID_FILE"] = pid
-	r := open(t, settings(src))
-	r.tools(t, "one", "two")
+	src, pid := withPID(t, "stubborn")
+	r, _ := offering(t, src, "one", "two")
 	was := testkit.Get(os.ReadFile(pid)).Must(t)
 	for _, c := range []*config.Config{settings(), settings(src)} {
 		r.configure(t, c)
@@ -171,10 +163,8 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
-	pid := filepath.Join(t.TempDir(), "pid")
-	os.WriteFile(list, []byte("["+workflow("1", "one")+"]"), 0o600)
-	src := command("local", "file "+list)
-	src.Env["PID_FILE"] = pid
+	testkit.Write(t, list, "["+workflow("1", "one")+"]")
+	src, pid := withPID(t, "file "+list)
 	c := settings(src)
 	c.WorkflowTools.KeepToolsFor = 0
 	r := open(t, c)
@@ -182,7 +172,7 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	kill(t, pid)
 	r.until(t, "the tools to be away or gone", func(s *source.Snapshot) bool { return away(s) || len(s.Tools) == 0 })
 	r.tools(t) // gone
-	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	r.back(t, "one")
 	r.logged(t, "a source cannot be reached")
 
 	longer := *c
@@ -193,17 +183,21 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	r.until(t, "the tool to be away", away)
 	_, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
 	testkit.True(t, err == nil || errors.Is(err, source.ErrAway), "called while away: %v", err)
-	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	r.back(t, "one")
+}
+
+// withPID is a source in another process, and the file of its process id.
+func withPID(t *testing.T, mode string) (src config.WorkflowSource, file string) {
+	src, file = command("s", mode), filepath.Join(t.TempDir(), "pid")
+	src.Env["PID_FILE"] = file
+	return src, file
 }
 
 // kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
-	data := testkit.Get(os.ReadFile(file)).Must(t)
-	var pid int
-	fmt.Sscan(string(data), &pid)
-	p := testkit.Get(os.FindProcess(pid)).Must(t)
-	testkit.Must(t, p.Kill())
+	pid := testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t)
+	testkit.Must(t, testkit.Get(os.FindProcess(pid)).Must(t).Kill())
 }
 
 // One bad source of each kind beside a good one: that is served, at once, and
@@ -211,13 +205,11 @@ func kill(t *testing.T, file string) {
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}
-	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	hung := listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
 		<-r.Context().Done()
 	}))
-	t.Cleanup(hung.Close)
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
-	t.Cleanup(broken.Close)
+	broken := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
 	sources := []config.WorkflowSource{
 		command("exit", "exit"), command("mute", "mute"), command("garbage", "garbage"), command("flood", "flood"), command("noise", "noise"),
 		named(config.WorkflowSource{Name: "none", Command: []string{"/no/such/program"}}),
@@ -251,14 +243,8 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	t.Parallel()
 	src := command("local", "tell")
 	src.Env["REGION"] = "eu"
-	r := open(t, settings(src))
-	one := r.tools(t, "one", "two").Tool("two")
-	answer := testkit.Get(r.Execute(t.Context(), &one.Workflow, nil, nil)).Must(t)
-	var out struct{ Dir, Env string }
-	testkit.Must(t, json.Unmarshal(answer.Output, &out))
-	want, _ := filepath.EvalSymlinks(r.root)
-	got, _ := filepath.EvalSymlinks(out.Dir)
-	testkit.True(t, got == want && out.Env == "eu", "%+v, want %s", out, want)
+	r, _ := offering(t, src, "one", "two")
+	r.gives(t, &r.Snapshot().Tool("two").Workflow, "", fmt.Sprintf(`{"dir":%q,"env":"eu"}`, filepath.ToSlash(r.root)))
 }
 
 func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
@@ -274,12 +260,10 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 	src := named(config.WorkflowSource{Name: "shop", URL: web.URL + "/mcp?key=s3cret", Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "wrong")
 	r := open(t, settings(src))
-	r.until(t, "a refusal", func(s *source.Snapshot) bool {
-		return len(s.Sources) == 1 && s.Sources[0].Err != nil && strings.Contains(s.Sources[0].Err.Error(), "Unauthorized")
-	})
 	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
-	got := r.Snapshot().Sources[0].Err.Error()
-	testkit.True(t, strings.Contains(got, want) && !strings.Contains(got, "s3cret"), "got %s, want %s", got, want)
+	r.until(t, want, func(s *source.Snapshot) bool {
+		return strings.Contains(show(s), want) && !strings.Contains(show(s), "s3cret")
+	})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
 	r.refresh(t)
 	r.tools(t, "one")
@@ -293,20 +277,17 @@ func TestPagesAreFollowed(t *testing.T) {
 		case "":
 			return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"b"}`)
 		case "b":
-			return structured(`{"workflows":[` + workflow("2", "two") + `,` + workflow("1", "again") + `],"nextCursor":""}`)
+			return structured(`{"workflows":[` + workflow("2", "two") + `],"nextCursor":""}`)
 		}
 		return failure("no such page")
 	}}
-	r := open(t, settings(overHTTP(t, "web", f)))
-	s := r.tools(t, "one", "two")
-	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "second workflow of this id"), "%+v", s.Skipped)
+	r, _ := offering(t, overHTTP(t, "web", f), "one", "two")
 	f.set(func(string) *mcp.CallToolResult {
 		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
 	})
 	r.refresh(t)
-	s = r.Snapshot()
-	err := s.Sources[0].Err
-	testkit.True(t, err != nil && strings.Contains(err.Error(), "its pages repeat") && toolNames(s) == "one two", "%s", show(s))
+	testkit.Fails(t, r.Snapshot().Sources[0].Err, "its pages repeat")
+	r.tools(t, "one", "two")
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
@@ -318,53 +299,40 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 	f := &fakery{list: listOf(all...)}
 	r := open(t, settings(overHTTP(t, "web", f)))
 	told := 0 // one for the source, which is connected, and one for all of its tools
-	for len(r.Snapshot().Tools) != 10_000 {
-		select {
-		case <-r.Changed():
-			told++
-		case <-time.After(patience):
-			t.Fatalf("waited for 10,000 tools; there is %s", show(r.Snapshot()))
-		}
+	for ; len(r.Snapshot().Tools) != 10_000; told++ {
+		<-r.Changed()
 	}
 	s := r.Snapshot()
 	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows"), "%+v", s.Skipped)
 	testkit.True(t, told <= 2, "the change was told %d times", told)
 }
 
-func TestAFailedQueryIsTriedAgain(t *testing.T) {
+func TestAFailedQueryIsTriedAgainAndTheIntervalQueries(t *testing.T) {
 	t.Parallel()
-	f := &fakery{}
-	f.set(func(string) *mcp.CallToolResult {
-		if f.asked() == 1 {
-			return failure("the database is asleep")
+	for _, interval := range []time.Duration{0, 20 * time.Millisecond} {
+		f := &fakery{}
+		f.set(func(string) *mcp.CallToolResult {
+			if f.asked() == 1 && interval == 0 {
+				return failure("the database is asleep")
+			}
+			return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
+		})
+		c := settings(overHTTP(t, "web", f))
+		c.WorkflowTools.RefreshInterval = interval
+		r := open(t, c)
+		if interval == 0 {
+			r.tools(t, "round2")
+			r.logged(t, "level=WARN", "the database is asleep")
+			continue
 		}
-		return text("[" + workflow("1", "one") + "]")
-	})
-	c := settings(overHTTP(t, "web", f))
-	c.WorkflowTools.RefreshInterval = 0
-	r := open(t, c)
-	r.tools(t, "one")
-	r.logged(t, "level=WARN", "the database is asleep")
-}
-
-func TestTheIntervalQueriesAgain(t *testing.T) {
-	t.Parallel()
-	f := &fakery{}
-	f.set(func(string) *mcp.CallToolResult {
-		return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
-	})
-	c := settings(overHTTP(t, "web", f))
-	c.WorkflowTools.RefreshInterval = 20 * time.Millisecond
-	open(t, c).tools(t, "round3")
+		r.tools(t, "round3")
+	}
 }
 
 func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	t.Parallel()
-	pid := filepath.Join(t.TempDir(), "pid")
-	src := command("stubborn", "stubborn")
-	src.Env["PID_FILE"] = pid
-	r := open(t, settings(src))
-	r.tools(t, "one", "two")
+	src, pid := withPID(t, "stubborn")
+	r, _ := offering(t, src, "one", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := r.Close(ctx)

@@ -112,14 +112,23 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// stream answers with events; %ID% is replaced by the id of the call.
-func stream(w http.ResponseWriter, id, events string) {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	io.WriteString(w, strings.ReplaceAll(events, "%ID%", id))
-	_ = http.NewResponseController(w).Flush()
+// answers is what a source does that works.
+func answers(w http.ResponseWriter, _ *http.Request, id string) {
+	reply(w, id, 200, isStream, "data: "+rawAnswer+"\n\n")
 }
 
 const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,"a":12345678901234567890}}}`
+
+// reply answers with a status, a content type and a text in which %ID% is replaced by the id of the call.
+func reply(w http.ResponseWriter, id string, code int, kind, text string) {
+	if kind != "" {
+		w.Header().Set("Content-Type", kind)
+	}
+	w.WriteHeader(code)
+	io.WriteString(w, strings.ReplaceAll(text, "%ID%", id))
+}
+
+const isJSON, isText, isStream = "application/json", "text/plain", "text/event-stream; charset=utf-8"
 
 // What goes wrong with one call is told of that call, as lost where the source may
 // have begun; the session goes on.
@@ -127,46 +136,41 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)
 	r, w := s.open(t)
-	status := func(code int, kind, body string) func(http.ResponseWriter, *http.Request, string) {
-		return func(w http.ResponseWriter, _ *http.Request, id string) {
-			w.Header().Set("Content-Type", kind)
-			w.WriteHeader(code)
-			io.WriteString(w, strings.ReplaceAll(body, "%ID%", id))
-		}
-	}
-	events := func(all string) func(http.ResponseWriter, *http.Request, string) {
-		return func(w http.ResponseWriter, _ *http.Request, id string) { stream(w, id, all) }
-	}
-	const isJSON = "application/json"
 	for name, c := range map[string]struct {
-		call func(http.ResponseWriter, *http.Request, string)
-		lost bool
-		says string
+		code       int
+		kind, body string
+		lost       bool
+		says       string
 	}{
-		"an error":                  {status(200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32602,"message":"no such region"}}`), false, "no such region"},
-		"an error in between":       {status(504, isJSON, `{"error":{"code":504,"message":"upstream request timeout"}}`), true, "504"},
-		"an error like JSON-RPC's":  {status(502, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":502,"message":"bad gateway"}}`), true, "502"},
-		"its own error, with 500":   {status(500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`), false, "it broke"},
-		"a token that is not known": {status(401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`), true, "401"},
-		"there is no such thing":    {status(404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`), false, "no order 7"},
-		"a bad request, Python":     {status(400, isJSON, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`), false, "too many words"},
-		"words about a session":     {status(400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`), false, "no valid session"},
-		"other words about one":     {status(400, "text/plain", "the database session was closed after the order was placed"), true, "400"},
-		"busy":                      {status(503, "text/plain", "later"), true, "503"},
-		"busy, in JSON":             {status(429, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}`), true, "429"},
-		"a bad request":             {status(400, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`), true, "400"},
-		"not allowed":               {status(403, "text/plain", "no"), true, "403"},
-		"a stream that ends":        {events("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), true, "without response"},
+		"an error":                  {200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32602,"message":"no such region"}}`, false, "no such region"},
+		"an error in between":       {504, isJSON, `{"error":{"code":504,"message":"upstream request timeout"}}`, true, "504"},
+		"an error like JSON-RPC's":  {502, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":502,"message":"bad gateway"}}`, true, "502"},
+		"its own error, with 500":   {500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`, false, "it broke"},
+		"a token that is not known": {401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`, true, "401"},
+		"there is no such thing":    {404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`, false, "no order 7"},
+		"a bad request, Python":     {400, isJSON, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`, false, "too many words"},
+		"words about a session":     {400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`, false, "no valid session"},
+		"other words about one":     {400, isText, "the database session was closed after the order was placed", true, "400"},
+		"words about an end":        {400, isText, "the shop session has expired while booking", true, "400"},
+		"busy":                      {503, isText, "later", true, "503"},
+		"busy, in JSON":             {429, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}`, true, "429"},
+		"a bad request":             {400, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`, true, "400"},
+		"not allowed":               {403, isText, "no", true, "403"},
+		"a stream that ends":        {200, isStream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n", true, "without response"},
 	} {
-		s.call = c.call
+		executed := 0
+		s.call = func(w http.ResponseWriter, _ *http.Request, id string) {
+			executed++
+			reply(w, id, c.code, c.kind, c.body)
+		}
 		got, err := r.Execute(t.Context(), w, nil, nil)
 		refused, _ := errors.AsType[*source.RefusedError](err)
 		testkit.True(t, err != nil && errors.Is(err, source.ErrLost) == c.lost && (refused == nil) == c.lost && strings.Contains(err.Error(), c.says), "%s: %+v %v", name, got, err)
+		testkit.Equal(t, executed, 1, "%s: executed … times", name)
 	}
-	s.call = events("data: " + rawAnswer + "\n\n")
-	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || s.sessions() != 1 {
-		t.Errorf("%v, %d sessions", err, s.sessions())
-	}
+	s.call = answers
+	testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err())
+	testkit.Equal(t, s.sessions(), 1)
 }
 
 // An answer that cannot be read costs the calls in flight, as lost, and the session;
@@ -183,22 +187,17 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 	} {
 		s := newRawWeb(t)
 		r, w := s.open(t)
-		s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-			switch {
-			case strings.HasPrefix(answer, "data:"):
-				stream(w, id, answer)
-				return
-			case answer != "text":
-				w.Header().Set("Content-Type", "application/json")
-			}
-			io.WriteString(w, strings.ReplaceAll(answer, "%ID%", id))
+		kind := isJSON
+		if strings.HasPrefix(answer, "data:") {
+			kind = isStream
+		} else if answer == "text" {
+			kind = isText
 		}
-		got, err := r.Execute(t.Context(), w, nil, nil)
-		testkit.True(t, errors.Is(err, source.ErrLost), "%.60q: %+v %v", answer, got, err)
-		s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
-		if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || s.sessions() != 2 {
-			t.Errorf("after %.60q: %v, %d sessions", answer, err, s.sessions())
-		}
+		s.call = func(w http.ResponseWriter, _ *http.Request, id string) { reply(w, id, 200, kind, answer) }
+		testkit.FailsWith(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err(), source.ErrLost, "%.60q", answer)
+		s.call = answers
+		testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err(), "after %.60q", answer)
+		testkit.Equal(t, s.sessions(), 2, "sessions after %.60q", answer)
 	}
 }
 
@@ -208,43 +207,23 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	was := unknown
 	defer func() { unknown = was }()
 	const ownID = "with the id of the request"
-	for name, answer := range map[string]func(w http.ResponseWriter, id string){
-		"the status": func(w http.ResponseWriter, _ string) { w.WriteHeader(404) },
-		"with an error of JSON-RPC": func(w http.ResponseWriter, _ string) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(404)
-			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
-		},
-		"with an id that no call has": func(w http.ResponseWriter, _ string) {
-			w.WriteHeader(404)
-			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
-		},
-		ownID: func(w http.ResponseWriter, id string) {
-			w.WriteHeader(404)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"Session not found"}}`, id)
-		},
-		"as a bad request with such an id": func(w http.ResponseWriter, _ string) {
-			w.WriteHeader(400)
-			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`)
-		},
-		"as a bad request": func(w http.ResponseWriter, _ string) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(400)
-			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
-		},
-		"as a text": func(w http.ResponseWriter, _ string) {
-			w.WriteHeader(400)
-			io.WriteString(w, "Bad Request: No valid session ID provided")
-		},
-		"as not initialized": func(w http.ResponseWriter, _ string) {
-			w.WriteHeader(400)
-			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`)
-		},
+	for name, c := range map[string]struct {
+		code       int
+		kind, body string
+	}{
+		"the status":                       {404, "", ""},
+		"with an error of JSON-RPC":        {404, isJSON, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`},
+		"with an id that no call has":      {404, "", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`},
+		ownID:                              {404, "", `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32600,"message":"Session not found"}}`},
+		"as a bad request with such an id": {400, "", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`},
+		"as a bad request":                 {400, isJSON, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`},
+		"as a text":                        {400, "", "Bad Request: No valid session ID provided"},
+		"as not initialized":               {400, "", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			unknown = answer
+			unknown = func(w http.ResponseWriter, id string) { reply(w, id, c.code, c.kind, c.body) }
 			s := newRawWeb(t)
-			s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+			s.call = answers
 			r, w := s.open(t)
 			if name != ownID { // a call's own error may be about another session
 				s.forget()
@@ -253,7 +232,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()
-			testkit.Works(t, testkit.Get(r.Refresh(t.Context(), patience)).Err())
+			r.refresh(t)
 			r.until(t, "another session", func(*source.Snapshot) bool { return s.sessions() > before })
 		})
 	}
@@ -265,32 +244,26 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)
 	began := make(chan struct{}, 10)
-	var long atomic.Int64
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		long.Add(1)
 		began <- struct{}{}
 		<-r.Context().Done()
 	}
 	r, w := s.open(t)
 	failed := make(chan error, 1)
-	go func() {
-		_, err := r.Execute(t.Context(), w, nil, nil)
-		failed <- err
-	}()
+	go func() { failed <- testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err() }()
 	<-began
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+	s.call = answers
 	s.forget()
 	testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err())
-	if err := <-failed; !errors.Is(err, source.ErrLost) || long.Load() != 1 {
-		t.Errorf("%v, carried out %d times", err, long.Load())
-	}
+	testkit.FailsWith(t, <-failed, source.ErrLost)
+	testkit.Equal(t, len(began), 0, "it was made again")
 }
 
 // The connection that brought an answer brings the next one.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
+	s.call = answers
 	r, w := s.open(t)
 	const calls = 40
 	var n int64
@@ -306,20 +279,4 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		}
 	}
 	t.Errorf("%d connections for %d calls", n, calls)
-}
-
-// A refusal with words about another session is not repeated, and costs no other call.
-func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	s := newRawWeb(t)
-	executed := 0
-	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
-		executed++
-		http.Error(w, "the shop session has expired while booking", 400)
-	}
-	r, w := s.open(t)
-	before := s.sessions()
-	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrLost) || executed != 1 || s.sessions() != before {
-		t.Errorf("%v, executed %d times, %d sessions more", err, executed, s.sessions()-before)
-	}
 }

@@ -60,11 +60,9 @@ func beRaw() {
 			o := m.Params.Arguments.Input
 			if o.Await != "" {
 				os.WriteFile(o.Await+".began", nil, 0o600)
-				for {
-					if _, err := os.Stat(o.Await); err == nil {
-						break
-					}
-					time.Sleep(2 * time.Millisecond)
+				for exists := false; !exists; time.Sleep(2 * time.Millisecond) {
+					_, err := os.Stat(o.Await)
+					exists = err == nil
 				}
 			}
 			os.Stdout.Write(o.Before)
@@ -76,17 +74,17 @@ func beRaw() {
 	}
 }
 
-func executeRaw(t *testing.T, r *rig, w *source.Workflow, o order) (*source.Answer, error) {
-	t.Helper()
-	input := testkit.Get(json.Marshal(o)).Must(t)
-	return r.Execute(t.Context(), w, input, nil)
+func (o order) String() string {
+	data, _ := json.Marshal(o)
+	return string(data)
 }
+
+func rawSource(t *testing.T) (*rig, *source.Workflow) { return offering(t, command("s", "raw"), "raw") }
 
 func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	t.Parallel()
-	r := open(t, settings(command("s", "raw")))
-	tool := r.tools(t, "raw").Tools[0]
-	testkit.True(t, utf8.ValidString(tool.Description) && utf8.Valid(tool.InputSchema) && utf8.Valid(tool.Metadata), "what is no UTF-8 was passed on: %q", tool.InputSchema)
+	r, w := rawSource(t)
+	testkit.True(t, utf8.ValidString(w.Description) && utf8.Valid(w.InputSchema) && utf8.Valid(w.Metadata), "what is no UTF-8 was passed on: %q", w.InputSchema)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for result, want := range map[string]string{
 		"{\"content\":[],\"structuredContent\":{\"x\":\"a\xff\xfeb\"}}": "{\"x\":\"a\uFFFDb\"}",
@@ -99,24 +97,22 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 		`{"content":[],"_meta":7}`:                                      ``,
 		`{}`:                                                            ``,
 	} {
-		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
-		testkit.True(t, err == nil && got.State == source.Completed && string(got.Output) == want, "%.80q: %.200v %v, want %.80q", result, got, err, want)
+		r.gives(t, w, order{Result: []byte(result)}.String(), want, "%.80q", result)
 	}
 	for result, want := range map[string]string{
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array",
 		`{"content":"x"}`: "its content is a text", `{"content":[],"isError":"no"}`: "its isError is a text",
 		`{"isError":true}`: "an error that says nothing", `{"isError":true,"content":[]}`: "an error that says nothing",
 	} {
-		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
+		_, err := r.execute(t, w, order{Result: []byte(result)}.String())
 		e, ok := errors.AsType[*source.RefusedError](err)
-		testkit.True(t, ok && strings.Contains(e.Error(), want) && !errors.Is(err, source.ErrLost), "%s: %+v %v, want %q", result, got, err, want)
+		testkit.True(t, ok && strings.Contains(e.Error(), want) && !errors.Is(err, source.ErrLost), "%s: %v, want %q", result, err, want)
 	}
 }
 
 func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 	t.Parallel()
-	r := open(t, settings(command("s", "raw")))
-	w := &r.tools(t, "raw").Tools[0].Workflow
+	r, w := rawSource(t)
 	r.logged(t, "a source writes what is no message", "raw source, version 1")
 	var logged strings.Builder // objects with the id of every call that there may be
 	for id := range 90 {
@@ -128,31 +124,30 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 		`{"level":"info","msg":"an object that is logged"}` + "\n", strings.Repeat("{ x\n", 60),
 		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n", "{\"a\": [\n", "12\n", "\"a\"\n",
 	} {
-		testkit.Equal(t, string(testkit.Get(executeRaw(t, r, w, order{Before: []byte(before), Result: answer})).Must(t).Output), `"ok"`, "%.40q", before)
+		r.gives(t, w, order{Before: []byte(before), Result: answer}.String(), `"ok"`, "%.40q", before)
 	}
-	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "it was connected to … times")
+	testkit.Equal(t, r.connected(), 1, "it was connected to … times")
 }
 
 // A message that cannot be read costs the calls in flight, as lost, and the
 // connection; later calls go on over the next one.
 func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ before, result, says string }{
-		{"", `{"content":[],"structuredContent":{"mean":NaN}}`, "'N'"},
-		{"", `{"content":[],"structuredContent":{"max":Infinity,"min":-Infinity,"says":"a \\ \"NaN\""}}`, "'I'"},
-		{"", `{"content":[]` + "\n" + `}`, "unexpected end"},
-		{"", `{"content":[]}} trailing {`, "not JSON"},
-		{"", `{"content":['a']}`, "not JSON"},
-		{"", `{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, "max depth"},
+	for result, says := range map[string]string{
+		`{"content":[],"structuredContent":{"mean":NaN}}`:                                           "'N'",
+		`{"content":[],"structuredContent":{"max":Infinity,"min":-Infinity,"says":"a \\ \"NaN\""}}`: "'I'",
+		`{"content":[]` + "\n" + `}`:                                                                "unexpected end",
+		`{"content":[]}} trailing {`:                                                                "not JSON",
+		`{"content":['a']}`:                                                                         "not JSON",
+		`{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`:                   "max depth",
 	} {
-		r := open(t, settings(command("s", "raw")))
-		w := &r.tools(t, "raw").Tools[0].Workflow
+		r, w := rawSource(t)
 		began := time.Now()
-		got, err := executeRaw(t, r, w, order{Before: []byte(c.before), Result: []byte(c.result)})
-		if !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), c.says) || time.Since(began) > 30*time.Second {
-			t.Errorf("%.60s: %+v %v after %v", c.result, got, err, time.Since(began))
-		}
-		testkit.Equal(t, string(testkit.Get(executeRaw(t, r, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)})).Must(t).Output), `{"a":1}`, "after %.60s", c.result)
+		_, err := r.execute(t, w, order{Result: []byte(result)}.String())
+		testkit.FailsWith(t, err, source.ErrLost, "%.60s", result)
+		testkit.Fails(t, err, says, "%.60s", result)
+		testkit.True(t, time.Since(began) <= 30*time.Second, "%.60s took %v", result, time.Since(began))
+		r.gives(t, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "after %.60s", result)
 	}
 }
 
@@ -160,28 +155,22 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 // given up before it could be written returns at once, and costs the other nothing.
 func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 	t.Parallel()
-	r := open(t, settings(command("s", "raw")))
-	w := &r.tools(t, "raw").Tools[0].Workflow
+	r, w := rawSource(t)
 	gate := filepath.Join(t.TempDir(), "gate")
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		got, err := executeRaw(t, r, w, order{Await: gate, Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)})
-		if err == nil && string(got.Output) != `{"a":1}` {
-			err = fmt.Errorf("it gave %s", got.Output)
-		}
-		done <- err
+		defer close(done)
+		r.gives(t, w, order{Await: gate, Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "the other call")
 	}()
 	testkit.Until(t, "begun", func() bool { _, err := os.Stat(gate + ".began"); return err == nil })
-	input, err := json.Marshal(order{Filler: strings.Repeat("x", 1<<20)}) // more than a pipe holds
-	testkit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if _, err := r.Execute(ctx, w, input, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > writePatience {
-		t.Errorf("%v after %v", err, time.Since(began))
-	}
+	_, err := r.Execute(ctx, w, []byte(order{Filler: strings.Repeat("x", 1<<20)}.String()), nil) // more than a pipe holds
+	testkit.FailsWith(t, err, context.DeadlineExceeded)
+	testkit.True(t, time.Since(began) <= writePatience, "it took %v", time.Since(began))
 	testkit.Must(t, os.WriteFile(gate, nil, 0o600))
-	testkit.Works(t, <-done, "the other call")
+	<-done
 }
 
 // writePatience is well below the time that a write to a command may take.
@@ -191,10 +180,9 @@ const writePatience = 20 * time.Second
 // source says of the calls that are under way.
 func TestAnErrorThatAnswersNothingIsNoAnswer(t *testing.T) {
 	t.Parallel()
-	r := open(t, settings(command("s", "raw")))
-	w := &r.tools(t, "raw").Tools[0].Workflow
-	_, err := executeRaw(t, r, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")})
+	r, w := rawSource(t)
+	_, err := r.execute(t, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")}.String())
 	_, refused := errors.AsType[*source.RefusedError](err)
 	testkit.True(t, !refused && errors.Is(err, source.ErrLost), "%v", err)
-	r.until(t, "the source to be back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	r.back(t, "raw")
 }
