@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,92 +8,29 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// earlier are files of the formats before ours.
-var earlierFiles = map[string]string{
-	"0.1 to 0.6": `# My job.
-name: old
-version: "0.3.0"
-summary: "Old"
-description: |
-  Be careful.
-changelog:
-  - version: "0.2.0"
-    changes: "Better"
-  - version: "0.1.0"
-    changes: |
-      First
-steps:
-  - id: publish
-    name: Publish
-    description: Publish it
-    instructions_file: steps/publish.md
-    inputs:
-      - {file: draft.md, from_step: draft}
-    outputs:
-      - out/
-      - "pages/*.html"
-      - directory: assets
-    stop_hooks:
-      - script: hooks/check.sh
-      - prompt: "Look at every page."
-  - id: draft # the first
-    name: Draft
-    description: Draft it
-    instructions_file: steps/draft.md
-    inputs:
-      - {name: topic, description: What about}
-    outputs:
-      - file: draft.md
-        doc_spec: specs/draft.md
-    quality_criteria:
-      - "**Complete**: Is it complete?"
-      - "Is it short?"
-    hooks:
-      after_agent:
-        - prompt: "Read it again."
-      before_tool:
-        - script: hooks/tool.sh
-`,
-	"0.7": `name: old
-version: "0.7.0"
-summary: "Old"
-description: "Be careful."
-workflows:
-  - {name: all, summary: All, steps: [draft]}
-steps:
-  - id: draft
-    name: Draft
-    description: Draft it
-    instructions_file: steps/draft.md
-    outputs:
-      draft.md: {type: file, description: The draft, required: true}
-    reviews:
-      - run_each: step
-        quality_criteria: {Complete: "Is it complete?"}
-`}
+// earlier returns a file of a format before ours.
+func earlier(t *testing.T, versions string) []byte {
+	return readFile(t, "testdata/earlier/"+versions+".yml")
+}
 
 // A file of an earlier format says in its first line which it is and what to do. What it is converted to
 // loads, and nothing of its quality checks is lost.
 func TestConvert(t *testing.T) {
-	for versions, source := range earlierFiles {
-		_, ds := Parse("/jobs/old", FileName, []byte(source))
+	for _, versions := range []string{"0.1 to 0.6", "0.7"} {
+		source := earlier(t, versions)
+		_, ds := Parse("/jobs/old", FileName, source)
 		told := ds // none of which costs a quality check
-		c, err := Convert("", []byte(source))
-		testkit.Must(t, err)
+		c := testkit.Get(Convert("", source)).Must(t)
 		j, ds := Parse("/jobs/old", FileName, c.Source)
 		testkit.Need(t, j != nil, "%s: %v\n%s", versions, ds, c.Source)
 		testkit.Golden(t, "testdata/convert_"+versions+".golden", string(c.Source)+"---\n"+strings.Join(c.Notes, "\n")+"\n---\n"+c.Changelog+"\n---\n"+told.Error()+"\n", *update)
-		if _, err := Convert("", c.Source); !errors.Is(err, ErrCurrent) {
-			t.Errorf("%s: converted twice: %v", versions, err)
-		}
+		testkit.FailsWith(t, testkit.Get(Convert("", c.Source)).Err(), ErrCurrent, "%s: converted twice", versions)
 	}
 	for _, current := range validFiles(t) {
 		if name := filepath.Base(current); name == "minimal.yml" || name == "report.yml" {
 			continue // they have something that is converted
 		}
-		if _, err := Convert("", readFile(t, current)); !errors.Is(err, ErrCurrent) {
-			t.Errorf("%s is converted: %v", current, err)
-		}
+		testkit.FailsWith(t, testkit.Get(Convert("", readFile(t, current))).Err(), ErrCurrent, "%s is converted", current)
 	}
 }
 
@@ -128,15 +64,11 @@ func TestConvertEachPart(t *testing.T) {
 		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, reviews: []}]\n", "approve_it", "by: human"},
 	} {
 		made, err := Convert(dir, []byte(c.source))
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		testkit.Need(t, err == nil, "%s: %v", c.name, err)
 		j, ds := Parse(dir, FileName, made.Source)
 		testkit.True(t, j != nil, "%s: %v\n%s", c.name, ds, made.Source)
-		if !strings.Contains(string(made.Source), c.has) || !strings.Contains(strings.Join(made.Notes, "\n"), c.note) {
-			t.Errorf("%s: want %q and %q in\n%s\n%s", c.name, c.has, c.note, made.Source, made.Notes)
-		}
+		testkit.Contains(t, string(made.Source), c.has, c.name)
+		testkit.Contains(t, strings.Join(made.Notes, "\n"), c.note, c.name)
 	}
 }
 
@@ -145,18 +77,16 @@ func TestConvertRefuses(t *testing.T) {
 	for source, want := range map[string]string{
 		"":   "job.yml cannot be converted: it is empty",
 		"# ": "job.yml cannot be converted: it is empty",
-		earlierFiles["0.7"] + "---\nname: second\n": "a second document begins here",
+		string(earlier(t, "0.7")) + "---\nname: second\n": "a second document begins here",
 	} {
-		_, err := Convert("", []byte(source))
-		testkit.True(t, err != nil && strings.Contains(err.Error(), want), "%q: %v, want %q", source, err, want)
+		testkit.Fails(t, testkit.Get(Convert("", []byte(source))).Err(), want, "%q", source)
 	}
 }
 
 // A conversion that was killed at any point can be made again, and nothing of the old files is lost.
 func TestWriteConversion(t *testing.T) {
-	source := earlierFiles["0.1 to 0.6"]
-	made, err := Convert("", []byte(source))
-	testkit.Must(t, err)
+	source := string(earlier(t, "0.1 to 0.6"))
+	made := testkit.Get(Convert("", []byte(source))).Must(t)
 	const older = "# Changes\n\nMine.\n"
 	for name, there := range map[string]map[string]string{
 		"nothing":                    {},
@@ -170,17 +100,14 @@ func TestWriteConversion(t *testing.T) {
 		for file, text := range there {
 			write(t, text, dir, file)
 		}
-		before, err := made.Write(dir)
-		testkit.Must(t, err)
+		before := testkit.Get(made.Write(dir)).Must(t)
 		testkit.Equal(t, string(readFile(t, before)), source, "%s: %s has", name, before)
 		testkit.Equal(t, string(readFile(t, filepath.Join(dir, FileName))), string(made.Source), "%s: job.yml", name)
 		log := string(readFile(t, filepath.Join(dir, "CHANGELOG.md")))
 		testkit.True(t, strings.Count(log, "## 0.2.0") == 1 && (there["CHANGELOG.md"] != older || strings.HasPrefix(log, older)), "%s: CHANGELOG.md is %q", name, log)
-		if text := there[BeforeName]; text != "" && string(readFile(t, filepath.Join(dir, BeforeName))) != text {
-			t.Errorf("%s: the file that was there is lost", name)
+		if text := there[BeforeName]; text != "" {
+			testkit.Equal(t, string(readFile(t, filepath.Join(dir, BeforeName))), text, "%s: the file that was there", name)
 		}
-		if _, err := made.Write(dir); err == nil {
-			t.Errorf("%s: written over another file", name)
-		}
+		testkit.Fails(t, testkit.Get(made.Write(dir)).Err(), "", "%s: written over another file", name)
 	}
 }

@@ -14,11 +14,11 @@ func FuzzParse(f *testing.F) {
 	for _, name := range validFiles(f) {
 		f.Add(readFile(f, name))
 	}
-	for _, c := range ruleCases(f) {
+	for _, c := range baseRules(f) {
 		f.Add(c.source)
 	}
 	for _, name := range []string{"billion laughs", "alias to itself", "aliases to each other"} {
-		f.Add(hostile[name]())
+		f.Add(hostiles[name].source())
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
 		j, ds := Parse("/d", FileName, source)

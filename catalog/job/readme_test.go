@@ -2,7 +2,6 @@ package job
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +19,7 @@ func TestDocumentationDescribesEveryKey(t *testing.T) {
 		Defs map[string]object `json:"$defs"`
 	}
 	testkit.Must(t, json.Unmarshal(Schema(), &schema))
-	page, err := os.ReadFile("../../cmd/deepwork/docs/reference/job-file.md")
-	testkit.Must(t, err)
+	page := readFile(t, "../../cmd/deepwork/docs/reference/job-file.md")
 	for name, o := range schema.Defs {
 		title := strings.ToUpper(name[:1]) + name[1:]
 		_, section, _ := strings.Cut(string(page), "\n### "+title+"\n")

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,19 +14,19 @@ import (
 // A ruleCase is a file that is refused.
 type ruleCase struct {
 	name   string
-	change string // of testdata/valid/base.yml, as in testdata/rules.txt
+	change string // as it is written in the file of cases
 	source []byte
 	// parserOnly marks what only Parse can refuse: references, and what is lost when YAML becomes
 	// JSON.
 	parserOnly bool
 }
 
-// ruleCases reads testdata/rules.txt: a name, a change of testdata/valid/base.yml, and the faults. A
-// change is a line number, lines that are removed there, and lines that are added; without a number
-// the added lines are the whole file. It also returns files that are no text.
-func ruleCases(t testing.TB) (all []ruleCase) {
-	base := strings.Split(string(readFile(t, "testdata/valid/base.yml")), "\n")
-	text := strings.ReplaceAll(string(readFile(t, "testdata/rules.txt")), "\r\n", "\n")
+// ruleCases reads a file of cases: a name, a change of base, and the faults or warnings. A change is a
+// line number, lines that are removed there, and lines that are added; without a number the added lines
+// are the whole file.
+func ruleCases(t testing.TB, base, file string) (all []ruleCase) {
+	lines := strings.Split(string(readFile(t, base)), "\n")
+	text := strings.ReplaceAll(string(readFile(t, file)), "\r\n", "\n")
 	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		head, rest, _ := strings.Cut(block, "\n")
 		change, _, _ := strings.Cut("\n"+rest, "\n!")
@@ -35,57 +36,100 @@ func ruleCases(t testing.TB) (all []ruleCase) {
 		for line := range strings.SplitSeq(c.change, "\n") {
 			switch {
 			case strings.HasPrefix(line, "@"):
-				testkit.Must(t, testkit.Get(fmt.Sscanf(line, "@%d", &at)).Err())
+				testkit.Get(fmt.Sscanf(line, "@%d", &at)).Must(t)
 			case strings.HasPrefix(line, "-"):
 				removed = append(removed, line[1:])
 			case strings.HasPrefix(line, "+"):
 				added = append(added, line[1:])
 			}
 		}
-		lines := append(added, "")
+		changed := append(slices.Clone(added), "")
 		if at > 0 {
-			testkit.Need(t, slices.Equal(base[at-1:at-1+len(removed)], removed), "%s: base.yml has changed", head)
-			lines = slices.Concat(base[:at-1], added, base[at-1+len(removed):])
+			testkit.Need(t, slices.Equal(lines[at-1:at-1+len(removed)], removed), "%s: %s has changed", head, base)
+			changed = slices.Concat(lines[:at-1], added, lines[at-1+len(removed):])
 		}
-		c.source = []byte(strings.Join(lines, "\n"))
+		c.source = []byte(strings.Join(changed, "\n"))
 		all = append(all, c)
 	}
+	return all
+}
+
+const (
+	baseFile = "testdata/valid/base.yml"
+	planFile = "testdata/valid/plan.yml"
+)
+
+// baseRules are the cases of testdata/rules.txt, and files that are no text.
+func baseRules(t testing.TB) []ruleCase {
+	all := ruleCases(t, baseFile, "testdata/rules.txt")
 	for name, text := range map[string]string{"not UTF-8": "Be \xff brief.", "cut character": "Be \xc3", "NUL": "Be\x00", "control character": "Bé \x1b"} {
-		source := strings.Replace(strings.Join(base, "\n"), "Be brief.", text, 1)
-		all = append(all, ruleCase{name: name, source: []byte(source), parserOnly: true})
+		all = append(all, ruleCase{name: name, source: bytes.Replace(readFile(t, baseFile), []byte("Be brief."), []byte(text), 1), parserOnly: true})
 	}
 	return append(all, ruleCase{name: "UTF-16", source: []byte("\xff\xfen\x00"), parserOnly: true})
 }
 
-// TestRules holds the exact text and position of every fault against testdata/rules.txt, which has
-// at least one case for every rule of DESIGN's job.yml section.
-func TestRules(t *testing.T) {
+// holdRules holds the exact text and position of every fault, or warning of an accepted job, against a file of cases.
+func holdRules(t *testing.T, file string, cases []ruleCase) {
 	var all []string
 	seen := map[string]bool{}
-	for _, c := range ruleCases(t) {
+	for _, c := range cases {
 		testkit.True(t, !seen[c.name], "two cases are named %q", c.name)
 		seen[c.name] = true
 		j, ds := Parse("/jobs/report", FileName, c.source)
-		if j != nil || len(ds) == 0 {
-			t.Errorf("%s: accepted", c.name)
-			continue
+		testkit.True(t, (j == nil) == (len(ds) > 0), "%s: a job %t with %v", c.name, j != nil, ds)
+		if j != nil {
+			ds = j.Warnings
 		}
 		for i, d := range ds {
-			testkit.True(t, d.Message != "" && !strings.ContainsAny(d.String(), "\n\r") && !d.Warning, "%s: bad diagnostic %q", c.name, d)
+			testkit.True(t, d.Message != "" && !strings.ContainsAny(d.String(), "\n\r"), "%s: bad diagnostic %q", c.name, d)
 			testkit.True(t, i <= 0 || d.Line >= ds[i-1].Line && (d.Line != ds[i-1].Line || d.Column >= ds[i-1].Column), "%s: %v is not in the order of positions", c.name, d)
-			testkit.True(t, d.Line != 0, "%s: %v has no position", c.name, d)
+			testkit.True(t, d.Line != 0 || j != nil, "%s: %v has no position", c.name, d)
 		}
 		if want := noText[c.name]; want != "" {
-			testkit.True(t, ds.Error() == want, "%s: %v, want %s", c.name, ds, want)
+			testkit.Equal(t, ds.Error(), want, c.name)
 			continue
 		}
 		text := c.name
 		if c.change != "" {
 			text += "\n" + c.change
 		}
-		all = append(all, text+"\n! "+strings.ReplaceAll(ds.Error(), "\n", "\n! "))
+		if len(ds) > 0 {
+			text += "\n! " + strings.ReplaceAll(ds.Error(), "\n", "\n! ")
+		}
+		all = append(all, text)
 	}
-	testkit.Golden(t, "testdata/rules.txt", strings.Join(all, "\n\n")+"\n", *update)
+	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
+}
+
+// TestRules has at least one case for every rule of DESIGN's job.yml section, of both formats.
+func TestRules(t *testing.T) {
+	holdRules(t, "testdata/rules.txt", baseRules(t))
+	holdRules(t, "testdata/rules_format2.txt", ruleCases(t, "testdata/valid/format2.yml", "testdata/rules_format2.txt"))
+}
+
+// TestAccepted has the warnings, and the largest and the smallest that each limit lets pass.
+func TestAccepted(t *testing.T) {
+	holdRules(t, "testdata/accepted.txt", ruleCases(t, baseFile, "testdata/accepted.txt"))
+}
+
+// What makes a file unreadable is named where it began.
+func TestField11_FilesThatAreNoYAML(t *testing.T) {
+	holdRules(t, "testdata/rules_yaml.txt", ruleCases(t, planFile, "testdata/rules_yaml.txt"))
+	for changed, want := range map[string][2]string{
+		"    reviews:\u00a0[]\n  - id: check": {"job.yml:13:5: could not find expected ':'", "U+00A0 (no-break space), in column 13"},
+		"\u200bversion:":                      {"job.yml:2:1: [\"\\u200bversion\"]: unknown key: did you mean version?", "an invisible character, U+200B (zero width space), in column 1: it may be the cause)"},
+		"\ufeffversion:":                      {"job.yml:2:1: the character U+FEFF (byte order mark) at offset 11 is not allowed"},
+	} {
+		plain := strings.NewReplacer("\u00a0", " ", "\u200b", "", "\ufeff", "").Replace(changed)
+		_, faults := Parse("", FileName, bytes.Replace(readFile(t, planFile), []byte(plain), []byte(changed), 1))
+		testkit.Equal(t, len(faults), 1, "%q", changed)
+		testkit.ContainsAll(t, faults.Error(), want[:])
+	}
+}
+
+// One mistake is one fault.
+func TestField23_FollowUpsAreLeftOut(t *testing.T) {
+	holdRules(t, "testdata/rules_once.txt", ruleCases(t, planFile, "testdata/rules_once.txt"))
 }
 
 // noText has the faults of files that are no text.
@@ -97,6 +141,12 @@ var noText = map[string]string{
 	"UTF-16":            "job.yml:1:1: is UTF-16: save the file as UTF-8",
 }
 
+// says checks what is said of a text, "" for nothing.
+func says(t *testing.T, got, want, text string) {
+	t.Helper()
+	testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%.20q: %q", text, got)
+}
+
 // The rules of paths and lengths, where they end.
 func TestRulesOfTexts(t *testing.T) {
 	for text, want := range map[string]string{
@@ -104,17 +154,14 @@ func TestRulesOfTexts(t *testing.T) {
 		"": "is empty", "a\tb": "control characters", `a\b`: "backslashes", "/a": "is absolute", "a:x": "drive letter", "Z:": "drive letter", "z:": "drive letter", "A:": "drive letter",
 		"..": "leads out", "../a": "leads out", "a/../../b": "leads out", ".": "is a folder", "a/": "is a folder", "a/.": "is a folder", "b/a/..": "is a folder",
 	} {
-		got := insidePath(text)
-		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%q: %q", text, got)
+		says(t, insidePath(text), want, text)
 	}
 	for text, want := range map[string]string{"project": "", "a/b": "", "x": "", "": "is empty", "/a": "not below", "..": "not below", "../a": "not below", "c:": "not below", `a\b`: "backslashes"} {
-		got := insideFolder(text)
-		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%q: %q", text, got)
+		says(t, insideFolder(text), want, text)
 	}
 	long := strings.Repeat("é", maxName)
 	for text, want := range map[string]string{"tests/**": "", "go.mod": "", "tests/": "is a folder: add **", "a[b]": "other special characters", "!a": "other special characters", long: "", long + "x": "is " + strconv.Itoa(maxName+1) + " characters long"} {
-		got := pattern(text)
-		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%.20q: %q", text, got)
+		says(t, pattern(text), want, text)
 	}
 	for n := range 2 { // a schema, and a file, that are as large as they may be
 		schema := ContentSchema{JSON: []byte(`{"description":"` + strings.Repeat("x", MaxSchemaBytes-len(`{"description":""}`)+n) + `"}`)}
