@@ -53,8 +53,7 @@ func put(t *testing.T, s *Source, text string) {
 
 func current(t *testing.T, s *Source) *Config {
 	t.Helper()
-	c := testkit.Get(s.Current(t.Context())).Must(t)
-	return c
+	return testkit.Get(s.Current(t.Context())).Must(t)
 }
 
 const (
@@ -62,15 +61,10 @@ const (
 	bad    = "git:\n  branch: nowhere\n"
 )
 
-func TestMissingFileIsTheDefaults(t *testing.T) {
-	s := Open(filepath.Join(t.TempDir(), "no", "such", "folder"))
-	testkit.Same(t, current(t, s), Default())
-}
-
 func TestEditTakesEffectAtOnce(t *testing.T) {
+	testkit.Same(t, current(t, Open(filepath.Join(t.TempDir(), "no", "such", "folder"))), Default())
 	s, _ := open(t)
-	c := current(t, s)
-	testkit.Need(t, c.Git.Branch == BranchName, "at first: %+v", c)
+	testkit.Equal(t, current(t, s).Git.Branch, BranchName, "at first")
 	put(t, s, create)
 	first := current(t, s)
 	testkit.Equal(t, first.Git.Branch, BranchCreate, "after a write: %+v", first)
@@ -139,71 +133,15 @@ func TestSaveInProgress(t *testing.T) {
 				put(t, s, create)
 				good := current(t, s)
 				tear(t, s)
-				if c := current(t, s); c != good {
-					t.Fatalf("at once: %+v", c)
-				}
+				testkit.Equal(t, current(t, s), good, "at once")
 				time.Sleep(450 * time.Millisecond)
-				if c := current(t, s); c != good {
-					t.Fatalf("after 450 ms: %+v", c)
-				}
+				testkit.Equal(t, current(t, s), good, "after 450 ms")
 				time.Sleep(100 * time.Millisecond)
-				if c := current(t, s); c == good || c.QualityGate.DefaultMaxAttempts != 3 {
-					t.Errorf("after 550 ms: %+v", c)
-				}
+				testkit.Equal(t, current(t, s).QualityGate.DefaultMaxAttempts, 3, "after 550 ms")
 				testkit.Equal(t, log.Count("refused"), 0, "logged … times")
 			})
 		})
 	}
-}
-
-func TestOnlyWholeConfigsAreServed(t *testing.T) {
-	s, _ := open(t)
-	versions := []string{create, strings.ReplaceAll(strings.ReplaceAll(create, "7", "9"), "create", "checkout")}
-	put(t, s, versions[0])
-	current(t, s) // from here on there is a last good one
-	stop, done := make(chan struct{}), make(chan struct{})
-	var longest time.Duration // that a save took, on a machine that held it up
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(5 * time.Millisecond)
-		defer ticker.Stop()
-		for i := 1; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-				// Truncate, then write in halves.
-				began := time.Now()
-				f, err := os.Create(s.Path())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				text := versions[i%2]
-				_, err1 := f.WriteString(text[:25])
-				_, err2 := f.WriteString(text[25:])
-				testkit.Works(t, errors.Join(err1, err2, f.Close()))
-				longest = max(longest, time.Since(began))
-			}
-		}
-	}()
-	var half *Config
-	var refused error
-	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
-		c, err := s.Current(t.Context())
-		if err != nil {
-			refused = err
-			break
-		}
-		if a, b := c.Git.Branch, c.QualityGate.DefaultMaxAttempts; !(a == BranchCreate && b == 7 || a == BranchCheckout && b == 9) {
-			half = c
-			break
-		}
-	}
-	close(stop)
-	<-done
-	// One that took long may be taken for what it then was: see TestSaveInProgress.
-	testkit.True(t, half == nil && refused == nil || longest >= 100*time.Millisecond, "serves half a file: %+v, %v", half, refused)
 }
 
 func TestConcurrentCallsAgree(t *testing.T) {
@@ -212,11 +150,7 @@ func TestConcurrentCallsAgree(t *testing.T) {
 	got := make([]*Config, 16)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() {
-			var err error
-			got[i], err = s.Current(t.Context())
-			testkit.Works(t, err)
-		})
+		wg.Go(func() { got[i] = current(t, s) })
 	}
 	wg.Wait()
 	for _, c := range got {
@@ -235,16 +169,13 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 
 func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
 	s, _ := open(t)
-	put(t, s, "version: \"1.0\"\n")
-	if current(t, s); s.Refused() != nil {
-		t.Error(s.Refused())
-	}
-	put(t, s, "version: \"1.0\"\nworkflow_tools: {enabled: maybe}\n")
-	if current(t, s); s.Refused() == nil || !strings.HasPrefix(s.Refused().Error(), "config.yml:2:27: workflow_tools.enabled") {
-		t.Errorf("told of a refused edit: %v", s.Refused())
-	}
-	put(t, s, "version: \"1.0\"\nworkflow_tools: {enabled: true}\n")
-	if current(t, s); s.Refused() != nil {
-		t.Error(s.Refused())
+	for _, c := range []struct{ enabled, fault string }{{"true", ""}, {"maybe", "config.yml:1:27: workflow_tools.enabled"}, {"false", ""}} {
+		put(t, s, "workflow_tools: {enabled: "+c.enabled+"}\n")
+		current(t, s)
+		if c.fault == "" {
+			testkit.Works(t, s.Refused())
+			continue
+		}
+		testkit.Fails(t, s.Refused(), c.fault)
 	}
 }

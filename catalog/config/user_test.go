@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,16 +34,9 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	for _, e := range c.Executors {
 		executors = append(executors, e.Name+e.Command[0])
 	}
-	for got, want := range map[string]string{
-		strings.Join(c.QualityGate.AgentReviewCommand, " "): "mine",
-		strings.Join(sources, " "):                          "ahttps://mine.example.com bb cc",
-		strings.Join(executors, " "):                        "CODEXmine OTHERother",
-		strings.Join(c.Toolsets, " "):                       "board",
-		c.Projects[0].Name:                                  "p",
-		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
-	} {
-		testkit.Equal(t, got, want)
-	}
+	testkit.Same(t, [][]string{c.QualityGate.AgentReviewCommand, sources, executors, c.Toolsets, {c.Projects[0].Name}, u.TrustedFolders}, [][]string{
+		{"mine"}, {"ahttps://mine.example.com", "bb", "cc"}, {"CODEXmine", "OTHERother"}, {"board"}, {"p"}, {filepath.Clean("/src"), filepath.Clean("/home/ann")},
+	})
 	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7, "a key that the user does not set was changed, or the project's config")
 	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs", "a key that the user does not set was changed, or the project's config")
 }
@@ -94,9 +88,8 @@ func TestWhatIsWithheld(t *testing.T) {
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
 		c := testkit.Get(s.Current(t.Context())).Must(t)
-		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
-			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
-		}
+		got := fmt.Sprint(strings.Join(c.QualityGate.AgentReviewCommand, ""), len(c.Executors), c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart != nil)
+		testkit.Equal(t, got, fmt.Sprint(command, executors, attempts, branch, executors > 0), "in force")
 		again, err := s.Current(t.Context())
 		testkit.True(t, again == c && err == nil, "it was made again though nothing changed")
 	}
@@ -162,12 +155,10 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 		c, err := s.Current(t.Context())
 		got := ""
 		if err == nil {
-			got = strings.Join(c.QualityGate.AgentReviewCommand, " ")
-			err = s.Refused()
+			got, err = strings.Join(c.QualityGate.AgentReviewCommand, " "), s.Refused()
 		}
-		if got != want || fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
-			t.Errorf("the reviewer is %q, want %q; the error is %v", got, want, err)
-		}
+		testkit.Equal(t, got, want, "the reviewer")
+		testkit.True(t, (err != nil) == (fault != "") && (err == nil || strings.Contains(err.Error(), fault)), "the error is %v", err)
 	}
 	const chmod = "everybody may write to it: run chmod o-w on it"
 	running, _ := open(t)
