@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/wait"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -31,8 +33,7 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 				c := p.open(o)
 				var saves atomic.Int64
 				var late sync.Map // saves that the machine held up in the middle: their beginnings may be believed
-				stop := make(chan struct{})
-				done := make(chan struct{})
+				stop, done := make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(done)
 					ticker := time.NewTicker(pace)
@@ -50,39 +51,21 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 					}
 				}()
 				seen := make(map[*Snapshot]bool)
-				var halves []*Snapshot
-				// Slow saves are seen as they come; of fast ones maybe none is, before
-				// the last.
-				least := 0
-				if pace == 100*time.Millisecond {
-					least = 3
-				}
-				began := time.Now()
-				for time.Since(began) < 500*time.Millisecond || len(seen) < least && time.Since(began) < patience {
-					s := fresh(t, c)
-					if seen[s] {
-						continue
-					}
-					seen[s] = true
-					if !whole(t, s) {
-						halves = append(halves, s)
-					}
+				// Slow saves are seen as they come; of fast ones maybe none is, before the last.
+				least := map[bool]int{true: 3}[pace == 100*time.Millisecond]
+				for began := time.Now(); time.Since(began) < 500*time.Millisecond || len(seen) < least && time.Since(began) < patience; {
+					seen[fresh(t, c)] = true
 				}
 				close(stop)
 				<-done
-				for _, s := range halves {
-					if took, is := late.Load(saved(t, s)); !is {
-						t.Errorf("version %d serves half of a save:\n%s", s.Version, s.Job("one").Source)
-					} else {
-						t.Logf("a save took %v", took)
-					}
-				}
 				testkit.True(t, len(seen) >= least, "%d versions seen in %d saves", len(seen), saves.Load())
-				last := fmt.Sprintf("save %d", saves.Load())
-				if s := fresh(t, c); !strings.HasPrefix(summary(s, "one"), last+" ") {
-					t.Errorf("after the last save %q is served, want %q", summary(s, "one"), last)
-				} else if !whole(t, s) {
-					t.Errorf("half of the last save is served:\n%s", s.Job("one").Source)
+				last := fresh(t, c)
+				seen[last] = true
+				testkit.Equal(t, int64(saved(t, last)), saves.Load(), "after the last save")
+				for s := range seen {
+					n := saved(t, s)
+					_, held := late.Load(n)
+					testkit.True(t, string(s.Job("one").Source) == tearable(n) || held && s != last, "version %d serves half of a save:\n%s", s.Version, s.Job("one").Source)
 				}
 			})
 		}
@@ -101,14 +84,10 @@ func tearable(i int) string {
 func tearing(t *testing.T, file, content string) time.Duration {
 	began := time.Now()
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	for len(content) > 0 {
-		n := min(len(content), 150)
-		testkit.Works(t, testkit.Get(f.WriteString(content[:n])).Err())
-		content = content[n:]
+	testkit.Works(t, err)
+	for piece := range slices.Chunk([]byte(content), 150) {
+		_, err := f.Write(piece)
+		testkit.Works(t, err)
 	}
 	testkit.Works(t, f.Close())
 	return time.Since(began)
@@ -124,18 +103,10 @@ func saved(t *testing.T, s *Snapshot) int {
 	return i
 }
 
-// whole reports whether a snapshot serves a save from its beginning to its end.
-func whole(t *testing.T, s *Snapshot) bool {
-	t.Helper()
-	i := saved(t, s)
-	return string(s.Job("one").Source) == tearable(i)
-}
-
 // inBubble runs a test on a clock that moves only when all else waits. A watch
 // waits for the system and would stop that clock, so it has no watch.
 func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
-	p := newProject(t)
-	p.put("one", source("one", "first"))
+	p := newProject(t, "one", "first")
 	synctest.Test(t, func(t *testing.T) {
 		o := silent()
 		o.Root = p.root
@@ -149,50 +120,37 @@ func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
 	t.Parallel()
 	for name, vanish := range map[string]func(*project){
 		"file":      func(p *project) { must(p.t, os.Remove(p.jobFile("one"))) },
-		"directory": func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork", "jobs", "one"))) },
+		"directory": func(p *project) { must(p.t, os.RemoveAll(p.job("one"))) },
 		"folder":    func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+				before := c.Snapshot().Job("one")
 				vanish(p)
-				if s := fresh(t, c); summary(s, "one") != "first" || len(s.Errors) != 0 {
-					t.Fatalf("at once: %s %v", names(s), s.Errors)
-				}
+				s := fresh(t, c)
+				testkit.True(t, s.Job("one") == before && len(s.Errors) == 0, "at once: %s %v", names(s), s.Errors)
+				time.Sleep(400 * time.Millisecond)
+				p.put("one", source("one", "first"))
+				testkit.Equal(t, fresh(t, c).Job("one"), before, "another definition, of the same source")
+				time.Sleep(time.Second)
+				testkit.Equal(t, c.Snapshot().Job("one"), before, "gone though it came back")
+
+				vanish(p)
+				fresh(t, c)
 				time.Sleep(499 * time.Millisecond)
-				if s := fresh(t, c); summary(s, "one") != "first" {
-					t.Fatal("gone before its time")
-				}
+				testkit.Need(t, fresh(t, c).Job("one") == before, "gone before its time")
 				changed := c.Changes(t.Context())
 				time.Sleep(time.Millisecond)
 				<-changed // nobody called
-				if s := c.Snapshot(); len(s.Jobs) != 0 || len(s.Errors) != 0 {
-					t.Errorf("after 500 ms: %s %v", names(s), s.Errors)
-				}
+				s = c.Snapshot()
+				testkit.True(t, len(s.Jobs) == 0 && len(s.Errors) == 0, "after 500 ms: %s %v", names(s), s.Errors)
 			})
 		})
 	}
-}
-
-func TestJobThatComesBackWithinTheGraceWasNeverGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
-		before := c.Snapshot().Job("one")
-		must(t, os.Remove(p.jobFile("one")))
-		fresh(t, c)
-		time.Sleep(400 * time.Millisecond)
-		p.put("one", source("one", "first"))
-		testkit.Equal(t, fresh(t, c).Job("one"), before, "another definition, of the same source")
-		time.Sleep(time.Second)
-		testkit.Equal(t, c.Snapshot().Job("one"), before, "gone though it came back")
-	})
-}
-
-func TestVanishedJobGivesWayToTheOneThatHasItsName(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
-		must(t, os.Rename(p.path(".deepwork", "jobs", "one"), p.path(".deepwork", "jobs", "zwei")))
+		must(t, os.Rename(p.job("one"), p.job("zwei"))) // gives way to the one that has its name
 		s := fresh(t, c)
-		if len(s.Jobs) != 1 || len(s.Errors) != 0 || s.Jobs[0].Dir != p.path(".deepwork", "jobs", "zwei") {
-			t.Errorf("%s in %s, errors %v", names(s), dirs(s), s.Errors)
-		}
+		testkit.True(t, dirs(s) == "zwei" && len(s.Errors) == 0, "%s in %s, errors %v", names(s), dirs(s), s.Errors)
 	})
 }
 
@@ -211,13 +169,9 @@ func TestTornContent(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 				before := c.Snapshot()
 				p.put("one", torn)
-				if s := fresh(t, c); s != before {
-					t.Fatalf("at once: %s %v", names(s), s.Errors)
-				}
+				testkit.Need(t, fresh(t, c) == before, "at once")
 				time.Sleep(400 * time.Millisecond)
-				if s := fresh(t, c); s != before {
-					t.Fatalf("after 400 ms: %s %v", names(s), s.Errors)
-				}
+				testkit.Need(t, fresh(t, c) == before, "after 400 ms")
 				time.Sleep(200 * time.Millisecond)
 				s := c.Snapshot()
 				testkit.Need(t, s != before, "still taken for a save in progress after 600 ms")
@@ -250,17 +204,12 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		before := c.Snapshot().Job("one")
-		stop := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				case <-time.After(3 * time.Millisecond):
-					p.put("one", source("one", strings.Repeat("x", i%7+1)))
-				}
+			for i := 0; wait.For(ctx, 3*time.Millisecond) == nil; i++ {
+				p.put("one", source("one", strings.Repeat("x", i%7+1)))
 			}
 		}()
 		time.Sleep(20 * time.Millisecond)
@@ -269,7 +218,7 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 		took := time.Since(began)
 		testkit.True(t, took <= follow.Bound, "Fresh took %v", took)
 		testkit.Equal(t, s.Job("one"), before, "serves %s", names(s))
-		close(stop)
+		cancel()
 		<-done
 		p.put("one", source("one", "last"))
 		testkit.Equal(t, summary(fresh(t, c), "one"), "last", "after the last write")
