@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
@@ -92,4 +94,183 @@ func TestPatterns(t *testing.T) {
 			testkit.Equal(t, Matches([]string{pattern}, strings.TrimPrefix(name, "!")), name[0] != '!', "%s names %s", pattern, name)
 		}
 	}
+}
+
+func TestFormat2(t *testing.T) {
+	j, ds := Parse("/jobs/survey", FileName, readFile(t, "testdata/valid/format2.yml"))
+	testkit.Must(t, ds.Err())
+	ask, again := j.Of("ask"), j.Of("again")
+	for name, c := range map[string]struct{ got, want string }{
+		"a step of the one workflow":         {ask.Step("prepare").Description, "Prepare the questions"},
+		"the step of that name in the other": {again.Step("prepare").Description, "Change the questions"},
+		"the step with its workflow":         {j.Step("again/prepare").Description, "Change the questions"},
+		"the step without":                   {j.Step("prepare").Description, "Prepare the questions"},
+		"the common info of the one":         {ask.CommonInfo, "Be polite."},
+		"the common info of the other":       {again.CommonInfo, ""},
+	} {
+		testkit.Equal(t, c.got, c.want, name)
+	}
+	testkit.Equal(t, testkit.Get(Instructions(j, ask.Step("ask"))).Must(t), "Ask them.")
+}
+
+// Each rule of the mapping of format 2, and each older format, has a file of its own, which the walk of
+// TestJobsOfAFolder follows too; the golden says what it becomes.
+func TestMapping(t *testing.T) {
+	files, err := filepath.Glob("testdata/mapping/*.yml")
+	testkit.Must(t, err)
+	var all strings.Builder
+	rules := 0
+	for _, file := range files {
+		source := readFile(t, file)
+		j, _ := Parse("/jobs/x", FileName, source)
+		if j == nil {
+			c, err := Convert("", source)
+			testkit.Must(t, err)
+			var ds Diagnostics
+			if j, ds = Parse("/jobs/x", FileName, c.Source); j == nil {
+				t.Errorf("%s: %v", file, ds)
+				continue
+			}
+		}
+		if rules++; strings.Contains(file, "old_") || strings.Contains(file, "ours_") {
+			rules--
+		} else if want := fmt.Sprintf("%02d_", rules); !strings.HasPrefix(filepath.Base(file), want) {
+			t.Errorf("%s comes where rule %s is expected", file, want)
+		}
+		steps := j.Steps
+		if j.Format == 2 {
+			steps = nil // those of the workflows
+		}
+		shown, err := json.Marshal(struct {
+			Name, Summary, Version, CommonInfo string
+			Steps                              []Step
+			Workflows                          []Workflow
+			Warnings                           Diagnostics
+		}{j.Name, j.Summary, j.Version, j.CommonInfo, steps, j.Workflows, j.Warnings})
+		testkit.Must(t, err)
+		all.WriteString("# " + filepath.Base(file) + "\n" + withoutEmpty(t, shown) + "\n")
+	}
+	testkit.True(t, rules == 28, "%d rules have files, want 28", rules)
+	testkit.Golden(t, "testdata/mapping.golden", all.String(), *update)
+}
+
+// withoutEmpty returns JSON without the members that have no value, indented.
+func withoutEmpty(t *testing.T, data []byte) string {
+	var v any
+	testkit.Must(t, json.Unmarshal(data, &v))
+	var clean func(v any) any
+	clean = func(v any) any {
+		switch v := v.(type) {
+		case []any:
+			for i := range v {
+				v[i] = clean(v[i])
+			}
+			if len(v) == 0 {
+				return nil
+			}
+		case map[string]any:
+			for key, value := range v {
+				if v[key] = clean(value); v[key] == nil || v[key] == "" || v[key] == false {
+					delete(v, key)
+				}
+			}
+			if len(v) == 0 {
+				return nil
+			}
+		}
+		return v
+	}
+	out, err := json.MarshalIndent(clean(v), "", " ")
+	testkit.Must(t, err)
+	return string(out)
+}
+
+// formsExample is the workflow of the example of forms.
+func formsExample(t *testing.T, edits ...string) *Workflow {
+	t.Helper()
+	source := strings.NewReplacer(edits...).Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))
+	j, faults := Parse("/job", FileName, []byte(source))
+	testkit.Need(t, j != nil, "%v", faults)
+	return j.Workflow("migrate")
+}
+
+func TestFormsInWords(t *testing.T) {
+	var said []string
+	w := formsExample(t)
+	for _, p := range w.Parts() {
+		form := ""
+		if p.Form != nil {
+			first, after := w.Span(p.Form)
+			form = fmt.Sprintf("%s (%d to %d): ", p.Form, first, after)
+		}
+		said = append(said, form+fmt.Sprint(p.Entries))
+	}
+	testkit.Same(t, said, []string{
+		"[[list_endpoints]]",
+		"for each of endpoints, 4 at once (1 to 2): [[port] [verify measure] [workflow:note]]",
+		`if output needs_docs is "yes" (2 to 3): [[write_docs]]`,
+		`if input mode is one of "careful", "1", "true" (3 to 5): [[read_all] [workflow:other_job/audit]]`,
+		`in rounds until output state is not "broken", at most 5 (5 to 6): [[fix]]`,
+		"for each of endpoints, 4 at once (6 to 7): [[tidy]]",
+		"[[workflow:publish]]",
+	})
+	testkit.Equal(t, (&Condition{Run: []string{"go", "test"}}).String(), "go test passes")
+	for text, want := range map[string]string{"yes": "true false true", " yes ": "true false true", "no": "false true false", "b": "false true true"} {
+		got := fmt.Sprint((&Condition{Is: new("yes")}).Holds(text), (&Condition{IsNot: new(" yes")}).Holds(text), (&Condition{In: []string{"yes ", "b"}}).Holds(text))
+		testkit.Equal(t, got, want, "%q", text)
+	}
+}
+
+// An item that has a worktree of its own ends with its merge, and others can be worked on at the same time.
+func TestIsolatedItems(t *testing.T) {
+	w := formsExample(t)
+	isolated := w.Isolated()
+	testkit.Same(t, isolated.Entries[6], Entry{"tidy", "merge:tidy"})
+	testkit.Same(t, isolated.Entries[1], w.Entries[1], "without isolation")
+	testkit.Same(t, w.Entries[6], Entry{"tidy"}, "the workflow itself")
+	testkit.Same(t, isolated.Isolated().Entries, isolated.Entries, "twice")
+	var merges, shared, before []bool
+	for i := range w.Entries {
+		merges, shared, before = append(merges, isolated.Form(i).Merges()), append(shared, isolated.Shared(i)), append(before, w.Shared(i))
+	}
+	testkit.Same(t, merges, []bool{false, false, false, false, false, false, true, false})
+	testkit.Same(t, shared, []bool{false, true, false, false, false, false, false, false})
+	testkit.Same(t, before, []bool{false, true, false, false, false, false, true, false})
+	testkit.Equal(t, IsMerge("merge:tidy[1]") && !IsMerge("tidy"), true)
+	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
+	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
+	testkit.True(t, w.Form(-1) == nil && w.Form(len(w.Forms)) == nil, "there is a form outside of the workflow")
+}
+
+func TestEditsOfForms(t *testing.T) {
+	w := formsExample(t)
+	for _, c := range []struct {
+		old, now string
+		same     bool
+	}{
+		{"Moves one module", "Moves it", true}, {"steps: [port, [verify, measure],", "steps: [port, verify, measure,", false}, {"at_once: 4", "at_once: 5", false},
+		{"title: {value: Moved}", "title: {value: Ported}", false}, {"at_most: 5", "at_most: 6", false},
+	} {
+		testkit.Equal(t, w.SameForms(formsExample(t, c.old, c.now)), c.same, "%s", c.now)
+	}
+}
+
+func TestIDsOfItems(t *testing.T) {
+	for id, want := range map[string]string{"port[3]": "port 3 true", "port": "port 0 false", "port[03]": "port[03] 0 false", "port[-1]": "port[-1] 0 false", "port[x]": "port[x] 0 false", "port[1": "port[1 0 false", "port[0]": "port 0 true"} {
+		step, index, item := SplitItem(id)
+		testkit.Equal(t, fmt.Sprint(step, " ", index, " ", item), want)
+		testkit.Equal(t, !item || Item(step, index) == id, true)
+	}
+}
+
+func TestDefaultsOfSteps(t *testing.T) {
+	testkit.Equal(t, (&Step{ID: "a"}).Ref()+" "+(&Step{ID: "a", Workflow: "w"}).Ref(), "a w/a")
+	testkit.Equal(t, (&StepCheck{}).Limit()+(&StepCheck{Timeout: time.Second}).Limit(), DefaultCheckTimeout+time.Second)
+	testkit.Equal(t, (&StepCheck{Override: "never"}).Never() && !(&StepCheck{Override: "human"}).Never(), true)
+	s := &Step{Reviews: []Review{{RunEach: "a", ByHuman: true}, {RunEach: "b"}}, Outputs: []Output{{Name: "x"}, {Name: "y"}}}
+	testkit.Equal(t, s.ReviewsBy(true)[0].RunEach+s.ReviewsBy(false)[0].RunEach+s.Output("y").Name, "aby")
+	testkit.Equal(t, s.HasSchema(), false)
+	s.Outputs[1].Schema.File = "s.json"
+	testkit.Equal(t, s.HasSchema(), true)
+	testkit.True(t, s.Output("z") == nil, "there is an output z")
 }

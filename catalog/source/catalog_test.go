@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
@@ -193,6 +194,12 @@ func withPID(t *testing.T, mode string) (src config.WorkflowSource, file string)
 	return src, file
 }
 
+// alive reports whether there is a process of this id. It is not told on Windows.
+func alive(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	return err == nil && runtime.GOOS != "windows" && process.StartOf(n) != ""
+}
+
 // kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
@@ -337,10 +344,7 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	defer cancel()
 	err := r.Close(ctx)
 	testkit.True(t, err == nil && ctx.Err() == nil, "%v %v", err, ctx.Err())
-	if runtime.GOOS != "windows" {
-		data, _ := os.ReadFile(pid)
-		testkit.True(t, !alive(string(data)), "the source runs on")
-	}
+	testkit.True(t, !alive(string(testkit.Get(os.ReadFile(pid)).Must(t))), "the source runs on")
 }
 
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {

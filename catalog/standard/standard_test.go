@@ -1,6 +1,7 @@
 package standard_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -21,17 +22,13 @@ import (
 func load(t *testing.T) map[string]*job.Job {
 	t.Helper()
 	dir := t.TempDir()
-	err := os.CopyFS(dir, standard.FS())
-	testkit.Need(t, err == nil, "laying out the bundled jobs: %v", err)
-	entries := testkit.Get(os.ReadDir(dir)).Must(t)
+	testkit.Must(t, os.CopyFS(dir, standard.FS()))
 	jobs := make(map[string]*job.Job)
-	for _, e := range entries {
+	for _, e := range testkit.Get(os.ReadDir(dir)).Must(t) {
 		j, ds := job.Load(filepath.Join(dir, e.Name()))
 		testkit.Need(t, j != nil, "the bundled job %s does not load:\n%v", e.Name(), ds)
-		testkit.True(t, len(j.Warnings) <= 0, "the bundled job %s has warnings:\n%v", e.Name(), job.Diagnostics(j.Warnings))
-		if ds := job.CheckFiles(j); len(ds) > 0 {
-			t.Errorf("the files of the bundled job %s:\n%v", e.Name(), ds)
-		}
+		testkit.Same(t, j.Warnings, nil, "warnings of the bundled job %s", e.Name())
+		testkit.Same(t, job.CheckFiles(j), nil, "the files of the bundled job %s", e.Name())
 		jobs[e.Name()] = j
 	}
 	return jobs
@@ -39,8 +36,7 @@ func load(t *testing.T) map[string]*job.Job {
 
 func TestFSHoldsOnlyJobs(t *testing.T) {
 	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
-	entries := testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t)
-	for _, e := range entries {
+	for _, e := range testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t) {
 		testkit.True(t, e.IsDir(), "%s is beside the jobs and is not a job", e.Name())
 	}
 }
@@ -52,18 +48,11 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	}
 	j := jobs["deepwork_jobs"]
 	testkit.Need(t, j != nil, "there is no job deepwork_jobs")
-	want := map[string]string{"new_job": "define implement test iterate", "repair": "diagnose fix", "learn": "reflect apply"}
+	var workflows []string
 	for _, w := range j.Workflows {
-		var steps []string
-		for _, e := range w.Entries {
-			steps = append(steps, strings.Join(e, "+"))
-		}
-		testkit.Equal(t, strings.Join(steps, " "), want[w.Name], "workflow %s has the steps", w.Name)
-		delete(want, w.Name)
+		workflows = append(workflows, fmt.Sprint(w.Name, w.Entries))
 	}
-	for name := range want {
-		t.Errorf("workflow %s is missing", name)
-	}
+	testkit.Same(t, workflows, []string{"new_job[[define] [implement] [test] [iterate]]", "repair[[diagnose] [fix]]", "learn[[reflect] [apply]]"})
 }
 
 func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
@@ -71,9 +60,7 @@ func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 		for _, s := range j.Steps {
 			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }), "%s/%s requires no output", j.Name, s.ID)
 			testkit.True(t, len(s.Reviews) != 0, "%s/%s has no review", j.Name, s.ID)
-			if len(s.Checks) > 0 { // which would need an approval in each project
-				t.Errorf("%s/%s has checks", j.Name, s.ID)
-			}
+			testkit.True(t, len(s.Checks) == 0, "%s/%s has checks, which would need an approval in each project", j.Name, s.ID)
 			for _, r := range s.Reviews {
 				for _, c := range r.Criteria {
 					testkit.True(t, strings.HasSuffix(c.Question, "?"), "%s/%s: criterion %s is no question: %q", j.Name, s.ID, c.Name, c.Question)
@@ -93,10 +80,8 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
 			named[s.InstructionsFile] = true
 		}
-		files := testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t)
-		for _, f := range files {
-			rel := strings.TrimPrefix(f, dir+"/")
-			testkit.True(t, named[rel], "%s belongs to no step", f)
+		for _, f := range testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t) {
+			testkit.True(t, named[strings.TrimPrefix(f, dir+"/")], "%s belongs to no step", f)
 		}
 	}
 }
@@ -109,16 +94,9 @@ func TestTextsAreOfSensibleSize(t *testing.T) {
 		n := len(j.CommonInfo)
 		testkit.True(t, n <= maxCommon, "%s: the common info has %d bytes, more than %d", j.Name, n, maxCommon)
 		for _, s := range j.Steps {
-			text, err := job.Instructions(j, &s)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
+			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			lines := strings.Count(text, "\n")
-			if lines < 40 || lines > 150 || len(text) > maxInstructions {
-				t.Errorf("%s/%s: the instructions have %d lines and %d bytes; want 40 to 150 lines and at most %d bytes",
-					j.Name, s.ID, lines, len(text), maxInstructions)
-			}
+			testkit.True(t, lines >= 40 && lines <= 150 && len(text) <= maxInstructions, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
 		}
 		for name, text := range texts(t, path.Join(dir, "templates")) {
 			testkit.True(t, len(text) <= maxTemplate, "%s has %d bytes, more than %d", name, len(text), maxTemplate)
@@ -210,11 +188,8 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 			if file != "" {
 				target = filepath.Join(filepath.Dir(target), filepath.FromSlash(file))
 			}
-			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s links to %s: %v", p.Path, m[1], err)
-			} else if anchor != "" && !hasHeading(t, target, anchor) {
-				t.Errorf("%s links to the heading %s, which is not there", p.Path, m[1])
-			}
+			testkit.Works(t, testkit.Get(os.Stat(target)).Err(), "%s links to %s", p.Path, m[1])
+			testkit.True(t, anchor == "" || hasHeading(t, target, anchor), "%s links to the heading %s, which is not there", p.Path, m[1])
 		}
 	}
 }
@@ -222,12 +197,9 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	data := testkit.Get(os.ReadFile(path)).Must(t)
-	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
-		if slug.ReplaceAllString(strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"), "") == anchor {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(heading.FindAllStringSubmatch(string(data), -1), func(m []string) bool {
+		return slug.ReplaceAllString(strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"), "") == anchor
+	})
 }
 
 // README.md is at most 400 lines and links to the documentation, whose index links to each of its pages. A tutorial or
@@ -237,24 +209,16 @@ func TestEveryPageIsShortAndLinked(t *testing.T) {
 	lines := strings.Count(pages[0].Text, "\n")
 	testkit.True(t, lines <= 400, "README.md has %d lines; expected at most 400", lines)
 	testkit.Contains(t, pages[0].Text, "]("+testkit.Docs, "README.md does not link to the documentation")
-	index := ""
-	for _, p := range pages {
-		if p.Path == testkit.Docs+"README.md" {
-			index = p.Text
-		}
-	}
+	index := string(testkit.Get(os.ReadFile(filepath.Join(repository, testkit.Docs, "README.md"))).Must(t))
 	for _, p := range pages {
 		name, is := strings.CutPrefix(p.Path, testkit.Docs)
 		if !is || p.Text == index {
 			continue
 		}
 		testkit.Contains(t, index, "]("+name, "the index of the documentation does not link to %s", name)
-		if words := len(strings.Fields(p.Text)); words > 800 && !strings.HasPrefix(name, "reference/") && strings.Contains(name, "/") {
-			t.Errorf("%s has %d words; expected at most 800", name, words)
-		}
-		if begin := strings.SplitN(p.Text, "\n", 4); len(begin) < 4 || !strings.HasPrefix(begin[0], "# ") || !regexp.MustCompile("^[A-Z]").MatchString(begin[2]) {
-			t.Errorf("%s does not begin with a title and a sentence", name)
-		}
+		words := len(strings.Fields(p.Text))
+		testkit.True(t, words <= 800 || strings.HasPrefix(name, "reference/") || !strings.Contains(name, "/"), "%s has %d words; expected at most 800", name, words)
+		testkit.True(t, regexp.MustCompile("^# .*\n.*\n[A-Z].*\n").MatchString(p.Text), "%s does not begin with a title and a sentence", name)
 	}
 }
 
@@ -265,20 +229,17 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	testkit.Need(t, found, "CONTRIBUTING.md has no section of dependencies")
-	named := make(map[string]bool)
-	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^`]+)`").FindAllStringSubmatch(section, -1) {
-		named[m[1]] = true
+	names := func(pattern, text string) map[string]bool {
+		all := map[string]bool{}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			all[m[1]] = true
+		}
+		return all
 	}
-	required := regexp.MustCompile(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`).FindAllStringSubmatch(string(data), -1)
+	required := names(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`, string(data))
 	testkit.Need(t, len(required) >= 10, "go.mod requires %d modules; were they found?", len(required))
-	for _, m := range required {
-		testkit.True(t, named[m[1]], "CONTRIBUTING.md gives no reason for %s", m[1])
-		delete(named, m[1])
-	}
-	delete(named, "honnef.co/go/tools") // a tool, which go.mod marks as indirect
-	for name := range named {
-		t.Errorf("CONTRIBUTING.md names %s, which go.mod does not require", name)
-	}
+	required["honnef.co/go/tools"] = true // a tool, which go.mod marks as indirect
+	testkit.Same(t, names("`([a-z.]+\\.[a-z]+/[^`]+)`", section), required, "what CONTRIBUTING.md gives reasons for")
 }
 
 // What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and
@@ -287,10 +248,7 @@ func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
 	for tool, arguments := range tools {
 		_, section, found := strings.Cut(text, "\n### "+tool+"\n")
-		if !found {
-			t.Errorf("no page describes %s", tool)
-			continue
-		}
+		testkit.Need(t, found, "no page describes %s", tool)
 		section, _, _ = strings.Cut(section, "\n### ")
 		section, _, _ = strings.Cut(section, "\n| field of the reply |")
 		for _, argument := range arguments {

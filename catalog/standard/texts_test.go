@@ -3,6 +3,7 @@ package standard_test
 import (
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -58,8 +59,7 @@ func prose(t *testing.T, j *job.Job) map[string]string {
 	t.Helper()
 	out := map[string]string{"common info": j.CommonInfo}
 	for _, s := range j.Steps {
-		text := testkit.Get(job.Instructions(j, &s)).Must(t)
-		out[s.InstructionsFile] = text
+		out[s.InstructionsFile] = testkit.Get(job.Instructions(j, &s)).Must(t)
 	}
 	return out
 }
@@ -69,14 +69,23 @@ func checkJobs(t *testing.T, name, text string) int {
 	t.Helper()
 	found := blocks(text, "yaml job")
 	for _, source := range found {
-		j, ds := job.Parse(t.TempDir(), name, []byte(source))
-		if j == nil {
-			t.Errorf("a job in %s is not valid:\n%v", name, ds)
-		} else if len(j.Warnings) > 0 {
-			t.Errorf("a job in %s has warnings:\n%v", name, job.Diagnostics(j.Warnings))
-		}
+		checkJob(t, name, []byte(source))
 	}
 	return len(found)
+}
+
+// checkJob parses a job, which must have neither faults nor warnings.
+func checkJob(t *testing.T, name string, source []byte) {
+	t.Helper()
+	j, ds := job.Parse(t.TempDir(), name, source)
+	testkit.Need(t, j != nil, "a job in %s is not valid:\n%v", name, ds)
+	testkit.Same(t, j.Warnings, nil, "warnings of a job in %s", name)
+}
+
+// template reads a template of the job deepwork_jobs.
+func templateFile(t *testing.T, name string) []byte {
+	t.Helper()
+	return testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/"+name)).Must(t)
 }
 
 func TestCommonInfoTeachesAValidJob(t *testing.T) {
@@ -92,17 +101,11 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
 	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))
-	other, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/other_form.yml.example")
-	testkit.Must(t, err)
-	if j, ds := job.Parse(t.TempDir(), "other_form", other); j == nil || len(j.Warnings) > 0 {
-		t.Errorf("the example of the other form: %v", ds)
+	info := load(t)["deepwork_jobs"].CommonInfo
+	for _, name := range []string{"other_form.yml.example", "forms.yml.example"} {
+		checkJob(t, name, templateFile(t, name))
+		info += string(templateFile(t, name))
 	}
-	forms, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/forms.yml.example")
-	testkit.Must(t, err)
-	if j, ds := job.Parse(t.TempDir(), "forms", forms); j == nil || len(j.Warnings) > 0 {
-		t.Errorf("the example of forms: %v", ds)
-	}
-	info := load(t)["deepwork_jobs"].CommonInfo + string(other) + string(forms)
 	seen := 0
 	var walk func(v any)
 	walk = func(v any) {
@@ -129,19 +132,14 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 }
 
 func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
-	source := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
-	step := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")).Must(t)
 	dir := t.TempDir()
-	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
-	j, ds := job.Load(dir)
-	testkit.Need(t, j != nil, "the template is not valid:\n%v", ds)
-	testkit.True(t, len(j.Warnings) <= 0, "the template has warnings:\n%v", job.Diagnostics(j.Warnings))
+	checkJob(t, "the template", templateFile(t, "job.yml.example"))
+	testkit.Write(t, filepath.Join(dir, job.FileName), string(templateFile(t, "job.yml.example")))
+	j, _ := job.Load(dir)
 	for _, s := range j.Steps {
-		testkit.Write(t, filepath.Join(dir, s.InstructionsFile), string(step))
+		testkit.Write(t, filepath.Join(dir, s.InstructionsFile), string(templateFile(t, "step.md")))
 	}
-	if ds := job.CheckFiles(j); len(ds) > 0 {
-		t.Errorf("the template's folder:\n%v", ds)
-	}
+	testkit.Same(t, job.CheckFiles(j), nil, "the template's folder")
 }
 
 // Each instructions file ends with the call that finishes its step. Copied as it
@@ -156,18 +154,16 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 				var call struct {
 					Outputs map[string]any `json:"outputs"`
 				}
-				if err := json.Unmarshal([]byte(block), &call); err != nil || call.Outputs == nil {
-					continue // checkCall has told
+				testkit.Must(t, json.Unmarshal([]byte(block), &call))
+				if call.Outputs == nil {
+					continue
 				}
 				shown = true
 				for name, value := range call.Outputs {
 					o := s.Output(name)
-					if o == nil {
-						t.Errorf("%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
-						continue
-					}
+					testkit.Need(t, o != nil, "%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
 					_, list := value.([]any)
-					testkit.True(t, list == (o.Type == job.Files), "%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
+					testkit.Equal(t, list, o.Type == job.Files, "%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
 				}
 				for _, o := range s.Outputs {
 					_, ok := call.Outputs[o.Name]
@@ -187,20 +183,16 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 func checkCall(t *testing.T, name, block string) {
 	t.Helper()
 	var call map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(block), &call); err != nil {
-		t.Errorf("%s: a JSON example does not parse: %v\n%s", name, err, block)
-		return
-	}
-	for _, arguments := range tools {
-		fits := true
+	testkit.Must(t, json.Unmarshal([]byte(block), &call))
+	fits := func(arguments []string) bool {
 		for key := range call {
-			fits = fits && slices.Contains(arguments, key)
+			if !slices.Contains(arguments, key) {
+				return false
+			}
 		}
-		if fits {
-			return
-		}
+		return true
 	}
-	t.Errorf("%s: no tool takes all these arguments:\n%s", name, block)
+	testkit.True(t, slices.ContainsFunc(slices.Collect(maps.Values(tools)), fits), "%s: no tool takes all these arguments:\n%s", name, block)
 }
 
 func TestTextsNameOnlyWhatExists(t *testing.T) {
@@ -212,9 +204,7 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 		for name, text := range prose(t, j) {
 			plain := fence.ReplaceAllString(text, "")
 			for _, m := range code.FindAllStringSubmatch(plain, -1) {
-				if snake.MatchString(m[1]) && !slices.Contains(known, m[1]) {
-					t.Errorf("%s names %s, which is no tool, argument, key, step or output", name, m[1])
-				}
+				testkit.True(t, !snake.MatchString(m[1]) || slices.Contains(known, m[1]), "%s names %s, which is no tool, argument, key, step or output", name, m[1])
 				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
 					testkit.True(t, slices.Contains(commands, c[1]), "%s names the command deepwork %s, which does not exist", name, c[1])
 				}
@@ -227,10 +217,7 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 func vocabulary(t *testing.T, j *job.Job) []string {
 	t.Helper()
 	words := []string{
-		j.Name,
-		// Names that the texts make up as examples.
-		"release_notes", "draft_notes",
-		// Keys of job.yml, and what may be written for them.
+		j.Name, "release_notes", "draft_notes", // the last two are made up as examples; below are keys of job.yml, and values of them
 		"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance",
 		"after_agent", "before_tool", "before_prompt", "prompt_file", "stop_hooks", "doc_spec", "post_workflow_instructions", "step_arguments", "workflow_name", "json_schema",
 	}
