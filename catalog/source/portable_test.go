@@ -2,7 +2,9 @@ package source
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,71 +16,32 @@ import (
 // takes; arguments are checked against the source's own.
 func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 	t.Parallel()
-	deep := `{"type":"string"}`
-	for range 20 {
-		deep = `{"type":"object","properties":{"in":` + deep + `}}`
-	}
-	for name, test := range map[string]struct{ schema, listed, good, bad string }{
-		"either of two forms": {`{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{"type":"string"}},"required":["b"]}]}`,
-			`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"description":"The arguments have one of these forms: a; b."}`,
-			`{"a":"x"}`, `{"a":"x","b":"y"}`},
-		"one of two names": {`{"type":"object","description":"d","properties":{"id":{"type":"string"},"name":{"type":"string"},"n":{}},"required":["n"],"anyOf":[{"required":["id"]},{"required":["name"]}]}`,
-			`{"type":"object","description":"d The arguments have one of these forms: id; name.","properties":{"id":{"type":"string"},"name":{"type":"string"},"n":{}},"required":["n"]}`,
-			`{"n":1,"id":"x"}`, `{"n":1}`},
-		"kinds": {`{"$defs":{"a":{"properties":{"kind":{"const":"a"},"x":{"type":"integer"}},"required":["kind","x"]},"b":{"properties":{"kind":{"const":"b"}},"required":["kind"]}},"type":"object","oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}`,
-			`{"type":"object","properties":{"kind":{"anyOf":[{"const":"a"},{"const":"b"}]},"x":{"type":"integer"}},"required":["kind"],"description":"The arguments have one of these forms: kind, x; kind."}`,
-			`{"kind":"a","x":1}`, `{"kind":"a"}`},
-		"all of": {`{"allOf":[{"properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"a":{"maxLength":1}},"required":["a"]}]}`,
-			`{"type":"object","properties":{"a":{"type":"string","maxLength":1}},"required":["a"]}`,
-			`{"a":"x"}`, `{"a":"xy"}`},
-		"not, enum and const": {`{"type":"object","not":{"required":["a"]},"enum":[{"b":1},{}],"const":{"b":1}}`, `{"type":"object","properties":{}}`, `{"b":1}`, `{"a":1}`},
-		"types at the top":    {`{"type":["object","null"],"required":["a"]}`, `{"type":"object","required":["a"],"properties":{}}`, `{"a":1}`, `{}`},
-		"draft 4": {`{"$schema":"http://json-schema.org/draft-04/schema#","id":"x","type":"object","properties":{"n":{"type":"integer","minimum":0,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":false},"t":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`,
-			`{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0,"maximum":9},"t":{"prefixItems":[{"type":"string"}],"items":{"type":"null"}}}}`,
-			`{"n":9,"t":["x",null]}`, `{"n":0}`},
-		"draft 4, said to be the newest": {`{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"n":{"type":"integer","exclusiveMinimum":true,"minimum":0}}}`,
-			`{"type":"object","$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"n":{"type":"integer","exclusiveMinimum":0}}}`,
-			`{"n":1}`, `{"n":0}`},
-		"lists of anything": {`{"properties":{"a":{"type":"array"},"b":{"type":["array","null"]},"c":{"items":true}}}`,
-			`{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":["array","null"],"items":{}},"c":{"items":{}}}}`, `{"a":[1]}`, `{"a":1}`},
-		"booleans":   {`{"properties":{"a":true,"b":false}}`, `{"type":"object","properties":{"a":{},"b":{"not":{}}}}`, `{"a":1}`, `{"b":1}`},
-		"references": {`{"definitions":{"x/y":{"type":"string"}},"properties":{"a":{"$ref":"#/definitions/x~1y","description":"d"}}}`, `{"type":"object","properties":{"a":{"description":"d","type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
-		"references of OpenAPI": {`{"components":{"schemas":{"A b":{"items":{"$ref":"#/components/schemas/c"}},"c":{"type":"string"}}},"properties":{"components":{"$ref":"#/components/schemas/A%20b"}}}`,
-			`{"type":"object","properties":{"components":{"items":{"type":"string"}}}}`, `{"components":["x"]}`, `{"components":[1]}`},
-		"a tree": {`{"$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/node"}}}},"properties":{"t":{"$ref":"#/$defs/node"}}}`,
-			`{"type":"object","properties":{"t":{"type":"object","properties":{"v":{"type":"integer"},"next":{"type":"object"}}}}}`,
-			`{"t":{"next":{"next":{"v":1}}}}`, `{"t":{"next":{"next":{"v":"x"}}}}`},
-		"an anchor":  {`{"$defs":{"a":{"$anchor":"here","type":"string"}},"properties":{"a":{"$ref":"#here"}}}`, `{"type":"object","properties":{"a":{}}}`, `{"a":"x"}`, `{"a":1}`},
-		"deep":       {`{"properties":{"a":` + deep + `}}`, "", `{"a":{"in":{}}}`, `{"a":1}`},
-		"nothing":    {`{"type":"object","properties":{"user-id":{"type":["string","null"],"anyOf":[{"minLength":1},{"type":"null"}]}},"additionalProperties":false}`, "=", `{"user-id":"x"}`, `{"user-id":""}`},
-		"no members": {`{"type":"object"}`, `{"type":"object","properties":{}}`, `{"a":1}`, `[]`},
-		"references beside properties": {`{"$ref":"#/$defs/base","properties":{"x":{"type":"string"}},"required":["x"],"$defs":{"base":{"properties":{"a":{"$ref":"#/allOf/0/properties/n"}},"required":["a"]}},"allOf":[{"properties":{"n":{"type":"integer"}}}]}`,
-			`{"type":"object","properties":{"x":{"type":"string"},"a":{"type":"integer"},"n":{"type":"integer"}},"required":["x","a"]}`, `{"a":1,"x":"x"}`, `{"x":"x"}`},
-		"conditions": {`{"type":"object","properties":{"k":{"type":"string"}},"unevaluatedProperties":false,"allOf":[{"if":{"properties":{"k":{"const":"a"}}},"then":{"properties":{"x":{"type":"string"}},"required":["x"]}},{"if":{"properties":{"k":{"const":"b"}}},"then":{"properties":{"x":{"type":"integer"},"k":{"const":"b"}}}}]}`,
-			`{"type":"object","properties":{"k":{"type":"string"},"x":{"anyOf":[{"type":"string"},{"type":"integer"}]}},"unevaluatedProperties":false}`, `{"k":"a","x":"y"}`, `{"k":"a"}`},
-		"an object or null": {`{"anyOf":[{"type":"null"},{"type":"object","properties":{"a":{}},"required":["a"]}]}`, `{"type":"object","properties":{"a":{}},"required":["a"]}`, `{"a":1}`, `{}`},
-		"a form without names": {`{"type":"object","properties":{"a":{}},"anyOf":[{"required":["a"]},{"minProperties":2}]}`,
-			`{"type":"object","properties":{"a":{}},"description":"The arguments have one of these forms: a; others."}`, `{"b":1,"c":2}`, `{"b":1}`},
-	} {
-		s := compileSchema(json.RawMessage(test.schema))
+	const file = "testdata/portable.txt" // names, schemas, arguments that fit and that don't, and what is listed
+	var all []string
+	for block := range strings.SplitSeq(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\n\n") {
+		lines := strings.Split(block, "\n")
+		name, schema, good, bad := lines[0], lines[1], json.RawMessage(lines[2]), json.RawMessage(lines[3])
+		s := compileSchema(json.RawMessage(schema))
 		testkit.Need(t, s.err == nil, "%s: %v", name, s.err)
-		if test.listed == "=" {
-			test.listed = test.schema
-			testkit.True(t, s.adapted == nil, "%s: changed: %+v", name, s.adapted)
+		listed := string(s.listed)
+		testkit.Equal(t, s.adapted == nil, listed == schema, "%s: nothing is said to be changed", name)
+		if listed == schema {
+			listed = "the same"
 		} else {
-			testkit.Need(t, s.adapted != nil && len(s.adapted.Changes) > 0, "%s: nothing says what was changed", name)
-		}
-		testkit.True(t, test.listed == "" || string(s.listed) == test.listed, "%s:\n got %s\nwant %s", name, s.listed, test.listed)
-		testkit.Equal(t, refusedByModelAPIs(t, s.listed), "", "%v %v", name, s.listed)
-		testkit.Works(t, s.check(json.RawMessage(test.good)), "%s refuses %s", name, test.good)
-		testkit.True(t, s.check(json.RawMessage(test.bad)) != nil, "%s takes %s", name, test.bad)
-		if s.adapted != nil {
+			testkit.True(t, len(s.adapted.Changes) > 0, "%s: nothing says what was changed", name)
 			again, _ := adapt(s.listed)
-			testkit.Equal(t, string(again), string(s.listed), "%s, adapted again", name)
+			testkit.Equal(t, string(again), listed, "%s, adapted again", name)
 		}
-		testkit.Works(t, compileSchema(s.listed).check(json.RawMessage(test.good)), "%s: the listed schema refuses %s", name, test.good)
+		all = append(all, strings.Join(append(lines[:4], "= "+listed), "\n"))
+		testkit.Equal(t, refusedByModelAPIs(t, s.listed), "", "%s: %s", name, listed)
+		testkit.Works(t, s.check(good), "%s refuses %s", name, good)
+		testkit.Fails(t, s.check(bad), "", "%s takes %s", name, bad)
+		testkit.Works(t, compileSchema(s.listed).check(good), "%s: the listed schema refuses %s", name, good)
 	}
+	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *renew)
 }
+
+var renew = flag.Bool("update", false, "write golden files anew")
 
 // refusedByModelAPIs returns why a model API refuses a schema, as cmd/deepwork/docs/howto/sources.md lists their rules.
 func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
