@@ -57,7 +57,6 @@ func (p *probe) Start(context.Context) error {
 
 func (p *probe) Stop(context.Context) { p.disk.call(&p.disk.over, &p.disk.onStop) }
 
-// call counts one of the three moments and runs its hook.
 func (d *disk) call(count *int, hook *func()) {
 	d.mu.Lock()
 	*count++
@@ -70,7 +69,6 @@ func (d *disk) call(count *int, hook *func()) {
 
 func (p *probe) Receive(ctx context.Context, t task) error { return t(ctx, p) }
 
-// save makes the value in memory durable.
 func (p *probe) save() {
 	p.disk.mu.Lock()
 	defer p.disk.mu.Unlock()
@@ -101,7 +99,6 @@ func add1(r actor.Reply[int]) task {
 	}
 }
 
-// keepReply answers nothing and keeps the reply.
 func keepReply(r actor.Reply[int]) task {
 	return func(_ context.Context, p *probe) error {
 		p.pending = append(p.pending, r)
@@ -119,10 +116,8 @@ func with(do func(actor.Reply[int])) func(actor.Reply[int]) task {
 	}
 }
 
-// rest ends the incarnation.
 func rest(context.Context, *probe) error { return actor.ErrRest }
 
-// answerKept answers every kept reply.
 func answerKept(_ context.Context, p *probe) error {
 	for _, r := range p.pending {
 		r.Send(p.value)

@@ -19,8 +19,7 @@ func dirs(s *Snapshot) string {
 	return strings.Join(out, " ")
 }
 
-// TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders'
-// order, the jobs' order in them, and shadowing.
+// TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders' order, the jobs' order in them, and shadowing.
 func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "zebra", "own", "apple", "own")
@@ -59,7 +58,6 @@ func TestABrokenCopyOfABundledJob(t *testing.T) {
 	testkit.True(t, summary(s, "bundled") == "own" && len(s.Jobs) == 1 && len(s.Errors) == 0, "corrected: jobs %q, errors %v", dirs(s), s.Errors)
 }
 
-// TestReq001_2_6_ErrorsBesideGoodJobs is seed 000, 001.2.6 and 7.
 func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "good", "fine")

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what must come; it never waits that
-// long where the code is right.
+// patience is how long a test waits for what must come; it never waits that long where the code is right.
 const patience = time.Minute
 
 // source is a job.yml; its summary distinguishes the versions.
@@ -62,7 +61,6 @@ func newProject(t *testing.T, jobs ...string) *project {
 	return p
 }
 
-// path makes a path below the root.
 func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
 }
@@ -78,13 +76,11 @@ func (p *project) standard() string { return filepath.Join(p.root+"-state", "sta
 // jobFile is the path of a job's file in the project's own folder.
 func (p *project) jobFile(dir string) string { return p.job(dir, job.FileName) }
 
-// put writes a job of the project.
 func (p *project) put(dir, content string) {
 	p.t.Helper()
 	write(p.t, p.jobFile(dir), content)
 }
 
-// open opens a catalog that the test's end closes.
 func (p *project) open(o Options) *Catalog {
 	p.t.Helper()
 	if o.Root == "" {
@@ -110,7 +106,6 @@ var write = testkit.Write
 
 var must = testkit.Must
 
-// fresh is Fresh that does not fail.
 func fresh(t *testing.T, c *Catalog) *Snapshot {
 	t.Helper()
 	return testkit.Get(c.Fresh(t.Context())).Must(t)
@@ -156,8 +151,7 @@ func names(s *Snapshot) string {
 	return strings.Join(out, " ")
 }
 
-// A fakeNotifier imitates a system that runs out of watches or drops
-// events, which cannot be brought about in a test.
+// A fakeNotifier imitates a system that runs out of watches or drops events, which cannot be brought about in a test.
 type fakeNotifier struct {
 	ev      chan fsnotify.Event
 	errs    chan error
@@ -211,7 +205,6 @@ func (n *fakeNotifier) has(dir string) bool {
 	return slices.Contains(n.dirs, dir)
 }
 
-// await waits until a directory is watched.
 func (n *fakeNotifier) await(t *testing.T, dir string) {
 	t.Helper()
 	testkit.Until(t, dir+" watched", func() bool { return n.has(dir) })

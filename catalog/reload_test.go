@@ -111,9 +111,8 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 	}
 }
 
-// TestWatchThatEndedIsRenewed is a directory that was removed and made again and
-// has the same inode: only the event shows it, or, where events were
-// dropped, not even that.
+// TestWatchThatEndedIsRenewed is a directory that was removed and made again and has the same inode: only the event shows it,
+// or, where events were dropped, not even that.
 func TestWatchThatEndedIsRenewed(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, "one", "first")

@@ -72,8 +72,7 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 	}
 }
 
-// tearable is a definition of which each beginning that parses is told from the
-// whole: the last workflow names the save.
+// tearable is a definition of which each beginning that parses is told from the whole: the last workflow names the save.
 func tearable(i int) string {
 	// The number also comes first, so no version begins like another.
 	text := source("one", fmt.Sprintf("save %d %s", i, strings.Repeat("x", i%50)))
@@ -182,8 +181,7 @@ func TestTornContent(t *testing.T) {
 	}
 }
 
-// A busy machine takes long between two looks; a file that is saved now and then is settled at one
-// of them all the same.
+// A busy machine takes long between two looks; a file that is saved now and then is settled at one of them all the same.
 func TestFreshIsPatientOnABusyMachine(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {

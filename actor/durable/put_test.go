@@ -18,8 +18,7 @@ import (
 
 var must = testkit.Must
 
-// holds fails the test unless the folder has these files and no others; each is
-// given as "name=content".
+// holds fails the test unless the folder has these files and no others; each is given as "name=content".
 func holds(t testing.TB, dir string, want ...string) {
 	t.Helper()
 	entries := testkit.Get(os.ReadDir(dir)).Must(t)
@@ -63,8 +62,7 @@ func (r *recorder) carry(op Op, do func() error) error {
 	return errBroken
 }
 
-// The content is synced before the file has its name, and the name before Put
-// says that the file is kept.
+// The content is synced before the file has its name, and the name before Put says that the file is kept.
 func TestPutSyncsInOrder(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
@@ -198,8 +196,7 @@ func TestSyncFolder(t *testing.T) {
 	testkit.FailsWith(t, Disk{Carry: (&recorder{fail: OpSyncDir}).carry}.SyncFolder(dir), errBroken, "a sync that fails")
 }
 
-// Each folder is durable before one is made in it, and only the last one is for
-// its owner alone.
+// Each folder is durable before one is made in it, and only the last one is for its owner alone.
 func TestMakeFolder(t *testing.T) {
 	root := t.TempDir()
 	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")

@@ -22,7 +22,6 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// entered returns a server of this process that has entered.
 func entered(t testing.TB, dir string) *Member {
 	s := newMember(dir)
 	t.Cleanup(func() { s.Leave() })
@@ -47,8 +46,7 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
-// A living server notices what was done to its lock file, which nobody who looks
-// takes for a living one, and makes it again.
+// A living server notices what was done to its lock file, which nobody who looks takes for a living one, and makes it again.
 func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	if os.PathSeparator == '\\' {
 		t.Skip("open files cannot be removed here")
@@ -95,8 +93,7 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	}
 }
 
-// Older servers have nothing in their lock files, or no blank before what they
-// say, and some ask with an exclusive lock.
+// Older servers have nothing in their lock files, or no blank before what they say, and some ask with an exclusive lock.
 func TestOlderServers(t *testing.T) {
 	dir := t.TempDir()
 	s := entered(t, dir)
@@ -133,8 +130,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// Who has the lock file open delays a server, no longer than it is told to wait;
-// nothing is left of what failed.
+// Who has the lock file open delays a server, no longer than it is told to wait; nothing is left of what failed.
 func TestEnteringThatFails(t *testing.T) {
 	dir := t.TempDir()
 	boom := errors.New("boom")
@@ -175,8 +171,7 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
 }
 
-// A server that has entered has the lock of the file that others see, however many
-// sweep while it does.
+// A server that has entered has the lock of the file that others see, however many sweep while it does.
 func TestEnteringWhileOthersSweep(t *testing.T) {
 	dir := t.TempDir()
 	var done atomic.Bool
@@ -221,8 +216,7 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 	})
 }
 
-// Many servers enter, ask and sweep at the same time, and none looks dead that
-// has entered, whatever others do.
+// Many servers enter, ask and sweep at the same time, and none looks dead that has entered, whatever others do.
 func TestManyServersAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	all := make([]*Member, 20)
@@ -249,8 +243,7 @@ func TestManyServersAtOnce(t *testing.T) {
 	}
 }
 
-// One who asks must never make a dead server look alive to another who asks, nor
-// keep its lock.
+// One who asks must never make a dead server look alive to another who asks, nor keep its lock.
 func TestAskingDoesNotDisturb(t *testing.T) {
 	s := newMember(t.TempDir())
 	dead := fakeID("d")
@@ -297,7 +290,6 @@ type process struct {
 	id string // the first line it said
 }
 
-// start runs a child and waits for its first line.
 func start(t testing.TB, dir string) *process {
 	t.Helper()
 	c := testkit.Start(t, dirEnv+"="+dir)

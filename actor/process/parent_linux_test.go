@@ -13,8 +13,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// A child does not outlive the process that supervises it, even if that has no
-// chance to end it. Nor does a service.
+// A child does not outlive the process that supervises it, even if that has no chance to end it. Nor does a service.
 func TestChildEndsWithAKilledParent(t *testing.T) {
 	endsWithParent(t, "parent")
 	endsWithParent(t, "serving")

@@ -114,7 +114,6 @@ func TestTimeout(t *testing.T) {
 	gone(<-all)
 }
 
-// gone checks that a process that has reported ends.
 func gone(v *testkit.Visitor) {
 	if v != nil {
 		v.Gone()
@@ -157,7 +156,6 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "over before it began: %v", err)
 }
 
-// unixOnly skips a test of signals, sessions and shells.
 func unixOnly(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("not on Windows")

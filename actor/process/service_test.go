@@ -123,7 +123,6 @@ func TestServiceLinesAreBounded(t *testing.T) {
 	testkit.Equal(t, longest, 4000)
 }
 
-// contained runs a shell script.
 func contained(t *testing.T, ctx context.Context, script string, limit time.Duration) (process.Outcome, error) {
 	unixOnly(t)
 	command := []string{"/bin/sh", "-c", script}

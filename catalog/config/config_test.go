@@ -59,7 +59,6 @@ func accepts(t *testing.T, file string) {
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
 
-// values returns the values of a config by the names of their fields.
 func values(t *testing.T, c *Config) map[string]string {
 	all := map[string]string{}
 	var walk func(key string, v any)
@@ -209,7 +208,6 @@ func TestAFileThatExpands(t *testing.T) {
 	}
 }
 
-// What is written with anchors and aliases is found where it is.
 func TestPlacesOfAliases(t *testing.T) {
 	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
 	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {

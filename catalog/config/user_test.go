@@ -182,7 +182,6 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	reviewer(running, "mine", "")
 }
 
-// These keys are the user's own.
 func TestWorkerAndStore(t *testing.T) {
 	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
 	testkit.True(t, len(u.WorkerProjects) == 2 && u.WorkerProjects["shop"] == filepath.FromSlash("/srv/shop") && u.Store == "postgres://me:secret@db.example/work", "%+v", u)

@@ -8,7 +8,6 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// earlier returns a file of a format before ours.
 func earlier(t *testing.T, versions string) []byte {
 	return readFile(t, "testdata/earlier/"+versions+".yml")
 }

@@ -23,7 +23,6 @@ func goodStep(i int, dependencies string) string {
 	return fmt.Sprintf("- {id: s%d,name: a,description: a,instructions_file: a,outputs: {},reviews: [],dependencies: [%s]}\n", i, dependencies)
 }
 
-// many joins the lines from one number to another.
 func many(from, to int, line func(i int) string) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {
@@ -32,7 +31,6 @@ func many(from, to int, line func(i int) string) string {
 	return b.String()
 }
 
-// ids lists the steps from one number to another.
 func ids(from, to int) string {
 	return many(from, to, func(i int) string { return fmt.Sprintf("s%d,", i) })
 }
@@ -68,7 +66,6 @@ func (h hostile) source() []byte {
 	}
 }
 
-// once is hostile input as it is.
 func once(text, fault string) hostile { return again(text, "", "", fault) }
 
 var hostiles = map[string]hostile{
@@ -126,8 +123,7 @@ var hostiles = map[string]hostile{
 	"random bytes":          again("\xfe", "\x80", "", ""),
 }
 
-// TestHostile: whatever the input, Parse comes back soon with few diagnostics,
-// none of them long.
+// TestHostile: whatever the input, Parse comes back soon with few diagnostics, none of them long.
 func TestHostile(t *testing.T) {
 	for name, h := range hostiles {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +172,7 @@ func TestTooManyFaultsAreCounted(t *testing.T) {
 	testkit.Equal(t, ds.Error(), "job.yml: is larger than 1048576 bytes (1 MiB), the most that is read: shorten it")
 }
 
-// FuzzParse: Parse never panics, its diagnostics are bounded, and what it
-// accepts it accepts again, as the same job.
+// FuzzParse: Parse never panics, its diagnostics are bounded, and what it accepts it accepts again, as the same job.
 func FuzzParse(f *testing.F) {
 	for _, name := range validFiles(f) {
 		f.Add(readFile(f, name))

@@ -16,7 +16,6 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// write writes a file and the folders above it.
 func write(t testing.TB, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)

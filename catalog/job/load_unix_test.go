@@ -12,8 +12,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// TestLoadDoesNotWait: a pipe or a device in the place of a file is refused
-// at once, though nobody writes to it.
+// TestLoadDoesNotWait: a pipe or a device in the place of a file is refused at once, though nobody writes to it.
 func TestLoadDoesNotWait(t *testing.T) {
 	dir, j := baseJob(t)
 	pipe := filepath.Join(dir, "pipe")

@@ -53,8 +53,7 @@ func TestParseModel(t *testing.T) {
 	testkit.Same(t, []int{full.Find("check_style"), full.Find("nobody")}, []int{2, -1})
 }
 
-// TestSameJobHoweverSaved: line endings and a byte order mark change nothing
-// of what a job says.
+// TestSameJobHoweverSaved: line endings and a byte order mark change nothing of what a job says.
 func TestSameJobHoweverSaved(t *testing.T) {
 	for _, name := range validFiles(t) {
 		source := bytes.ReplaceAll(readFile(t, name), []byte("\r\n"), []byte("\n"))

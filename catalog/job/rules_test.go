@@ -16,14 +16,12 @@ type ruleCase struct {
 	name   string
 	change string // as it is written in the file of cases
 	source []byte
-	// parserOnly marks what only Parse can refuse: references, and what is lost when YAML becomes
-	// JSON.
+	// parserOnly marks what only Parse can refuse: references, and what is lost when YAML becomes JSON.
 	parserOnly bool
 }
 
-// ruleCases reads a file of cases: a name, a change of base, and the faults or warnings. A change is a
-// line number, lines that are removed there, and lines that are added; without a number the added lines
-// are the whole file.
+// ruleCases reads a file of cases: a name, a change of base, and the faults or warnings. A change is a line number, lines
+// that are removed there, and lines that are added; without a number the added lines are the whole file.
 func ruleCases(t testing.TB, base, file string) (all []ruleCase) {
 	lines := strings.Split(string(readFile(t, base)), "\n")
 	text := strings.ReplaceAll(string(readFile(t, file)), "\r\n", "\n")

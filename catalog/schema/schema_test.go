@@ -42,8 +42,7 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// A keyword that cannot be checked costs neither the schema nor the rest of the
-// check.
+// A keyword that cannot be checked costs neither the schema nor the rest of the check.
 func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 	const user = `{"type":"object","properties":{"user":{"type":"string","maxLength":5,"pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}},"required":["user"]}`
 	const tree = `{"type":"object","$defs":{"node":{"$dynamicAnchor":"node","type":"object","properties":{"next":{"$dynamicRef":"#node"},"top":{"$ref":"#node"},"n":{"type":"integer"}}}},"properties":{"tree":{"$ref":"#/$defs/node"}}}`

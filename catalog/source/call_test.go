@@ -24,7 +24,6 @@ const exact = `{"zebra":12345678901234567890,"ant":[1.10,"x"],"é":null}`
 
 const syncType = `"executionType":"sync"`
 
-// sums answers in all the ways there are.
 func sums(_ context.Context, _ *mcp.CallToolRequest, id string, input json.RawMessage) (*mcp.CallToolResult, error) {
 	var in struct{ How string }
 	json.Unmarshal(input, &in)
@@ -201,8 +200,7 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 	testkit.FailsWith(t, <-failed, source.ErrAway)
 }
 
-// A source that was restarted does not know our session: a call that meets this
-// has had no effect, and is made again.
+// A source that was restarted does not know our session: a call that meets this has had no effect, and is made again.
 func TestAServerThatWasRestarted(t *testing.T) {
 	t.Parallel()
 	var current atomic.Value // of http.Handler

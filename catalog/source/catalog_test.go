@@ -200,15 +200,13 @@ func alive(pid string) bool {
 	return err == nil && runtime.GOOS != "windows" && process.StartOf(n) != ""
 }
 
-// kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
 	pid := testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t)
 	testkit.Must(t, testkit.Get(os.FindProcess(pid)).Must(t).Kill())
 }
 
-// One bad source of each kind beside a good one: that is served, at once, and
-// Close does not wait long for the others (5.1).
+// One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}

@@ -32,7 +32,6 @@ type rig struct {
 	root     string
 }
 
-// settings are the defaults with these sources.
 func settings(sources ...config.WorkflowSource) *config.Config {
 	c := config.Default()
 	c.WorkflowTools.Sources = sources
@@ -45,12 +44,10 @@ func named(s config.WorkflowSource) config.WorkflowSource {
 	return s
 }
 
-// command is a source in another process.
 func command(name, mode string) config.WorkflowSource {
 	return named(config.WorkflowSource{Name: name, Command: []string{os.Args[0]}, Env: map[string]string{modeEnv: mode}})
 }
 
-// overHTTP is a source over streamable HTTP.
 func overHTTP(t *testing.T, name string, f *fakery) config.WorkflowSource {
 	t.Helper()
 	return named(config.WorkflowSource{Name: name, URL: serve(t, f.server()).URL})
@@ -106,13 +103,11 @@ func offering(t *testing.T, src config.WorkflowSource, tools ...string) (*rig, *
 	return r, &r.tools(t, tools...).Tools[0].Workflow
 }
 
-// execute executes a workflow with an input.
 func (r *rig) execute(t *testing.T, w *source.Workflow, input string) (*source.Answer, error) {
 	t.Helper()
 	return r.Execute(t.Context(), w, json.RawMessage(input), nil)
 }
 
-// gives checks the output of a workflow.
 func (r *rig) gives(t *testing.T, w *source.Workflow, input, want string, what ...any) {
 	t.Helper()
 	got, err := r.execute(t, w, input)
@@ -122,7 +117,6 @@ func (r *rig) gives(t *testing.T, w *source.Workflow, input, want string, what .
 	}
 }
 
-// configure applies other settings.
 func (r *rig) configure(t testing.TB, c *config.Config) {
 	t.Helper()
 	r.settings.Store(c)
@@ -169,7 +163,6 @@ func show(s *source.Snapshot) string {
 	return fmt.Sprintf("tools %.300s\n%+v\n%.1000v", toolNames(s), s.Sources, s.Skipped)
 }
 
-// away reports whether every tool's source is, and there are some.
 func away(s *source.Snapshot) bool {
 	for _, t := range s.Tools {
 		if t.Away == "" {
@@ -187,7 +180,6 @@ func (r *rig) logged(t testing.TB, parts ...string) {
 	}
 }
 
-// connected returns how often a source was connected.
 func (r *rig) connected() int { return r.log.Count("a source is connected") }
 
 // back waits until all tools are offered again.

@@ -20,7 +20,6 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// list reads a page.
 func list(page json.RawMessage) (*listing, error) {
 	l := newListing("s", nil)
 	_, err := l.add(page)

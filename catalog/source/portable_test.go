@@ -87,8 +87,7 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 	return walk(top, 0, false)
 }
 
-// Properties whose names model APIs refuse have others, wherever they are, and go to the source under their
-// own names.
+// Properties whose names model APIs refuse have others, wherever they are, and go to the source under their own names.
 func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
 		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},

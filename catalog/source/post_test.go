@@ -25,8 +25,7 @@ import (
 	"deepwork/catalog/source"
 )
 
-// A rawWeb is a source over HTTP that answers calls as the test writes it, byte for
-// byte; no SDK would.
+// A rawWeb is a source over HTTP that answers calls as the test writes it, byte for byte; no SDK would.
 type rawWeb struct {
 	*httptest.Server
 	call func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
@@ -59,7 +58,6 @@ func (s *rawWeb) open(t *testing.T) (*rig, *source.Workflow) {
 
 func (s *rawWeb) sessionID() string { return fmt.Sprintf("session-%d", s.session) }
 
-// forget has the source not know its sessions any more.
 func (s *rawWeb) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +115,6 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// answers is what a source does that works.
 func answers(w http.ResponseWriter, _ *http.Request, id string) {
 	reply(w, id, 200, isStream, "data: "+rawAnswer+"\n\n")
 }
@@ -135,8 +132,7 @@ func reply(w http.ResponseWriter, id string, code int, kind, text string) {
 
 const isJSON, isText, isStream = "application/json", "text/plain", "text/event-stream; charset=utf-8"
 
-// What goes wrong with one call is told of that call, as lost where the source may
-// have begun; the session goes on.
+// What goes wrong with one call is told of that call, as lost where the source may have begun; the session goes on.
 func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)
@@ -178,8 +174,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 	testkit.Equal(t, s.sessions(), 1)
 }
 
-// An answer that cannot be read costs the calls in flight, as lost, and the session;
-// later calls go on in the next one.
+// An answer that cannot be read costs the calls in flight, as lost, and the session; later calls go on in the next one.
 func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{
@@ -243,8 +238,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	}
 }
 
-// A call that is under way when another one's session is not known may be carried out
-// all the same: it is not made again.
+// A call that is under way when another one's session is not known may be carried out all the same: it is not made again.
 func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	t.Parallel()
 	s := newRawWeb(t)
@@ -295,8 +289,7 @@ type order struct {
 	Filler string `json:"filler,omitempty"` // says nothing
 }
 
-// beRaw is a source that writes, byte for byte, what it is ordered to; no SDK
-// would.
+// beRaw is a source that writes, byte for byte, what it is ordered to; no SDK would.
 func beRaw() {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 64<<20)
@@ -398,8 +391,7 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 	testkit.Equal(t, r.connected(), 1, "it was connected to … times")
 }
 
-// A message that cannot be read costs the calls in flight, as lost, and the
-// connection; later calls go on over the next one.
+// A message that cannot be read costs the calls in flight, as lost, and the connection; later calls go on over the next one.
 func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 	t.Parallel()
 	for result, says := range map[string]string{

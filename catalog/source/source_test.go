@@ -86,7 +86,6 @@ func (f *fakery) asked() int {
 	return f.queries
 }
 
-// server makes the MCP server.
 func (f *fakery) server() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "fakery", Version: "1"}, nil)
 	type arguments struct {
@@ -225,8 +224,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	testkit.Equal(t, found(s, "send"), "[send_1 send_2] []")
 	testkit.Equal(t, found(s, "nothing"), "[] []")
 
-	// The other does not take the name when the first is away, nor one that a name with an id was once
-	// another's.
+	// The other does not take the name when the first is away, nor one that a name with an id was once another's.
 	away := *c
 	away.WorkflowTools.Sources = slices.Clone(c.WorkflowTools.Sources)
 	away.WorkflowTools.Sources[0].URL = "http://127.0.0.1:1/mcp"
@@ -247,7 +245,6 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	r.tools(t, "send")
 }
 
-// A refresh names the sources that told nothing new, and why.
 func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 	t.Parallel()
 	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}

@@ -17,8 +17,7 @@ import (
 	"deepwork/catalog/standard"
 )
 
-// load lays the bundled jobs out in a fresh folder, as package catalog does,
-// and loads each.
+// load lays the bundled jobs out in a fresh folder, as package catalog does, and loads each.
 func load(t *testing.T) map[string]*job.Job {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,8 +120,7 @@ func texts(t *testing.T, root string) map[string]string {
 	return out
 }
 
-// The common info lists what the server refuses. Each claim is tried on the very
-// example above it.
+// The common info lists what the server refuses. Each claim is tried on the very example above it.
 func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 	found := blocks(load(t)["deepwork_jobs"].CommonInfo, "yaml job")
 	testkit.Need(t, len(found) != 0, "the common info shows no job")
@@ -166,7 +164,6 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// readme returns the text of all pages.
 func readme(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

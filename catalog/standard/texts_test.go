@@ -27,8 +27,7 @@ var tools = map[string][]string{
 	"go_to_step":     {"step_id", "session_id", "request_id"},
 }
 
-// What else of the program the texts may name: fields of replies, keys of a
-// session's record, subcommands.
+// What else of the program the texts may name: fields of replies, keys of a session's record, subcommands.
 var (
 	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts", "idle_timeout"}
 	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo", "trust"}
@@ -82,7 +81,6 @@ func checkJob(t *testing.T, name string, source []byte) {
 	testkit.Same(t, j.Warnings, nil, "warnings of a job in %s", name)
 }
 
-// template reads a template of the job deepwork_jobs.
 func templateFile(t *testing.T, name string) []byte {
 	t.Helper()
 	return testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/"+name)).Must(t)
@@ -178,8 +176,7 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	}
 }
 
-// checkCall checks that a JSON block is an object whose keys are arguments of
-// one tool.
+// checkCall checks that a JSON block is an object whose keys are arguments of one tool.
 func checkCall(t *testing.T, name, block string) {
 	t.Helper()
 	var call map[string]json.RawMessage

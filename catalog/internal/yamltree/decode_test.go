@@ -99,7 +99,6 @@ func TestDecodedValues(t *testing.T) {
 	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 
-// A key that may not be in the file is reported if it has a value.
 func TestForeignKeys(t *testing.T) {
 	for source, want := range map[string]string{"own: [x]": "f: own: --own", "own: []": "", "own:": ""} {
 		d := &Decoder{File: "f"}
@@ -165,7 +164,6 @@ func TestFaultsOfOtherPlaces(t *testing.T) {
 	testkit.Equal(t, len(d.Diagnostics()), 3)
 }
 
-// A quote that is not closed is found in the line that opens it.
 func TestUnclosedQuotes(t *testing.T) {
 	for text, want := range map[string]int{
 		"a: \"x\nb: \"y": 1, "a: 'it''s\n b' c": 1, "a: \"x\\\" \ny\" z": 1, "- 'x\ny' z": 1, "{a: 'x\n y' z}": 1, "\"x\ny\" z": 1, "a:   \"x\ny\" z": 1, "a: [b, 'x\ny' z": 1,
