@@ -59,8 +59,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	p.put("own", source("own", "own"))
 	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
 	testkit.Fails(t, testkit.Get(os.Stat(p.standard())).Err(), "", "laid out for a job that is not a standard one")
-	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
-	j := s.Job("bundled")
+	j := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled")
 	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
 	testkit.True(t, err == nil && text == "Do the first.", "instructions: %q, %v", text, err)
@@ -86,8 +85,7 @@ func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 			// By another server that starts on it, too.
 			for _, c := range []*Catalog{c, p.open(withStandard(bundledJobs()))} {
 				spoil(p)
-				s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
-				checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
+				checkLaidOut(t, bundledJobs(), filepath.Dir(testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled").Dir))
 			}
 		})
 	}
@@ -264,8 +262,7 @@ func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			got := testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t)
-			a, b := summary(fresh(t, all), "writing"), summary(got, "writing")
+			a, b := summary(fresh(t, all), "writing"), summary(testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t), "writing")
 			testkit.True(t, a == version && b == version, "Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 		}
 	})

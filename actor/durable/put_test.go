@@ -24,8 +24,7 @@ func holds(t testing.TB, dir string, want ...string) {
 	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	var got []string
 	for _, e := range entries {
-		data := testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
-		got = append(got, e.Name()+"="+string(data))
+		got = append(got, e.Name()+"="+string(testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)))
 	}
 	testkit.Same(t, got, want, "the folder")
 }

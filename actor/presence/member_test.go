@@ -74,8 +74,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 }
 
 func TestWhatIsNoServerIsNotAlive(t *testing.T) {
-	dir := t.TempDir()
-	s := newMember(dir)
+	s := newMember(t.TempDir())
 	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
 	stranger := flock.New(s.Path("0123")) // has its lock, and is not a server
 	taken(t, stranger.TryLock)
@@ -95,8 +94,7 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 
 // Older servers have nothing in their lock files, or no blank before what they say, and some ask with an exclusive lock.
 func TestOlderServers(t *testing.T) {
-	dir := t.TempDir()
-	s := entered(t, dir)
+	s := entered(t, t.TempDir())
 	for i, text := range []string{"", `{"host":"h","pid":7,"started_at":"2026-01-02T03:04:05Z"}` + "\n"} {
 		id := fakeID(fmt.Sprint(i))
 		must(t, os.WriteFile(s.Path(id), []byte(text), 0o600))

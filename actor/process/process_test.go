@@ -416,8 +416,7 @@ func child(mode string) int {
 // spec makes the test binary the command, in a mode.
 func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
 	t.Helper()
-	self := testkit.Get(os.Executable()).Must(t)
-	s := process.Spec{Command: []string{self}, Env: append(os.Environ(), modeEnv+"="+mode)}
+	s := process.Spec{Command: []string{testkit.Get(os.Executable()).Must(t)}, Env: append(os.Environ(), modeEnv+"="+mode)}
 	if h != nil {
 		s.Env = append(s.Env, h.Env())
 	}

@@ -158,8 +158,7 @@ func TestContainReportsHowACommandEnded(t *testing.T) {
 
 // runs reports whether the process whose id is in a file is there.
 func runs(t *testing.T, file string) bool {
-	pid := strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t)))
-	return runtime.GOOS == "linux" && exists("/proc/"+pid)
+	return runtime.GOOS == "linux" && exists("/proc/"+strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))))
 }
 
 func exists(path string) bool {

@@ -112,8 +112,7 @@ func TestFaults(t *testing.T) {
 		for _, secret := range []string{"s3cret", "my-secret", "me:secret"} { // neither passwords nor tokens are repeated
 			testkit.True(t, !strings.Contains(faults.Error(), secret), "the secret is in %v", faults)
 		}
-		found := strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE")
-		all = append(all, source+"\n! "+strings.ReplaceAll(found, "\n", "\n! "))
+		all = append(all, source+"\n! "+strings.ReplaceAll(strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE"), "\n", "\n! "))
 	}
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
@@ -247,8 +246,7 @@ func TestDocumentedExamples(t *testing.T) {
 	testkit.Need(t, faults == nil && slices.Equal(c.Toolsets, DefaultToolsets), "config.md shows %+v, %v", c, faults)
 	c.Toolsets, c.Platforms = nil, nil
 	testkit.True(t, reflect.DeepEqual(c, Default()), "config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
-	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
-	c, faults = Parse("config.yml", []byte(all))
+	c, faults = Parse("config.yml", []byte(regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")))
 	testkit.True(t, faults == nil && len(c.QualityGate.AgentReviewCommand) == 2, "with every setting that is commented out it is %+v, %v", c, faults)
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))

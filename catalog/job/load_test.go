@@ -76,14 +76,6 @@ func TestFaultsOfALinkQuoteNothing(t *testing.T) {
 	testkit.True(t, len(got) == 1 && !strings.Contains(got.Error(), "secret") && strings.Contains(got.Error(), "is not a valid job, and"), "%v", got)
 }
 
-func TestLoadThroughSymlink(t *testing.T) {
-	dir := t.TempDir()
-	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")
-	symlink(t, elsewhere, filepath.Join(dir, FileName))
-	j, ds := Load(dir)
-	testkit.True(t, ds == nil && j.Dir == dir, "got %v", ds)
-}
-
 func TestLoadFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, dir string)

@@ -224,8 +224,7 @@ func TestAServerThatWasRestarted(t *testing.T) {
 
 func TestAServerThatIsGone(t *testing.T) {
 	t.Parallel()
-	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
-	web := listenAndServe(t, mount(t, f.server()))
+	web := listenAndServe(t, mount(t, (&fakery{list: listOf(workflow("s", "sum", syncType))}).server()))
 	r, w := offering(t, named(config.WorkflowSource{Name: "web", URL: web.URL}), "sum")
 	web.CloseClientConnections()
 	web.Close()

@@ -25,8 +25,7 @@ import (
 
 func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 	t.Parallel()
-	f := &fakery{list: listOf(workflow("9", "nine"))}
-	r := open(t, settings(command("local", "good"), overHTTP(t, "web", f)))
+	r := open(t, settings(command("local", "good"), overHTTP(t, "web", &fakery{list: listOf(workflow("9", "nine"))})))
 	s := r.tools(t, "nine", "one", "two")
 	nine := s.Tool("nine")
 	testkit.True(t, nine.Source == "web" && nine.ID == "9" && nine.Description == "does nine" && nine.Away == "" && s.Tool("none") == nil, "%+v", nine)
@@ -43,8 +42,7 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 	// Any change of the source's tools makes it say so.
 	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
-	after := r.tools(t, "three", "two")
-	testkit.Equal(t, before.Tool("two"), after.Tool("two"), "a tool that did not change is another one")
+	testkit.Equal(t, before.Tool("two"), r.tools(t, "three", "two").Tool("two"), "a tool that did not change is another one")
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
@@ -253,8 +251,7 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 }
 
 func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
-	f := &fakery{list: listOf(workflow("1", "one"))}
-	inner := mount(t, f.server())
+	inner := mount(t, (&fakery{list: listOf(workflow("1", "one"))}).server())
 	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer s3cret" {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -301,8 +298,7 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 	for i := range 10_050 {
 		all = append(all, workflow(fmt.Sprint(i), fmt.Sprintf("w%d", i)))
 	}
-	f := &fakery{list: listOf(all...)}
-	r := open(t, settings(overHTTP(t, "web", f)))
+	r := open(t, settings(overHTTP(t, "web", &fakery{list: listOf(all...)})))
 	told := 0 // one for the source, which is connected, and one for all of its tools
 	for ; len(r.Snapshot().Tools) != 10_000; told++ {
 		<-r.Changed()

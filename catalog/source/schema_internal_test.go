@@ -35,35 +35,16 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 }
 
 func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
-	s := compileSchema(json.RawMessage(` {
-		"properties": {
-			"region": {"type": "string", "enum": ["eu", "us"]},
-			"who": {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "additionalProperties": false},
-			"tags": {"type": "array", "items": {"type": "string"}},
-			"tree": {"$ref": "#/$defs/node"}
-		},
-		"required": ["region"],
-		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}
-	}`))
-	schema, check := s.listed, s.check
-	testkit.Need(t, s.err == nil && strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`), "%s %v", schema, s.err)
-	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
-		testkit.Works(t, check(json.RawMessage(good)), "%s", good)
-	}
+	s := compileSchema(json.RawMessage(` {"properties": {"region": {"enum": ["eu", "us"]}, "tree": {"$ref": "#/$defs/node"}}, "required": ["region"],
+		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}}`))
+	testkit.Need(t, s.err == nil && strings.HasPrefix(string(s.listed), `{"type":"object","properties":{"region":`), "%s %v", s.listed, s.err)
+	testkit.Works(t, s.check(json.RawMessage(`{"region":"eu","tree":{"left":{"left":{"value":2.5}}},"more":1}`)))
 	for bad, want := range map[string]string{
-		``:                                 `missing required "region"`,
-		`null`:                             `missing required "region"`,
-		`{}`:                               `missing required "region"`,
-		`[]`:                               `are an array`,
-		`{"region":"asia"}`:                `region: `,
-		`{"region":"eu","who":{"age":-1}}`: `who.age: `,
-		`{"region":"eu","who":{"name":1}}`: `who: there is no argument named "name"`,
-		`{"region":"eu","tags":["a",1]}`:   `tags[1]: 1 is an integer; expected a string`,
+		``: `missing required "region"`, `null`: `missing required "region"`, `{}`: `missing required "region"`, `[]`: `are an array`, `{"region"`: `not JSON`,
 		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string; expected a number`,
 		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
-		`{"region"`: `not JSON`,
 	} {
-		testkit.Fails(t, check(json.RawMessage(bad)), want, "%.100s", bad)
+		testkit.Fails(t, s.check(json.RawMessage(bad)), want, "%.100s", bad)
 	}
 }
 

@@ -240,8 +240,7 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {
-			rel := strings.TrimPrefix(name, dir+"/")
-			testkit.True(t, used[rel], "no text refers to %s", name)
+			testkit.True(t, used[strings.TrimPrefix(name, dir+"/")], "no text refers to %s", name)
 		}
 	}
 }

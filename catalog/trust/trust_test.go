@@ -52,8 +52,7 @@ func setOf(t *testing.T, root, text string) Set {
 }
 
 func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
-	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"})
-	s := setOf(t, root, asks)
+	s := setOf(t, newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"}), asks)
 	var got []string
 	files := map[string]bool{}
 	for _, e := range s {
@@ -325,8 +324,7 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	changed := func(text string, want ...string) {
 		t.Helper()
 		c, _ := config.Parse("config.yml", []byte(text))
-		p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}
-		w := p.Approve(c, &config.User{}).Withheld
+		w := (&Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}).Approve(c, &config.User{}).Withheld
 		testkit.Need(t, w != nil, "it is approved")
 		testkit.Same(t, w.Changed, want, "of what changed")
 	}
@@ -387,8 +385,7 @@ attempts: {setup: "tools/lib tools/more.sh"}
 
 	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
 	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
-	other := Entry{Key: "b"}
-	changes := Set{is, other}.Changes(Set{was})
+	changes := Set{is, Entry{Key: "b"}}.Changes(Set{was})
 	testkit.Equal(t, len(changes), 2)
 	testkit.Same(t, changes[0].Files(), []string{"edited", "gone", `"new\n"`})
 	testkit.Same(t, changes[1].Files(), nil)
