@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"deepwork/actor/testkit"
@@ -160,19 +161,12 @@ func TestPutsOfOnePath(t *testing.T) {
 	}}
 	must(t, d.Put(path, content(0), PutOptions{}))
 	var writers, reader sync.WaitGroup
-	done := make(chan struct{})
+	var done atomic.Bool
 	reader.Go(func() {
-		for {
+		for whole := true; whole && !done.Load(); {
 			got, _, err := Read(path, 1<<20)
-			if err != nil || len(got) != 10_000 || !bytes.Equal(got, content(got[0]-'a')) {
-				t.Errorf("a reader saw %d bytes, %v", len(got), err)
-				return
-			}
-			select {
-			case <-done:
-				return
-			default:
-			}
+			whole = err == nil && len(got) == 10_000 && bytes.Equal(got, content(got[0]-'a'))
+			testkit.True(t, whole, "a reader saw %d bytes, %v", len(got), err)
 		}
 	})
 	for n := range byte(8) {
@@ -183,7 +177,7 @@ func TestPutsOfOnePath(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	close(done)
+	done.Store(true)
 	reader.Wait()
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "left")
 }

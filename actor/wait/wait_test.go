@@ -29,15 +29,12 @@ func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	b := wait.Backoff{Min: 10 * time.Millisecond, Max: 80 * time.Millisecond}
 	for _, most := range []time.Duration{10, 20, 40, 80, 80} {
-		most *= time.Millisecond
-		if got := b.Next(); got > most || got < most/2 {
-			t.Errorf("Next() = %v, want between %v and %v", got, most/2, most)
-		}
+		got := b.Next()
+		testkit.True(t, got <= most*time.Millisecond && got >= most*time.Millisecond/2, "Next() = %v, want at most %d ms, and at least half", got, most)
 	}
 	b.Reset()
-	if got := b.Next(); got > 10*time.Millisecond {
-		t.Errorf("Next() after Reset() = %v, want at most 10ms", got)
-	}
+	got := b.Next()
+	testkit.True(t, got <= 10*time.Millisecond, "Next() after Reset() = %v, want at most 10ms", got)
 }
 
 func TestSignalKeepsOneWake(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,9 +29,7 @@ type rawWeb struct {
 	*httptest.Server
 	call func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
 
-	mu      sync.Mutex
-	session int // counts those that were begun
-	conns   atomic.Int64
+	session, conns atomic.Int64 // count those that were begun
 }
 
 func newRawWeb(t *testing.T) *rawWeb {
@@ -56,19 +53,9 @@ func (s *rawWeb) open(t *testing.T) (*rig, *source.Workflow) {
 	return r, &r.tools(t, "raw").Tools[0].Workflow
 }
 
-func (s *rawWeb) sessionID() string { return fmt.Sprintf("session-%d", s.session) }
+func (s *rawWeb) sessionID() string { return fmt.Sprintf("session-%d", s.session.Load()) }
 
-func (s *rawWeb) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.session += 1000
-}
-
-func (s *rawWeb) sessions() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.session
-}
+func (s *rawWeb) forget() { s.session.Add(1000) } // it does not know its sessions any more
 
 // unknown answers a request of a session that is not known.
 var unknown = func(w http.ResponseWriter, id string) { http.Error(w, "session not found", http.StatusNotFound) }
@@ -86,16 +73,13 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.mu.Lock()
 	if m.Method == "initialize" {
-		s.session++
+		s.session.Add(1)
 		w.Header().Set("Mcp-Session-Id", s.sessionID())
 	} else if r.Header.Get("Mcp-Session-Id") != s.sessionID() {
-		s.mu.Unlock()
 		unknown(w, string(m.ID))
 		return
 	}
-	s.mu.Unlock()
 	result := `{}`
 	switch {
 	case m.ID == nil || m.Method == "":
@@ -171,7 +155,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 	}
 	s.call = answers
 	testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err())
-	testkit.Equal(t, s.sessions(), 1)
+	testkit.Equal(t, s.session.Load(), 1)
 }
 
 // An answer that cannot be read costs the calls in flight, as lost, and the session; later calls go on in the next one.
@@ -197,7 +181,7 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 		testkit.FailsWith(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err(), source.ErrLost, "%.60q", answer)
 		s.call = answers
 		testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err(), "after %.60q", answer)
-		testkit.Equal(t, s.sessions(), 2, "sessions after %.60q", answer)
+		testkit.Equal(t, s.session.Load(), 2, "sessions after %.60q", answer)
 	}
 }
 
@@ -231,9 +215,9 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			}
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
-			before := s.sessions()
+			before := s.session.Load()
 			r.refresh(t)
-			r.until(t, "another session", func(*source.Snapshot) bool { return s.sessions() > before })
+			r.until(t, "another session", func(*source.Snapshot) bool { return s.session.Load() > before })
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ type fakery struct {
 	execute func(ctx context.Context, r *mcp.CallToolRequest, id string, input json.RawMessage) (*mcp.CallToolResult, error)
 	status  func(id string) *mcp.CallToolResult // nil: there is no such tool
 	cancel  func(id string) *mcp.CallToolResult // nil: there is no such tool
-	queries int
+	queries atomic.Int64
 }
 
 func text(s string) *mcp.CallToolResult {
@@ -80,11 +81,7 @@ func (f *fakery) set(list func(string) *mcp.CallToolResult) {
 	f.list = list
 }
 
-func (f *fakery) asked() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.queries
-}
+func (f *fakery) asked() int { return int(f.queries.Load()) }
 
 func (f *fakery) server() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "fakery", Version: "1"}, nil)
@@ -104,8 +101,8 @@ func (f *fakery) server() *mcp.Server {
 		})
 	}
 	add("workflows-list-tool", func(_ context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+		f.queries.Add(1)
 		f.mu.Lock()
-		f.queries++
 		list := f.list
 		f.mu.Unlock()
 		return list(in.Cursor), nil
