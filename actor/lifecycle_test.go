@@ -63,7 +63,6 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		a := r.For("a")
 		ask(t, a, add1, 1)
 		time.Sleep(30 * time.Second) // the timer runs already
-
 		var reply actor.Reply[int]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -77,8 +76,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		testkit.Need(t, r.Len() == 1, "passivated with an ask open") // its work goes on, though its asker has left
-
-		reply.Send(0) // from outside: the actor is idle from now on
+		reply.Send(0)                                                // from outside: the actor is idle from now on
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
 		testkit.Equal(t, r.Len(), 1, "passivated early")
@@ -256,8 +254,8 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 	}{
 		"panic": {panicking, func(err error) bool {
 			p, ok := errors.AsType[*actor.PanicError](err)
-			return ok && p.Actor == "probe" && p.Value == "boom" && strings.Contains(string(p.Stack), "crash_test.go")
-		}, "crash_test.go"},
+			return ok && p.Actor == "probe" && p.Value == "boom" && strings.Contains(string(p.Stack), "lifecycle_test.go")
+		}, "lifecycle_test.go"},
 		"error": {failing, func(err error) bool {
 			return errors.Is(err, errTorn) && err != errTorn && strings.Contains(err.Error(), "actor probe")
 		}, "torn"},
@@ -341,7 +339,6 @@ func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 		}
 		testkit.Equal(t, of("a").made, made, "a condemned key was woken")
 		ask(t, r.For("b"), add1, 1)
-
 		time.Sleep(50*time.Second - 1)
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), a, add1)).Err(), actor.ErrTooManyRestarts, "a nanosecond early")
 		time.Sleep(time.Nanosecond)
@@ -369,7 +366,6 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 			synctest.Wait()
 			d.lived(t, 50, 0)
 			testkit.Equal(t, r.Len(), 0, "awake")
-
 			// Those in the mailbox and those who wait for room in it.
 			release := make(chan struct{})
 			d.set(func(*disk) { *hook = func() { <-release } })

@@ -69,12 +69,6 @@ func (d *disk) call(count *int, hook *func()) {
 
 func (p *probe) Receive(ctx context.Context, t task) error { return t(ctx, p) }
 
-func (p *probe) save() {
-	p.disk.mu.Lock()
-	defer p.disk.mu.Unlock()
-	p.disk.value = p.value
-}
-
 // lived checks how many incarnations were made and how many were stopped.
 func (d *disk) lived(t *testing.T, made, over int) {
 	t.Helper()
@@ -93,7 +87,7 @@ func (d *disk) set(f func(*disk)) {
 func add1(r actor.Reply[int]) task {
 	return func(_ context.Context, p *probe) error {
 		p.value++
-		p.save()
+		p.disk.set(func(d *disk) { d.value = p.value })
 		r.Send(p.value)
 		return nil
 	}

@@ -25,7 +25,6 @@ func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
 		testkit.Equal(t, time.Since(before), time.Second, "waited")
 		close(release)
 		ask(t, ref, add1, 2) // the write of the asker who left is the first
-
 		r, of := registry(s, actor.Options{Name: "key"})
 		testkit.FailsWith(t, testkit.Get(actor.Ask(ctx, r.For("a"), add1)).Err(), context.DeadlineExceeded, "over before it is asked")
 		of("a").lived(t, 0, 0)
@@ -62,7 +61,6 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 		ask(t, ref, add1, 8) // the actor goes on receiving
 		testkit.Must(t, ref.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-later)
-
 		// The same from another goroutine, while the asker may have left.
 		for _, wait := range []time.Duration{time.Minute, time.Second} {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)

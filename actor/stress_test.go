@@ -124,7 +124,6 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	var async sync.WaitGroup
 	all := new(tally)
 	r := actor.NewRegistry(newSystem(t, nil), actor.Options{}, func(int) (actor.Behavior[visit], error) { return visitor{all, new(atomic.Int64), &async}, nil })
-
 	// The runtime keeps a descriptor of as many goroutines as there ever were at
 	// once (some 400 bytes each); those are not what is measured.
 	var crowd sync.WaitGroup
@@ -134,7 +133,6 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	}
 	close(gate)
 	crowd.Wait()
-
 	before := heap()
 	for k := range keys {
 		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int64]) visit { return visit{reply: r} })).Must(t)

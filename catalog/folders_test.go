@@ -32,7 +32,6 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	write(t, filepath.Join(more, "kiwi", "job.yml"), source("kiwi", "shadowed"))
 	must(t, os.MkdirAll(p.job("plain", "steps"), 0o755))
 	write(t, p.job("notes.txt"), "no job")
-
 	o := withStandard(fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}})
 	o.Additional = []string{extra, filepath.Join(p.root, "missing"), more, "relative"}
 	s := p.open(o).Snapshot()

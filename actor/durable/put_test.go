@@ -97,7 +97,10 @@ func TestPutIsCutShort(t *testing.T) {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+op, func(t *testing.T) {
 				path := oldFile(t)
-				testkit.Fails(t, dieAt(t, when+" "+op, path), "", "it went through")
+				child := exec.CommandContext(t.Context(), os.Args[0], path)
+				child.Env = append(os.Environ(), childEnv+"="+when+" "+op)
+				said, err := child.CombinedOutput()
+				testkit.Fails(t, err, "exit status 3", "%s", said)
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
@@ -120,7 +123,6 @@ func TestPutDoesNotFollowItsTemp(t *testing.T) {
 	must(t, Disk{}.Put(filepath.Join(dir, "a"), []byte("one"), PutOptions{Temp: "a.new"}))
 	holds(t, dir, "a=one")
 	holds(t, filepath.Dir(precious), "precious=precious")
-
 	// A link at the path itself is replaced, and what it leads to is not touched.
 	must(t, os.Symlink(precious, filepath.Join(dir, "b")))
 	must(t, Disk{}.Put(filepath.Join(dir, "b"), []byte("two"), PutOptions{}))
@@ -341,7 +343,7 @@ const (
 	newContent = "the new content"
 )
 
-// TestMain makes of this binary the child that dieAt starts.
+// TestMain makes of this binary the child that TestPutIsCutShort starts.
 func TestMain(m *testing.M) {
 	if point := os.Getenv(childEnv); point != "" {
 		d := Disk{Carry: func(op Op, do func() error) error {
@@ -360,14 +362,4 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
-}
-
-// dieAt has its own process put newContent and end at a point.
-func dieAt(t *testing.T, point, path string) error {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], path)
-	cmd.Env = append(os.Environ(), childEnv+"="+point)
-	out, err := cmd.CombinedOutput()
-	testkit.Need(t, len(out) <= 0, "the child said %s", out)
-	return err
 }

@@ -82,7 +82,6 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	testkit.Equal(t, string(r.Stdout), "out\n")
 	testkit.True(t, len(err.Tail) <= 2000 && strings.HasPrefix(err.Tail, "line ") && strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
-
 	_, err = run(t, t.Context(), spec(t, "failout", nil)) // with nothing on its standard error
 	testkit.True(t, err != nil && err.ExitCode == 4 && err.Tail == "first\nlast", "got %+v", err)
 }
@@ -149,7 +148,6 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled) && r.ExitCode == 0, "got %v", err)
 	testkit.Equal(t, string(r.Stdout), "tidied up\n")
 	gone(<-all)
-
 	cause, end := context.WithCancelCause(t.Context())
 	end(errors.New("nobody waits"))
 	_, err = run(t, cause, process.Spec{Command: []string{"no-such-program-here"}})

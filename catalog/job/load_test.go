@@ -113,7 +113,6 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 	expect("Anew é.\r\n")
 	write(t, strings.Repeat("x", MaxInstructionsBytes), dir, "steps", "draft.md")
 	expect(strings.Repeat("x", MaxInstructionsBytes))
-
 	file := filepath.Join(dir, "steps", "draft.md")
 	write(t, "Linked.", dir, "shared", "text.md")
 	for _, target := range []string{filepath.Join("..", "shared", "text.md"), filepath.Join(dir, "shared", "text.md")} {
@@ -121,7 +120,6 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 		symlink(t, target, file)
 		expect("Linked.")
 	}
-
 	// The job's folder itself may be reached through a link.
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, dir, link)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,38 +116,30 @@ func TestFormat2(t *testing.T) {
 // Each rule of the mapping of format 2, and each older format, has a file of its own, which the walk of
 // TestJobsOfAFolder follows too; the golden says what it becomes.
 func TestMapping(t *testing.T) {
-	files, err := filepath.Glob("testdata/mapping/*.yml")
-	testkit.Must(t, err)
 	var all strings.Builder
 	rules := 0
-	for _, file := range files {
+	for _, file := range testkit.Get(filepath.Glob("testdata/mapping/*.yml")).Must(t) {
 		source := readFile(t, file)
 		j, _ := Parse("/jobs/x", FileName, source)
 		if j == nil {
-			c, err := Convert("", source)
-			testkit.Must(t, err)
 			var ds Diagnostics
-			if j, ds = Parse("/jobs/x", FileName, c.Source); j == nil {
-				t.Errorf("%s: %v", file, ds)
-				continue
-			}
+			j, ds = Parse("/jobs/x", FileName, testkit.Get(Convert("", source)).Must(t).Source)
+			testkit.Need(t, j != nil, "%s: %v", file, ds)
 		}
-		if rules++; strings.Contains(file, "old_") || strings.Contains(file, "ours_") {
-			rules--
-		} else if want := fmt.Sprintf("%02d_", rules); !strings.HasPrefix(filepath.Base(file), want) {
-			t.Errorf("%s comes where rule %s is expected", file, want)
+		if !strings.Contains(file, "old_") && !strings.Contains(file, "ours_") {
+			rules++
+			testkit.Contains(t, file, fmt.Sprintf("/%02d_", rules), "a rule has no file")
 		}
 		steps := j.Steps
 		if j.Format == 2 {
 			steps = nil // those of the workflows
 		}
-		shown, err := json.Marshal(struct {
+		shown := testkit.Get(json.Marshal(struct {
 			Name, Summary, Version, CommonInfo string
 			Steps                              []Step
 			Workflows                          []Workflow
 			Warnings                           Diagnostics
-		}{j.Name, j.Summary, j.Version, j.CommonInfo, steps, j.Workflows, j.Warnings})
-		testkit.Must(t, err)
+		}{j.Name, j.Summary, j.Version, j.CommonInfo, steps, j.Workflows, j.Warnings})).Must(t)
 		all.WriteString("# " + filepath.Base(file) + "\n" + withoutEmpty(t, shown) + "\n")
 	}
 	testkit.True(t, rules == 28, "%d rules have files, want 28", rules)
@@ -155,33 +148,14 @@ func TestMapping(t *testing.T) {
 
 // withoutEmpty returns JSON without the members that have no value, indented.
 func withoutEmpty(t *testing.T, data []byte) string {
-	var v any
-	testkit.Must(t, json.Unmarshal(data, &v))
-	var clean func(v any) any
-	clean = func(v any) any {
-		switch v := v.(type) {
-		case []any:
-			for i := range v {
-				v[i] = clean(v[i])
-			}
-			if len(v) == 0 {
-				return nil
-			}
-		case map[string]any:
-			for key, value := range v {
-				if v[key] = clean(value); v[key] == nil || v[key] == "" || v[key] == false {
-					delete(v, key)
-				}
-			}
-			if len(v) == 0 {
-				return nil
-			}
-		}
-		return v
+	var indented bytes.Buffer
+	testkit.Must(t, json.Indent(&indented, data, "", " "))
+	text := indented.String()
+	empty := regexp.MustCompile(`\n *"\w+": (null|""|false|\[\s*\]|\{\s*\}),?`)
+	for was := ""; was != text; {
+		was, text = text, empty.ReplaceAllString(text, "")
 	}
-	out, err := json.MarshalIndent(clean(v), "", " ")
-	testkit.Must(t, err)
-	return string(out)
+	return regexp.MustCompile(`,(\s*[\]}])`).ReplaceAllString(text, "$1")
 }
 
 // formsExample is the workflow of the example of forms.

@@ -334,7 +334,6 @@ func TestTooManyFaultsAreCounted(t *testing.T) {
 	testkit.Need(t, len(ds) == MaxDiagnostics+1, "%d diagnostics", len(ds))
 	// 150 unknown keys and 5 missing ones.
 	testkit.Equal(t, ds[MaxDiagnostics].String(), "job.yml: 55 more errors were found: fix the ones above first")
-
 	exact := readFile(t, baseFile)
 	exact = append(exact, bytes.Repeat([]byte("\n"), MaxBytes-len(exact))...)
 	_, ds = Parse("/d", FileName, exact)

@@ -18,13 +18,6 @@ import (
 	"deepwork/actor/xslices"
 )
 
-func resolvedSchema(t *testing.T) *jsonschema.Resolved {
-	t.Helper()
-	var s jsonschema.Schema
-	testkit.Must(t, json.Unmarshal(Schema(), &s))
-	return testkit.Get(s.Resolve(nil)).Must(t)
-}
-
 // asJSON gives what an editor makes of YAML before it applies a schema.
 func asJSON(n *yaml.Node) any {
 	switch n.Kind {
@@ -56,7 +49,9 @@ func asJSON(n *yaml.Node) any {
 // TestSchemaAgrees holds the schema against the parser: what one accepts the
 // other does, except what is marked as the parser's alone, and nothing else is.
 func TestSchemaAgrees(t *testing.T) {
-	r := resolvedSchema(t)
+	var s jsonschema.Schema
+	testkit.Must(t, json.Unmarshal(Schema(), &s))
+	r := testkit.Get(s.Resolve(nil)).Must(t)
 	judge := func(t *testing.T, source []byte) error {
 		t.Helper()
 		var n yaml.Node

@@ -173,7 +173,6 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	r.tools(t) // gone
 	r.back(t, "one")
 	r.logged(t, "a source cannot be reached")
-
 	longer := *c
 	longer.WorkflowTools.KeepToolsFor = time.Hour
 	r.configure(t, &longer)

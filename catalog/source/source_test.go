@@ -220,7 +220,6 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	s := r.tools(t, "own", "send_1", "send_2")
 	testkit.Equal(t, found(s, "send"), "[send_1 send_2] []")
 	testkit.Equal(t, found(s, "nothing"), "[] []")
-
 	// The other does not take the name when the first is away, nor one that a name with an id was once another's.
 	away := *c
 	away.WorkflowTools.Sources = slices.Clone(c.WorkflowTools.Sources)
@@ -234,7 +233,6 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	r.refresh(t)
 	s = r.until(t, "two tools", func(s *source.Snapshot) bool { return len(s.Tools) == 2 })
 	testkit.True(t, s.Tool("send_1") == nil, "the name send_1 was the other source's: %s", toolNames(s))
-
 	// A source that is renamed, or taken out, holds no names.
 	b.set(listOf(workflow("2", "send")))
 	r.settings.Store(settings(c.WorkflowTools.Sources[1]))

@@ -131,15 +131,6 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-func readme(t *testing.T) string {
-	t.Helper()
-	var text strings.Builder
-	for _, p := range testkit.Pages(t, repository) {
-		text.WriteString(p.Text)
-	}
-	return text.String()
-}
-
 // Every link of a page leads to a file, and to a heading of it if it names one.
 func TestReadmeLinksLeadSomewhere(t *testing.T) {
 	for _, p := range testkit.Pages(t, repository) {
@@ -209,7 +200,10 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 // What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and
 // their help.
 func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
-	text := readme(t)
+	text := ""
+	for _, p := range testkit.Pages(t, repository) {
+		text += p.Text
+	}
 	for tool, arguments := range tools {
 		_, section, found := strings.Cut(text, "\n### "+tool+"\n")
 		testkit.Need(t, found, "no page describes %s", tool)
@@ -238,6 +232,9 @@ var tools = map[string][]string{
 // What else of the program the texts may name: fields of replies, keys of a session's record, subcommands.
 var (
 	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts", "idle_timeout"}
+	examples = []string{"release_notes", "draft_notes"} // which the texts make up
+	keys     = []string{"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance", "after_agent", "before_tool", "before_prompt", "prompt_file",
+		"stop_hooks", "doc_spec", "post_workflow_instructions", "step_arguments", "workflow_name", "json_schema"}
 	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo", "trust"}
 )
 
@@ -356,23 +353,25 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			shown := false
 			for _, block := range blocks(text, "json") {
-				checkCall(t, s.InstructionsFile, block)
-				var call struct {
-					Outputs map[string]any `json:"outputs"`
-				}
+				var call map[string]any
 				testkit.Must(t, json.Unmarshal([]byte(block), &call))
-				if call.Outputs == nil {
+				fits := slices.ContainsFunc(slices.Collect(maps.Values(tools)), func(arguments []string) bool {
+					return !slices.ContainsFunc(slices.Collect(maps.Keys(call)), func(key string) bool { return !slices.Contains(arguments, key) })
+				})
+				testkit.True(t, fits, "%s: no tool takes all these arguments:\n%s", s.InstructionsFile, block)
+				outputs, is := call["outputs"].(map[string]any)
+				if !is {
 					continue
 				}
 				shown = true
-				for name, value := range call.Outputs {
+				for name, value := range outputs {
 					o := s.Output(name)
 					testkit.Need(t, o != nil, "%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
 					_, list := value.([]any)
 					testkit.Equal(t, list, o.Type == job.Files, "%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
 				}
 				for _, o := range s.Outputs {
-					_, ok := call.Outputs[o.Name]
+					_, ok := outputs[o.Name]
 					testkit.True(t, !o.Required || ok, "%s: the call leaves out the required output %s", s.InstructionsFile, o.Name)
 				}
 			}
@@ -384,25 +383,18 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	}
 }
 
-// checkCall checks that a JSON block is an object whose keys are arguments of one tool.
-func checkCall(t *testing.T, name, block string) {
-	t.Helper()
-	var call map[string]json.RawMessage
-	testkit.Must(t, json.Unmarshal([]byte(block), &call))
-	fits := func(arguments []string) bool {
-		for key := range call {
-			if !slices.Contains(arguments, key) {
-				return false
-			}
-		}
-		return true
-	}
-	testkit.True(t, slices.ContainsFunc(slices.Collect(maps.Values(tools)), fits), "%s: no tool takes all these arguments:\n%s", name, block)
-}
-
 func TestTextsNameOnlyWhatExists(t *testing.T) {
 	for _, j := range load(t) {
-		known := slices.Concat(fields, vocabulary(t, j))
+		known := append(slices.Concat(fields, examples, keys), j.Name)
+		for _, w := range j.Workflows {
+			known = append(known, w.Name)
+		}
+		for _, s := range j.Steps {
+			known = append(known, s.ID)
+			for _, o := range s.Outputs {
+				known = append(known, o.Name)
+			}
+		}
 		for tool, arguments := range tools {
 			known = append(append(known, tool), arguments...)
 		}
@@ -416,26 +408,6 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 			}
 		}
 	}
-}
-
-// vocabulary is the words of the format and of the job itself.
-func vocabulary(t *testing.T, j *job.Job) []string {
-	t.Helper()
-	words := []string{
-		j.Name, "release_notes", "draft_notes", // the last two are made up as examples; below are keys of job.yml, and values of them
-		"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance",
-		"after_agent", "before_tool", "before_prompt", "prompt_file", "stop_hooks", "doc_spec", "post_workflow_instructions", "step_arguments", "workflow_name", "json_schema",
-	}
-	for _, w := range j.Workflows {
-		words = append(words, w.Name)
-	}
-	for _, s := range j.Steps {
-		words = append(words, s.ID)
-		for _, o := range s.Outputs {
-			words = append(words, o.Name)
-		}
-	}
-	return words
 }
 
 func TestTemplatesAreReferredToAndExist(t *testing.T) {

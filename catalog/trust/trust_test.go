@@ -337,7 +337,6 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "tools/setup.sh")))
 	changed(asks, "tools/review.py", "tools/setup.sh")
 	changed(strings.Replace(other, "git: {branch: checkout}", "", 1), "git.branch in .deepwork/config.yml", "tools/review.py", "tools/setup.sh")
-
 	check := &job.StepCheck{Run: []string{"sh", "check.sh"}, Name: "tests"}
 	entry := testkit.Get(CheckOf(root, "job", "step", check)).Must(t)
 	testkit.Equal(t, ledger.ApprovesCheck(entry, nil), ErrUnapproved)
