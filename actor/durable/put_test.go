@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
@@ -362,4 +364,43 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	testkit.Equal(t, testkit.Get(Locked(path)).Must(t), false, "a missing file is locked")
+	first := testkit.Get(Lock(t.Context(), path)).Must(t)
+	testkit.True(t, testkit.Get(TryLock(path)).Must(t) == nil, "TryLock of a locked file")
+	testkit.Equal(t, testkit.Get(Locked(path)).Must(t), true, "a locked file is locked")
+	reason := errors.New("enough waited")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, reason)
+	defer cancel()
+	testkit.FailsWith(t, testkit.Get(Lock(ctx, path)).Err(), reason, "Lock of a locked file")
+	got := make(chan error, 1)
+	go func() {
+		l, err := Lock(t.Context(), path)
+		if err == nil {
+			err = l.Remove()
+		}
+		got <- err
+	}()
+	testkit.Must(t, first.Unlock())
+	testkit.Must(t, <-got)
+	testkit.FailsWith(t, testkit.Get(os.Lstat(path)).Err(), os.ErrNotExist, "the file after Remove")
+}
+
+func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	l := testkit.Get(Lock(t.Context(), path)).Must(t)
+	defer l.Unlock()
+	testkit.True(t, l.InPlace(), "a lock just taken is not in place")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Skip("an open file cannot be renamed here:", err)
+	}
+	testkit.True(t, !l.InPlace(), "a lock whose file has gone is in place")
+}
+
+func TestLockRefusesWhatIsNoFile(t *testing.T) {
+	testkit.Fails(t, testkit.Get(Lock(t.Context(), t.TempDir())).Err(), "", "a folder was locked")
+	testkit.FailsWith(t, testkit.Get(Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(), os.ErrNotExist, "Lock in a missing folder")
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,32 +84,23 @@ func TestReceiversThatDoNotTakeMetrics(t *testing.T) {
 
 // A receiver gets over HTTP what Prometheus reads, when the process ends too, and nothing if metrics are off.
 func TestMetricsOverOTLP(t *testing.T) {
-	var mu sync.Mutex
-	var got []string
+	var got *testkit.Log
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
 		var in metrics.ExportMetricsServiceRequest
-		body, err := io.ReadAll(r.Body)
-		testkit.True(t, err == nil && proto.Unmarshal(body, &in) == nil, "it cannot be read")
-		for _, of := range in.ResourceMetrics {
-			names := r.URL.Path + " " + r.Header.Get("Authorization")
-			for _, a := range of.Resource.Attributes {
-				if a.Key != "service.instance.id" {
-					names += fmt.Sprintf(" %s=%s", a.Key, a.Value.GetStringValue())
-				}
+		testkit.Works(t, proto.Unmarshal(testkit.Get(io.ReadAll(r.Body)).Must(t), &in))
+		fmt.Fprint(got, r.URL.Path, " ", r.Header.Get("Authorization"))
+		for _, a := range in.ResourceMetrics[0].Resource.Attributes {
+			if a.Key != "service.instance.id" {
+				fmt.Fprintf(got, " %s=%s", a.Key, a.Value.GetStringValue())
 			}
-			for _, scope := range of.ScopeMetrics {
-				for _, x := range scope.Metrics {
-					names += " " + x.Name
-				}
-			}
-			got = append(got, names)
+		}
+		for _, x := range in.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+			fmt.Fprint(got, " ", x.Name)
 		}
 	}))
 	defer server.Close()
 	sent := func(o Options) string {
-		got = nil
+		got = new(testkit.Log)
 		o.Service, o.Version, o.Logger = "test", "1", slog.Default()
 		m := OpenMetrics(o)
 		m.Gauge("queue", "", func() int { return 3 })
@@ -121,7 +111,7 @@ func TestMetricsOverOTLP(t *testing.T) {
 		m.Handler(slog.Default()).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 		testkit.ContainsAll(t, page.Body.String(), []string{"\nqueue 3\n", "\ncost{of=\"a\"} 0.5\n", "\ncost{of=\"b\"} 2\n", "\ntook_bucket{le=\"2\"} 1\n", "\ngo_goroutines "})
 		testkit.Works(t, m.Close(t.Context()))
-		return strings.Join(got, "\n")
+		return got.String()
 	}
 	testkit.Equal(t, sent(Options{}), "", "it is off")
 	testkit.Equal(t, sent(Options{Endpoint: server.URL + "/otlp/"}), "/otlp/v1/metrics  service.name=test service.version=1 queue cost took")

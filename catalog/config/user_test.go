@@ -281,10 +281,8 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
 	put(t, s, create)
 	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
-}
-
-func TestFileThatCannotBeReadIsAnError(t *testing.T) {
-	s, _ := open(t)
+	// So is a file that cannot be read.
+	s, _ = open(t)
 	must(t, os.Mkdir(s.Path(), 0o755))
 	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "", "a directory is accepted")
 	must(t, os.Remove(s.Path()))

@@ -114,9 +114,8 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	changed.Headers = map[string]string{"X-New": "1"}
 	r.configure(t, settings(first, changed, third))
 	// What the changed source offered stays listed while it is connected again.
-	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
-		t.Errorf("meanwhile %s", show(s))
-	}
+	two := r.Snapshot().Tool("two")
+	testkit.True(t, two != nil && two.Away != "", "meanwhile %s", show(r.Snapshot()))
 	r.until(t, "all three", func(s *source.Snapshot) bool { return toolNames(s) == "one three two" && s.Tool("two").Away == "" })
 	testkit.Equal(t, r.log.Count(`msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
