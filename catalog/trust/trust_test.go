@@ -414,6 +414,7 @@ func TestACommandApprovedEarlier(t *testing.T) {
 	approved(-1, new(config.User), "./review.sh", "-x")
 	p.Approve(project, new(config.User))
 	p.Approve(project, new(config.User))
+	(&Policy{Root: root, File: p.File, Ledger: ledger, Logger: p.Logger}).Approve(project, new(config.User)) // of a later process, which says nothing
 	testkit.Equal(t, strings.Count(logged.String(), "the user approved the project's config"), 1, "%s", &logged)
 	must(t, ledger.Deny(t.Context()))
 	approved(-1, trusted, "./review.sh")
