@@ -14,21 +14,6 @@ import (
 	"deepwork/actor/testkit"
 )
 
-type echo struct {
-	reply actor.Reply[int]
-	rests bool
-}
-
-type echoer struct{}
-
-func (echoer) Receive(_ context.Context, m echo) error {
-	m.reply.Send(1)
-	if m.rests {
-		return actor.ErrRest
-	}
-	return nil
-}
-
 // A tally is what one key of the stress test leaves behind.
 type tally struct {
 	alive   atomic.Int32 // incarnations between newBehavior and the end of Stop
@@ -76,16 +61,8 @@ func (v visitor) Stop(context.Context) { v.alive.Add(-1) }
 // Invariants: a key never has two incarnations; every message that was accepted
 // is handled exactly once; everyone who asks is answered.
 func TestStressPassivationUnderLoad(t *testing.T) {
-	const keys, callers = 20, 16
-	visits := 3000
-	if testing.Short() {
-		visits = 300
-	}
-	for _, crashes := range []bool{false, true} {
-		name := "without crashes"
-		if crashes {
-			name = "with crashes"
-		}
+	const keys, callers, visits = 20, 16, 3000
+	for name, crashes := range map[string]bool{"without crashes": false, "with crashes": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t, nil)
 			tallies := make([]tally, keys)
@@ -110,33 +87,20 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 						crash := crashes && n%50 == 0
 						switch n % 5 {
 						case 0:
-							if err := r.For(k).Tell(t.Context(), visit{n: n, crash: crash}); err != nil {
-								t.Errorf("tell: %v", err)
-								return
-							}
+							testkit.Works(t, r.For(k).Tell(t.Context(), visit{n: n, crash: crash}))
 						case 1:
-							if err := r.For(k).Tell(t.Context(), visit{n: n, rests: true}); err != nil {
-								t.Errorf("tell: %v", err)
-								return
-							}
+							testkit.Works(t, r.For(k).Tell(t.Context(), visit{n: n, rests: true}))
 						default:
-							got, err := actor.Ask(t.Context(), r.For(k), func(reply actor.Reply[int64]) visit {
-								return visit{n: n, crash: crash, reply: reply}
-							})
+							got, err := actor.Ask(t.Context(), r.For(k), func(reply actor.Reply[int64]) visit { return visit{n, crash, false, reply} })
 							// A crash fails the asks that are open beside it.
-							if (err != nil || got != n) && (!crashes || !errors.Is(err, errTorn)) {
-								t.Errorf("ask %d: %d, %v", n, got, err)
-								return
-							}
+							testkit.True(t, err == nil && got == n || crashes && errors.Is(err, errTorn), "ask %d: %d, %v", n, got, err)
 						}
 						accepted.Add(1)
 					}
 				})
 			}
 			group.Wait()
-			if stuck := s.Stop(t.Context()); stuck != nil {
-				t.Errorf("stuck: %v", stuck)
-			}
+			testkit.Same(t, s.Stop(t.Context()), nil, "stuck")
 			async.Wait()
 
 			var handled, lives int64
@@ -145,11 +109,11 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 				lives += tallies[k].lives.Load()
 				testkit.Equal(t, tallies[k].alive.Load(), 0, "incarnations left of key %d", k)
 			}
-			if two.Load() != 0 || twice.Load() != 0 || handled != accepted.Load() || r.Len() != 0 {
-				t.Errorf("two alive %d times; handled twice %d; handled %d of %d; awake %d",
-					two.Load(), twice.Load(), handled, accepted.Load(), r.Len())
-			}
-			testkit.True(t, lives >= int64(visits), "only %d incarnations: passivation was not exercised", lives)
+			testkit.Equal(t, two.Load(), 0, "two alive")
+			testkit.Equal(t, twice.Load(), 0, "handled twice")
+			testkit.Equal(t, handled, accepted.Load(), "handled")
+			testkit.Equal(t, r.Len(), 0, "awake")
+			testkit.True(t, lives >= visits, "only %d incarnations: passivation was not exercised", lives)
 		})
 	}
 }
@@ -157,9 +121,9 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 // What is passivated leaves nothing behind, however many keys there were.
 func TestPassivatedKeysCostNothing(t *testing.T) {
 	const keys = 20_000
-	s := newSystem(t, nil)
-	r := actor.NewRegistry(s, actor.Options{}, func(int) (actor.Behavior[echo], error) { return echoer{}, nil })
-
+	var async sync.WaitGroup
+	all := new(tally)
+	r := actor.NewRegistry(newSystem(t, nil), actor.Options{}, func(int) (actor.Behavior[visit], error) { return visitor{all, new(atomic.Int64), &async}, nil })
 	// The runtime keeps a descriptor of as many goroutines as there ever were at
 	// once (some 400 bytes each); those are not what is measured.
 	var crowd sync.WaitGroup
@@ -169,20 +133,18 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	}
 	close(gate)
 	crowd.Wait()
-
 	before := heap()
 	for k := range keys {
-		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{reply: r} })).Must(t)
+		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int64]) visit { return visit{reply: r} })).Must(t)
 	}
 	for k := range keys {
-		testkit.Must(t, r.For(k).Tell(t.Context(), echo{rests: true}))
+		testkit.Must(t, r.For(k).Tell(t.Context(), visit{rests: true}))
 	}
 	for r.Len() > 0 {
 		runtime.Gosched()
 	}
-	if grown := heap() - before; grown > 10*keys {
-		t.Errorf("%d bytes remain of %d passivated keys", grown, keys)
-	}
+	grown := heap() - before
+	testkit.True(t, grown <= 10*keys, "%d bytes remain of %d passivated keys", grown, keys)
 }
 
 func heap() int64 {

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what must come; it never waits that
-// long where the code is right.
+// patience is how long a test waits for what must come; it never waits that long where the code is right.
 const patience = time.Minute
 
 // source is a job.yml; its summary distinguishes the versions.
@@ -36,26 +35,8 @@ summary: %q
 common_job_info_provided_to_all_steps_at_runtime: |
   What every step knows.
 steps:
-  - id: first
-    name: First
-    description: The first step.
-    instructions_file: steps/first.md
-    outputs:
-      report:
-        type: file
-        description: A report.
-        required: true
-    reviews: []
-  - id: second
-    name: Second
-    description: The second step.
-    instructions_file: steps/second.md
-    inputs:
-      - file: report
-        from_step: first
-    outputs: {}
-    dependencies: [first]
-    reviews: []
+  - {id: first, name: First, description: The first step., instructions_file: steps/first.md, outputs: {}, reviews: []}
+  - {id: second, name: Second, description: The second step., instructions_file: steps/second.md, dependencies: [first], outputs: {}, reviews: []}
 workflows:
   - name: main
     summary: All of it.
@@ -70,29 +51,36 @@ type project struct {
 	log  *testkit.Log
 }
 
-func newProject(t *testing.T) *project {
+// newProject has jobs that each have the name of their directory: names and summaries in turn.
+func newProject(t *testing.T, jobs ...string) *project {
 	t.Helper()
-	return &project{t: t, root: t.TempDir(), log: new(testkit.Log)}
+	p := &project{t: t, root: t.TempDir(), log: new(testkit.Log)}
+	for i := 0; i < len(jobs); i += 2 {
+		p.put(jobs[i], source(jobs[i], jobs[i+1]))
+	}
+	return p
 }
 
-// path makes a path below the root.
 func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
+}
+
+// job makes a path in the project's own job folder.
+func (p *project) job(elem ...string) string {
+	return filepath.Join(append([]string{p.root, ".deepwork", "jobs"}, elem...)...)
 }
 
 // standard is where the standard jobs are laid out.
 func (p *project) standard() string { return filepath.Join(p.root+"-state", "standard_jobs") }
 
 // jobFile is the path of a job's file in the project's own folder.
-func (p *project) jobFile(dir string) string { return p.path(".deepwork", "jobs", dir, job.FileName) }
+func (p *project) jobFile(dir string) string { return p.job(dir, job.FileName) }
 
-// put writes a job of the project.
 func (p *project) put(dir, content string) {
 	p.t.Helper()
 	write(p.t, p.jobFile(dir), content)
 }
 
-// open opens a catalog that the test's end closes.
 func (p *project) open(o Options) *Catalog {
 	p.t.Helper()
 	if o.Root == "" {
@@ -118,11 +106,9 @@ var write = testkit.Write
 
 var must = testkit.Must
 
-// fresh is Fresh that does not fail.
 func fresh(t *testing.T, c *Catalog) *Snapshot {
 	t.Helper()
-	s := testkit.Get(c.Fresh(t.Context())).Must(t)
-	return s
+	return testkit.Get(c.Fresh(t.Context())).Must(t)
 }
 
 // summary is how a snapshot serves a job; "" for not at all.
@@ -139,17 +125,21 @@ func eventually(t *testing.T, c *Catalog, what string, ok func(*Snapshot) bool) 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	changed := c.Changes(ctx)
-	for {
-		if s := c.Snapshot(); ok(s) {
-			return s
-		}
+	s := c.Snapshot()
+	for ; !ok(s); s = c.Snapshot() {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			s := c.Snapshot()
 			t.Fatalf("never seen: %s; version %d, jobs %s, errors %v", what, s.Version, names(s), s.Errors)
 		}
 	}
+	return s
+}
+
+// serves waits until a job is served in a version, "" for not at all.
+func serves(t *testing.T, c *Catalog, name, version string) *Snapshot {
+	t.Helper()
+	return eventually(t, c, name+" "+version, func(s *Snapshot) bool { return summary(s, name) == version })
 }
 
 // names lists the jobs of a snapshot as name=summary.
@@ -161,8 +151,7 @@ func names(s *Snapshot) string {
 	return strings.Join(out, " ")
 }
 
-// A fakeNotifier imitates a system that runs out of watches or drops
-// events, which cannot be brought about in a test.
+// A fakeNotifier imitates a system that runs out of watches or drops events, which cannot be brought about in a test.
 type fakeNotifier struct {
 	ev      chan fsnotify.Event
 	errs    chan error
@@ -170,30 +159,22 @@ type fakeNotifier struct {
 	room    int // how many watches there are; negative: enough
 	full    error
 
-	mu      sync.Mutex
-	dirs    []string
-	adds    map[string]int
-	closed  bool
-	changed chan struct{} // closed and replaced at each change
+	mu     sync.Mutex
+	dirs   []string
+	adds   map[string]int
+	closed bool
 }
 
 func newFakeNotifier() *fakeNotifier {
-	return &fakeNotifier{ev: make(chan fsnotify.Event), errs: make(chan error), room: -1,
-		adds: make(map[string]int), changed: make(chan struct{})}
+	return &fakeNotifier{ev: make(chan fsnotify.Event), errs: make(chan error), room: -1, adds: make(map[string]int)}
 }
 
-func (n *fakeNotifier) open() (notifier, error) {
-	if n.openErr != nil {
-		return nil, n.openErr
-	}
-	return n, nil
-}
+func (n *fakeNotifier) open() (notifier, error) { return n, n.openErr }
 
 func (n *fakeNotifier) Add(dir string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.adds[dir]++
-	defer n.tell()
 	if slices.Contains(n.dirs, dir) {
 		return nil
 	}
@@ -208,7 +189,6 @@ func (n *fakeNotifier) Remove(dir string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dirs = slices.DeleteFunc(n.dirs, func(d string) bool { return d == dir })
-	n.tell()
 	return nil
 }
 
@@ -219,17 +199,6 @@ func (n *fakeNotifier) Close() error {
 	return nil
 }
 
-func (n *fakeNotifier) tell() {
-	close(n.changed)
-	n.changed = make(chan struct{})
-}
-
-func (n *fakeNotifier) isClosed() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.closed
-}
-
 func (n *fakeNotifier) has(dir string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -238,37 +207,16 @@ func (n *fakeNotifier) has(dir string) bool {
 
 func (n *fakeNotifier) await(t *testing.T, dir string) {
 	t.Helper()
-	n.until(t, dir+" is watched", func() bool { return slices.Contains(n.dirs, dir) })
-}
-
-func (n *fakeNotifier) awaitGone(t *testing.T, dir string) {
-	t.Helper()
-	n.until(t, dir+" is watched no more", func() bool { return !slices.Contains(n.dirs, dir) })
+	testkit.Until(t, dir+" watched", func() bool { return n.has(dir) })
 }
 
 func (n *fakeNotifier) awaitAdds(t *testing.T, dir string, count int) {
 	t.Helper()
-	n.until(t, fmt.Sprintf("%s added %d times", dir, count), func() bool { return n.adds[dir] >= count })
-}
-
-// until waits for what ok, called under the lock, reports.
-func (n *fakeNotifier) until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
+	testkit.Until(t, fmt.Sprintf("%s added %d times", dir, count), func() bool {
 		n.mu.Lock()
-		is, changed := ok(), n.changed
-		n.mu.Unlock()
-		if is {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		}
-	}
+		defer n.mu.Unlock()
+		return n.adds[dir] >= count
+	})
 }
 
 func (n *fakeNotifier) events() <-chan fsnotify.Event { return n.ev }

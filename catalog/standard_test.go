@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"crypto/rand"
 	"io/fs"
 	"os"
@@ -17,16 +18,13 @@ import (
 )
 
 func bundledJobs() fstest.MapFS {
-	return fstest.MapFS{
-		"bundled/job.yml":         {Data: []byte(source("bundled", "standard"))},
-		"bundled/steps/first.md":  {Data: []byte("Do the first.")},
-		"bundled/steps/second.md": {Data: []byte("Do the second.")},
-		"other/job.yml":           {Data: []byte(source("other", "standard"))},
-		"other/steps/first.md":    {Data: []byte("Do the first.")},
-		"other/steps/second.md":   {Data: []byte("Do the second.")},
-		"notes/readme.md":         {Data: []byte("no job")},
-		"readme.md":               {Data: []byte("no job")},
+	jobs := fstest.MapFS{"notes/readme.md": {Data: []byte("no job")}, "readme.md": {Data: []byte("no job")}}
+	for _, name := range []string{"bundled", "other"} {
+		jobs[name+"/job.yml"] = &fstest.MapFile{Data: []byte(source(name, "standard"))}
+		jobs[name+"/steps/first.md"] = &fstest.MapFile{Data: []byte("Do the first.")}
+		jobs[name+"/steps/second.md"] = &fstest.MapFile{Data: []byte("Do the second.")}
 	}
+	return jobs
 }
 
 func withStandard(jobs fs.FS) Options {
@@ -52,22 +50,16 @@ func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 	must(t, err)
 }
 
-func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
+func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	testkit.Equal(t, dirs(c.Snapshot()), "bundled other", "jobs")
 	testkit.Fails(t, testkit.Get(os.Stat(p.path(".deepwork"))).Err(), "", "Open has written to the project")
-}
-
-func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
 	p.put("own", source("own", "own"))
-	c := p.open(withStandard(bundledJobs()))
 	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
 	testkit.Fails(t, testkit.Get(os.Stat(p.standard())).Err(), "", "laid out for a job that is not a standard one")
-	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
-	j := s.Job("bundled")
+	j := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled")
 	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
 	testkit.True(t, err == nil && text == "Do the first.", "instructions: %q, %v", text, err)
@@ -76,14 +68,15 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 
 func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 	t.Parallel()
-	base := func(p *project) string { return filepath.Join(p.standard(), "bundled") }
+	yml := func(p *project) string { return filepath.Join(p.standard(), "bundled", "job.yml") }
+	text := func(p *project) string { return filepath.Join(p.standard(), "bundled", "steps", "first.md") }
 	for name, spoil := range map[string]func(p *project){
-		"edited":            func(p *project) { write(p.t, filepath.Join(base(p), "job.yml"), "edited") },
-		"truncated":         func(p *project) { must(p.t, os.Truncate(filepath.Join(base(p), "steps", "first.md"), 3)) },
-		"same size":         func(p *project) { write(p.t, filepath.Join(base(p), "steps", "first.md"), "Do the worst.") },
-		"removed":           func(p *project) { must(p.t, os.Remove(filepath.Join(base(p), "steps", "first.md"))) },
+		"edited":            func(p *project) { write(p.t, yml(p), "edited") },
+		"truncated":         func(p *project) { must(p.t, os.Truncate(text(p), 3)) },
+		"same size":         func(p *project) { write(p.t, text(p), "Do the worst.") },
+		"removed":           func(p *project) { must(p.t, os.Remove(text(p))) },
 		"all removed":       func(p *project) { must(p.t, os.RemoveAll(filepath.Dir(p.standard()))) },
-		"a link for a file": linkFor(func(p *project) string { return filepath.Join(base(p), "steps", "first.md") }),
+		"a link for a file": func(p *project) { relink(p, p.path("nowhere"), text(p)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
@@ -92,40 +85,26 @@ func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 			// By another server that starts on it, too.
 			for _, c := range []*Catalog{c, p.open(withStandard(bundledJobs()))} {
 				spoil(p)
-				s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
-				checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
+				checkLaidOut(t, bundledJobs(), filepath.Dir(testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled").Dir))
 			}
 		})
 	}
 }
 
-func linkFor(where func(*project) string) func(*project) {
-	return func(p *project) {
-		must(p.t, os.RemoveAll(where(p)))
-		must(p.t, os.Symlink(filepath.Join(p.root, "nowhere"), where(p)))
-	}
-}
-
-func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
-	p := newProject(t)
+func TestStandardJobsThatCannotBeLaidOut(t *testing.T) {
 	beyond := t.TempDir()
-	must(t, os.Mkdir(filepath.Dir(p.standard()), 0o700))
-	link(p, beyond, p.standard())
-	c := p.open(withStandard(bundledJobs()))
-	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
+	for name, prepare := range map[string]func(p *project){
+		"a link out of the folder": func(p *project) { link(p, beyond, p.standard()) },
+		"a file for the folder":    func(p *project) { must(t, os.WriteFile(filepath.Dir(p.standard()), nil, 0o444)) },
+	} {
+		p := newProject(t)
+		prepare(p)
+		c := p.open(withStandard(bundledJobs()))
+		testkit.Equal(t, dirs(fresh(t, c)), "bundled other", name)
+		testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", name)
+	}
 	list := testkit.Get(os.ReadDir(beyond)).Must(t)
 	testkit.Equal(t, len(list), 0, "written outside: %v", list)
-}
-
-func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
-	p := newProject(t)
-	// Nobody can make the folder, since it is a file.
-	must(t, os.WriteFile(filepath.Dir(p.standard()), nil, 0o444))
-	c := p.open(withStandard(bundledJobs()))
-	if s := fresh(t, c); len(s.Jobs) != 2 {
-		t.Errorf("jobs: %s", names(s))
-	}
-	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
 }
 
 func TestTwoServersLayOutAtOnce(t *testing.T) {
@@ -135,9 +114,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 	for range 4 {
 		c := p.open(withStandard(bundledJobs()))
 		for range 2 {
-			wg.Go(func() {
-				testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err())
-			})
+			wg.Go(func() { testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err()) })
 		}
 	}
 	wg.Wait()
@@ -150,117 +127,80 @@ func TestOwnJobShadowsAStandardOne(t *testing.T) {
 	c := p.open(withStandard(bundledJobs()))
 	p.put("bundled", source("bundled", "own"))
 	testkit.Equal(t, summary(fresh(t, c), "bundled"), "own", "serves")
-	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "bundled")))
+	must(t, os.RemoveAll(p.job("bundled")))
 	fresh(t, c)
-	eventually(t, c, "the standard one again", func(s *Snapshot) bool { return summary(s, "bundled") == "standard" })
+	serves(t, c, "bundled", "standard")
 }
 
-// A save is one way in which editors replace a job.yml.
+// A save is one way in which editors replace the job.yml of the job "writing".
 type save struct {
-	name string
-	// prepare lays the first version out; nil means as a plain file.
-	prepare func(p *project, first string)
-	save    func(p *project, next string)
+	name     string
+	link, to string // a symlink in the project, and where it leads; "" means a plain file
+	first    string // where the first version is, if not in the project
+	save     func(p *project, next string)
 }
 
-const savedDir = "writing"
+// moved saves by writing a file, or one in a folder, that is renamed into the place of what is there; a folder is moved aside.
+func moved(temp, file, there string) func(p *project, next string) {
+	return func(p *project, next string) {
+		write(p.t, p.path(temp, file), next)
+		if file != "" {
+			must(p.t, os.Rename(p.path(there), p.path("old-"+rand.Text())))
+		}
+		must(p.t, os.Rename(p.path(temp), p.path(there)))
+	}
+}
+
+// linked writes a file and leads a symlink to a target.
+func linked(file, target, name string) func(p *project, next string) {
+	return func(p *project, next string) {
+		write(p.t, p.path(file), next)
+		if target != "" {
+			relink(p, absolute(p, target), p.path(name))
+		}
+	}
+}
+
+// absolute makes a path of the project absolute, but one that begins with "..".
+func absolute(p *project, path string) string {
+	if strings.HasPrefix(path, "..") {
+		return filepath.FromSlash(path)
+	}
+	return p.path(path)
+}
+
+const (
+	savedJobs = ".deepwork/jobs"
+	savedDir  = savedJobs + "/writing"
+	savedFile = savedDir + "/job.yml"
+	store     = "../../../store/" // from savedDir
+)
 
 var saves = []save{
-	{name: "rename", save: func(p *project, next string) {
-		temp := p.jobFile(savedDir) + ".tmp"
-		write(p.t, temp, next)
-		must(p.t, os.Rename(temp, p.jobFile(savedDir)))
-	}},
-	{name: "rename from elsewhere", save: func(p *project, next string) {
-		temp := p.path("elsewhere.yml")
-		write(p.t, temp, next)
-		must(p.t, os.Rename(temp, p.jobFile(savedDir)))
-	}},
-	{name: "truncate and write", save: func(p *project, next string) {
-		f := testkit.Get(os.OpenFile(p.jobFile(savedDir), os.O_WRONLY|os.O_TRUNC, 0)).Must(p.t)
-		for len(next) > 0 {
-			n := min(100, len(next))
-			testkit.Get(f.WriteString(next[:n])).Must(p.t)
-			next = next[n:]
-		}
-		must(p.t, f.Close())
-	}},
+	{name: "rename", save: moved(savedFile+".tmp", "", savedFile)},
+	{name: "rename from elsewhere", save: moved("elsewhere.yml", "", savedFile)},
+	{name: "truncate and write", save: func(p *project, next string) { tearing(p.t, p.path(savedFile), next) }},
 	{name: "delete and create", save: func(p *project, next string) {
-		must(p.t, os.Remove(p.jobFile(savedDir)))
-		write(p.t, p.jobFile(savedDir), next)
+		must(p.t, os.Remove(p.path(savedFile)))
+		write(p.t, p.path(savedFile), next)
 	}},
 	{name: "backup by rename, then create", save: func(p *project, next string) {
-		must(p.t, os.Rename(p.jobFile(savedDir), p.jobFile(savedDir)+"~"))
-		write(p.t, p.jobFile(savedDir), next)
+		must(p.t, os.Rename(p.path(savedFile), p.path(savedFile+"~")))
+		write(p.t, p.path(savedFile), next)
 	}},
-	{name: "relative symlink swap", prepare: linked(false), save: swapped(false)},
-	{name: "absolute symlink swap", prepare: linked(true), save: swapped(true)},
-	{name: "write through a symlink to another folder", prepare: linked(true), save: func(p *project, next string) {
-		write(p.t, p.path("store", "1", "job.yml"), next)
-	}},
-	{name: "symlinked directory swap", prepare: func(p *project, first string) {
-		write(p.t, p.path("store", "a", "job.yml"), first)
-		link(p, p.path("store", "a"), p.path(".deepwork", "jobs", savedDir))
-	}, save: func(p *project, next string) {
-		write(p.t, p.path("store", "b", "job.yml"), next)
-		relink(p, p.path("store", "b"), p.path(".deepwork", "jobs", savedDir))
-	}},
-	{name: "write inside a symlinked directory", prepare: func(p *project, first string) {
-		write(p.t, p.path("store", "a", "job.yml"), first)
-		link(p, p.path("store", "a"), p.path(".deepwork", "jobs", savedDir))
-	}, save: func(p *project, next string) {
-		write(p.t, p.path("store", "a", "job.yml"), next)
-	}},
-	{name: "symlinked jobs folder swap", prepare: func(p *project, first string) {
-		write(p.t, p.path("store", "a", savedDir, "job.yml"), first)
-		link(p, p.path("store", "a"), p.path(".deepwork", "jobs"))
-	}, save: func(p *project, next string) {
-		write(p.t, p.path("store", "b", savedDir, "job.yml"), next)
-		relink(p, p.path("store", "b"), p.path(".deepwork", "jobs"))
-	}},
-	{name: "directory swapped by rename", save: func(p *project, next string) {
-		write(p.t, p.path("new", "job.yml"), next)
-		must(p.t, os.Rename(p.path(".deepwork", "jobs", savedDir), aside(p)))
-		must(p.t, os.Rename(p.path("new"), p.path(".deepwork", "jobs", savedDir)))
-	}},
-	{name: "jobs folder swapped by rename", save: func(p *project, next string) {
-		write(p.t, p.path(".deepwork", "new", savedDir, "job.yml"), next)
-		must(p.t, os.Rename(p.path(".deepwork", "jobs"), aside(p)))
-		must(p.t, os.Rename(p.path(".deepwork", "new"), p.path(".deepwork", "jobs")))
-	}},
-	{name: "deepwork folder swapped by rename", save: func(p *project, next string) {
-		write(p.t, p.path("new", "jobs", savedDir, "job.yml"), next)
-		must(p.t, os.Rename(p.path(".deepwork"), aside(p)))
-		must(p.t, os.Rename(p.path("new"), p.path(".deepwork")))
-	}},
+	{"relative symlink swap", savedFile, store + "1/job.yml", "store/1/job.yml", linked("store/2/job.yml", store+"2/job.yml", savedFile)},
+	{"absolute symlink swap", savedFile, "store/1/job.yml", "store/1/job.yml", linked("store/2/job.yml", "store/2/job.yml", savedFile)},
+	{"write through a symlink to another folder", savedFile, "store/1/job.yml", "store/1/job.yml", linked("store/1/job.yml", "", "")},
+	{"symlinked directory swap", savedDir, "store/a", "store/a/job.yml", linked("store/b/job.yml", "store/b", savedDir)},
+	{"write inside a symlinked directory", savedDir, "store/a", "store/a/job.yml", linked("store/a/job.yml", "", "")},
+	{"symlinked jobs folder swap", savedJobs, "store/a", "store/a/writing/job.yml", linked("store/b/writing/job.yml", "store/b", savedJobs)},
+	{name: "directory swapped by rename", save: moved("new", "job.yml", savedDir)},
+	{name: "jobs folder swapped by rename", save: moved(".deepwork/new", "writing/job.yml", savedJobs)},
+	{name: "deepwork folder swapped by rename", save: moved("new", "jobs/writing/job.yml", ".deepwork")},
 	{name: "deepwork folder removed and made anew", save: func(p *project, next string) {
 		must(p.t, os.RemoveAll(p.path(".deepwork")))
-		write(p.t, p.jobFile(savedDir), next)
+		write(p.t, p.path(savedFile), next)
 	}},
-}
-
-// aside is a name that nothing has yet.
-func aside(p *project) string { return p.path("old-" + rand.Text()) }
-
-func linked(absolute bool) func(*project, string) {
-	return func(p *project, first string) {
-		write(p.t, p.path("store", "1", "job.yml"), first)
-		link(p, target1(p, "1", absolute), p.jobFile(savedDir))
-	}
-}
-
-func swapped(absolute bool) func(*project, string) {
-	return func(p *project, next string) {
-		write(p.t, p.path("store", "2", "job.yml"), next)
-		relink(p, target1(p, "2", absolute), p.jobFile(savedDir))
-	}
-}
-
-func target1(p *project, version string, absolute bool) string {
-	if absolute {
-		return p.path("store", version, "job.yml")
-	}
-	return filepath.Join("..", "..", "..", "store", version, "job.yml")
 }
 
 func link(p *project, target, name string) {
@@ -277,15 +217,14 @@ func relink(p *project, target, name string) {
 func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
 	for _, s := range saves {
 		t.Run(s.name, func(t *testing.T) {
-			if runtime.GOOS == "windows" && s.prepare != nil {
+			if runtime.GOOS == "windows" && s.link != "" {
 				t.Skip("symlinks need a privilege on Windows")
 			}
 			t.Parallel()
 			p := newProject(t)
-			if s.prepare != nil {
-				s.prepare(p, source("writing", "one"))
-			} else {
-				p.put(savedDir, source("writing", "one"))
+			write(t, p.path(cmp.Or(s.first, savedFile)), source("writing", "one"))
+			if s.link != "" {
+				link(p, absolute(p, s.to), p.path(s.link))
 			}
 			test(t, p, s)
 		})
@@ -295,16 +234,15 @@ func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
 func heardOf(t *testing.T, o Options) {
 	eachSave(t, func(t *testing.T, p *project, s save) {
 		c := p.open(o)
-		if got := summary(c.Snapshot(), "writing"); got != "one" {
-			t.Fatalf("at first: %q", got)
-		}
+		got := summary(c.Snapshot(), "writing")
+		testkit.Need(t, got == "one", "at first: %q", got)
 		// More than once: what was watched has been replaced by the first.
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "writing") == version })
+			serves(t, c, "writing", version)
 		}
-		write(t, p.jobFile(savedDir), source("writing", "five"))
-		eventually(t, c, "five", func(s *Snapshot) bool { return summary(s, "writing") == "five" })
+		write(t, p.path(savedFile), source("writing", "five"))
+		serves(t, c, "writing", "five")
 	})
 }
 
@@ -324,10 +262,8 @@ func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			got := testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t)
-			if a, b := summary(fresh(t, all), "writing"), summary(got, "writing"); a != version || b != version {
-				t.Errorf("Fresh serves %q, and FreshJob %q, not %q", a, b, version)
-			}
+			a, b := summary(fresh(t, all), "writing"), summary(testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t), "writing")
+			testkit.True(t, a == version && b == version, "Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 		}
 	})
 }

@@ -2,33 +2,41 @@ package durable
 
 import (
 	"bytes"
+	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
 
 var must = testkit.Must
 
-// holds fails the test unless the folder has these files and no others; each is
-// given as "name=content".
+// holds fails the test unless the folder has these files and no others; each is given as "name=content".
 func holds(t testing.TB, dir string, want ...string) {
 	t.Helper()
 	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	var got []string
 	for _, e := range entries {
-		data := testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
-		got = append(got, e.Name()+"="+string(data))
+		got = append(got, e.Name()+"="+string(testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)))
 	}
 	testkit.Same(t, got, want, "the folder")
+}
+
+// oldFile returns the path of a file "a", alone in its folder.
+func oldFile(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "a")
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	return path
 }
 
 // A recorder is a Carry that writes the Ops down, and fails one of them.
@@ -56,16 +64,13 @@ func (r *recorder) carry(op Op, do func() error) error {
 	return errBroken
 }
 
-// The content is synced before the file has its name, and the name before Put
-// says that the file is kept.
+// The content is synced before the file has its name, and the name before Put says that the file is kept.
 func TestPutSyncsInOrder(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	r := &recorder{}
 	must(t, Disk{Carry: r.carry}.Put(path, []byte("one"), PutOptions{}))
-	if want := []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir}; !slices.Equal(r.ops, want) {
-		t.Errorf("it did %q, want %q", r.ops, want)
-	}
+	testkit.Same(t, r.ops, []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir})
 	holds(t, dir, "a=one")
 }
 
@@ -73,27 +78,17 @@ func TestPutSyncsInOrder(t *testing.T) {
 // of the folder, where the new one is and the error says what that means.
 func TestPutFails(t *testing.T) {
 	for _, temp := range []string{"", "own_*.tmp", "a.new"} {
-		for _, op := range []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir} {
-			for _, torn := range []bool{false, true} {
-				if torn && op != OpWrite {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s/%s/%t", temp, op, torn), func(t *testing.T) {
-					dir := t.TempDir()
-					path := filepath.Join(dir, "a")
-					must(t, os.WriteFile(path, []byte("old"), 0o600))
-					d := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}
-					err := d.Put(path, []byte("the new one"), PutOptions{Temp: temp})
-					testkit.True(t, errors.Is(err, errBroken) && strings.Contains(err.Error(), dir), "the error is %v", err)
-					if unsynced := op == OpSyncDir; errors.Is(err, ErrUnsynced) != unsynced {
-						t.Errorf("the error is %v", err)
-					} else if unsynced {
-						holds(t, dir, "a=the new one")
-					} else {
-						holds(t, dir, "a=old")
-					}
-				})
-			}
+		for _, fail := range []string{OpCreate, OpWrite, OpWrite + " half", OpSync, OpMove, OpSyncDir} {
+			t.Run(temp+"/"+fail, func(t *testing.T) {
+				path := oldFile(t)
+				op, _, torn := strings.Cut(fail, " ")
+				err := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}.Put(path, []byte("the new one"), PutOptions{Temp: temp})
+				testkit.FailsWith(t, err, errBroken)
+				testkit.Fails(t, err, filepath.Dir(path))
+				unsynced := fail == OpSyncDir
+				testkit.Equal(t, errors.Is(err, ErrUnsynced), unsynced)
+				holds(t, filepath.Dir(path), map[bool]string{true: "a=the new one", false: "a=old"}[unsynced])
+			})
 		}
 	}
 }
@@ -103,18 +98,17 @@ func TestPutIsCutShort(t *testing.T) {
 	for _, op := range []string{OpCreate, OpWrite, OpSync, OpMove, OpSyncDir} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+op, func(t *testing.T) {
-				dir := t.TempDir()
-				path := filepath.Join(dir, "a")
-				must(t, os.WriteFile(path, []byte("old"), 0o600))
-				if err := dieAt(t, when+" "+op, path); err == nil {
-					t.Fatal("it went through")
-				}
+				path := oldFile(t)
+				child := exec.CommandContext(t.Context(), os.Args[0], path)
+				child.Env = append(os.Environ(), childEnv+"="+when+" "+op)
+				said, err := child.CombinedOutput()
+				testkit.Fails(t, err, "exit status 3", "%s", said)
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
 				// The next one removes what is at the caller's own name.
 				must(t, Disk{}.Put(path, []byte("next"), PutOptions{Temp: "a.new"}))
-				holds(t, dir, "a=next")
+				holds(t, filepath.Dir(path), "a=next")
 			})
 		}
 	}
@@ -131,7 +125,6 @@ func TestPutDoesNotFollowItsTemp(t *testing.T) {
 	must(t, Disk{}.Put(filepath.Join(dir, "a"), []byte("one"), PutOptions{Temp: "a.new"}))
 	holds(t, dir, "a=one")
 	holds(t, filepath.Dir(precious), "precious=precious")
-
 	// A link at the path itself is replaced, and what it leads to is not touched.
 	must(t, os.Symlink(precious, filepath.Join(dir, "b")))
 	must(t, Disk{}.Put(filepath.Join(dir, "b"), []byte("two"), PutOptions{}))
@@ -142,12 +135,8 @@ func TestPutDoesNotFollowItsTemp(t *testing.T) {
 func TestPutRefuses(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "folder", "in"), 0o755))
-	for path, want := range map[string]error{
-		filepath.Join(dir, "folder"):       nil, // what the system says differs
-		filepath.Join(dir, "missing", "a"): fs.ErrNotExist,
-	} {
-		err := Disk{}.Put(path, []byte("x"), PutOptions{})
-		testkit.True(t, err != nil && (want == nil || errors.Is(err, want)) && strings.Contains(err.Error(), path), "%s: %v", path, err)
+	for _, path := range []string{filepath.Join(dir, "folder"), filepath.Join(dir, "missing", "a")} {
+		testkit.Fails(t, Disk{}.Put(path, []byte("x"), PutOptions{}), path)
 	}
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "it left")
 }
@@ -156,15 +145,10 @@ func TestPutMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no such modes here")
 	}
-	dir := t.TempDir()
-	for name, want := range map[string]fs.FileMode{"own": 0, "all": 0o666} {
-		path := filepath.Join(dir, name)
-		must(t, Disk{}.Put(path, nil, PutOptions{Mode: want}))
-		fi := testkit.Get(os.Stat(path)).Must(t)
-		if want == 0 {
-			want = 0o600
-		}
-		testkit.Equal(t, fi.Mode(), want, "%s has the mode", name)
+	for given, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o666: 0o666} {
+		path := filepath.Join(t.TempDir(), "a")
+		must(t, Disk{}.Put(path, nil, PutOptions{Mode: given}))
+		testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode(), want)
 	}
 }
 
@@ -181,19 +165,12 @@ func TestPutsOfOnePath(t *testing.T) {
 	}}
 	must(t, d.Put(path, content(0), PutOptions{}))
 	var writers, reader sync.WaitGroup
-	done := make(chan struct{})
+	var done atomic.Bool
 	reader.Go(func() {
-		for {
+		for whole := true; whole && !done.Load(); {
 			got, _, err := Read(path, 1<<20)
-			if err != nil || len(got) != 10_000 || !bytes.Equal(got, content(got[0]-'a')) {
-				t.Errorf("a reader saw %d bytes, %v", len(got), err)
-				return
-			}
-			select {
-			case <-done:
-				return
-			default:
-			}
+			whole = err == nil && len(got) == 10_000 && bytes.Equal(got, content(got[0]-'a'))
+			testkit.True(t, whole, "a reader saw %d bytes, %v", len(got), err)
 		}
 	})
 	for n := range byte(8) {
@@ -204,7 +181,7 @@ func TestPutsOfOnePath(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	close(done)
+	done.Store(true)
 	reader.Wait()
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "left")
 }
@@ -212,15 +189,11 @@ func TestPutsOfOnePath(t *testing.T) {
 func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, Disk{}.SyncFolder(dir))
-	missing := filepath.Join(dir, "missing")
-	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
-		t.Errorf("one that is not there: %v", err)
-	}
-	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir), errBroken, "a sync that fails")
+	testkit.Fails(t, Disk{}.SyncFolder(filepath.Join(dir, "missing")), filepath.Join(dir, "missing"))
+	testkit.FailsWith(t, Disk{Carry: (&recorder{fail: OpSyncDir}).carry}.SyncFolder(dir), errBroken, "a sync that fails")
 }
 
-// Each folder is durable before one is made in it, and only the last one is for
-// its owner alone.
+// Each folder is durable before one is made in it, and only the last one is for its owner alone.
 func TestMakeFolder(t *testing.T) {
 	root := t.TempDir()
 	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")
@@ -232,17 +205,13 @@ func TestMakeFolder(t *testing.T) {
 		return do()
 	}}
 	must(t, d.MakeFolder(c, 0o700))
-	if want := []string{root, a, b}; !slices.Equal(synced, want) {
-		t.Errorf("synced %q, want %q", synced, want)
-	}
+	testkit.Same(t, synced, []string{root, a, b})
 	must(t, d.MakeFolder(c, 0o755))
 	testkit.Equal(t, len(synced), 3, "what is there was made again")
 	if runtime.GOOS != "windows" {
 		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
-			fi := testkit.Get(os.Stat(path)).Must(t)
-			if fi.Mode().Perm()&^0o055 != want&^0o055 || fi.Mode().Perm()&^want != 0 { // the umask may narrow it
-				t.Errorf("%s has the mode %v, want %v", path, fi.Mode(), want)
-			}
+			mode := testkit.Get(os.Stat(path)).Must(t).Mode().Perm()
+			testkit.True(t, mode&^0o055 == want&^0o055 && mode&^want == 0, "%s has the mode %v, want %v", path, mode, want) // the umask may narrow it
 		}
 	}
 	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700), errBroken, "a sync that fails")
@@ -275,9 +244,7 @@ func TestInside(t *testing.T) {
 	}
 	for path, want := range map[string]bool{"in/f": true, "in/new/x": true, "new": true, "within/f": true, "absolute/f": true,
 		"out": false, "out/f": false, "out/new": false, "up/f": false, "nowhere": false, "nowhere/f": false} {
-		if err := Inside(root, filepath.Join(root, filepath.FromSlash(path))); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
+		testkit.Equal(t, Inside(root, filepath.Join(root, filepath.FromSlash(path))) == nil, want, "%v", path)
 	}
 }
 
@@ -287,25 +254,22 @@ func TestRead(t *testing.T) {
 	must(t, os.WriteFile(path, []byte("12345"), 0o600))
 	data, fi, err := Read(path, 5)
 	testkit.True(t, string(data) == "12345" && err == nil && fi.Size() == 5, "%q, %v, %v", data, fi, err)
-	_, fi, err = Read(path, 4)
-	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi == nil || bad.Path != path || bad.Reason != "it has 5 bytes, over the limit of 4" {
-		t.Errorf("one that is too long: %v, %v", fi, err)
+	bad := func(what, path string, limit int64, exists bool, reason string) {
+		t.Helper()
+		_, fi, err := Read(path, limit)
+		bad, ok := errors.AsType[*BadFileError](err)
+		testkit.True(t, ok && bad.Path == path && bad.Reason == reason && (fi != nil) == exists && strings.Contains(err.Error(), path), "%s: %v, %v", what, fi, err)
 	}
-	if _, fi, err := Read(path+"2", 5); !errors.Is(err, fs.ErrNotExist) || fi != nil {
-		t.Errorf("nothing: %v, %v", fi, err)
-	}
-	_, fi, err = Read(dir, 5)
-	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi != nil || bad.Reason != "it is a folder, not a file" ||
-		!strings.Contains(err.Error(), dir) {
-		t.Errorf("a folder: %v, %v", fi, err)
-	}
+	bad("one that is too long", path, 4, true, "it has 5 bytes, over the limit of 4")
+	bad("a folder", dir, 5, false, "it is a folder, not a file")
+	_, fi, err = Read(path+"2", 5)
+	testkit.True(t, errors.Is(err, fs.ErrNotExist) && fi == nil, "nothing: %v, %v", fi, err)
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip("no links here: ", err)
 	}
-	if _, _, err := Read(link, 5); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
-		t.Errorf("a link: %v", err)
-	}
+	_, _, err = Read(link, 5)
+	testkit.Fails(t, err, "it is a symbolic link")
 }
 
 func TestKind(t *testing.T) {
@@ -334,21 +298,8 @@ func TestMoveNewReplacesNothing(t *testing.T) {
 	holds(t, dir, "to=1")
 }
 
-func TestCreateIsExclusive(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	f := testkit.Get(Disk{}.Create(path)).Must(t)
-	defer f.Close()
-	if _, err := (Disk{}).Create(path); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("again: %v", err)
-	}
-	// One that was made, and is said to have failed, is not left open.
-	f2, err := Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
-	testkit.True(t, f2 == nil && errors.Is(err, errBroken), "%v, %v", f2, err)
-}
-
-// Write and Sync do what they say; a file that is closed cannot be
-// synced, and nothing else is in its place.
-func TestWriteSync(t *testing.T) {
+// Create, Write and Sync do what they say; a file that is closed cannot be synced, and nothing else is in its place.
+func TestCreateWriteSync(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	var seen []Op
@@ -358,22 +309,18 @@ func TestWriteSync(t *testing.T) {
 		return do()
 	}}
 	f := testkit.Get(d.Create(path)).Must(t)
-	n, err := d.Write(f, []byte("abcdef"))
-	testkit.True(t, n == 6 && err == nil, "%d, %v", n, err)
+	testkit.Equal(t, testkit.Get(d.Write(f, []byte("abcdef"))).Must(t), 6)
 	must(t, d.Sync(f))
 	must(t, f.Close())
 	holds(t, dir, "a=abcdef")
-	if err := d.Sync(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
-		t.Errorf("syncing a closed file: %v", err)
-	}
-	for i, want := range []Op{
-		{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
-		{Do: OpSync, Path: path, File: f},
-	} {
-		if got := seen[i]; got.Do != want.Do || got.Path != want.Path || got.File != want.File || string(got.Data) != string(want.Data) {
-			t.Errorf("Op %d is %+v, want %+v", i, got, want)
-		}
-	}
+	testkit.Same(t, seen, []Op{{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")}, {Do: OpSync, Path: path, File: f}})
+	err := d.Sync(f)
+	testkit.True(t, errors.Is(err, fs.ErrClosed) && strings.Contains(err.Error(), path), "syncing a closed file: %v", err)
+	_, err = Disk{}.Create(path)
+	testkit.True(t, errors.Is(err, fs.ErrExist) && strings.Contains(err.Error(), path), "again: %v", err)
+	// One that was made, and is said to have failed, is not left open.
+	f, err = Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
+	testkit.True(t, f == nil && errors.Is(err, errBroken), "%v, %v", f, err)
 }
 
 func TestDrop(t *testing.T) {
@@ -386,11 +333,74 @@ func TestDrop(t *testing.T) {
 	holds(t, dir)
 	// That it is gone already may not be on disk yet.
 	must(t, d.Drop(path))
-	if want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}; !slices.Equal(r.ops, want) {
-		t.Errorf("it did %q, want %q", r.ops, want)
-	}
+	testkit.Same(t, r.ops, []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir})
 	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
 	for _, op := range []string{OpRemove, OpSyncDir} {
 		testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path), errBroken, "where %s fails", op)
 	}
+}
+
+const (
+	childEnv   = "DEEPWORK_TEST_DIE_AT"
+	newContent = "the new content"
+)
+
+// TestMain makes of this binary the child that TestPutIsCutShort starts.
+func TestMain(m *testing.M) {
+	if point := os.Getenv(childEnv); point != "" {
+		d := Disk{Carry: func(op Op, do func() error) error {
+			if point == "before "+op.Do {
+				os.Exit(3)
+			}
+			err := do()
+			if point == "after "+op.Do {
+				os.Exit(3)
+			}
+			return err
+		}}
+		if err := d.Put(os.Args[1], []byte(newContent), PutOptions{Temp: "a.new"}); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	testkit.Equal(t, testkit.Get(Locked(path)).Must(t), false, "a missing file is locked")
+	first := testkit.Get(Lock(t.Context(), path)).Must(t)
+	testkit.True(t, testkit.Get(TryLock(path)).Must(t) == nil, "TryLock of a locked file")
+	testkit.Equal(t, testkit.Get(Locked(path)).Must(t), true, "a locked file is locked")
+	reason := errors.New("enough waited")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, reason)
+	defer cancel()
+	testkit.FailsWith(t, testkit.Get(Lock(ctx, path)).Err(), reason, "Lock of a locked file")
+	got := make(chan error, 1)
+	go func() {
+		l, err := Lock(t.Context(), path)
+		if err == nil {
+			err = l.Remove()
+		}
+		got <- err
+	}()
+	testkit.Must(t, first.Unlock())
+	testkit.Must(t, <-got)
+	testkit.FailsWith(t, testkit.Get(os.Lstat(path)).Err(), os.ErrNotExist, "the file after Remove")
+}
+
+func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	l := testkit.Get(Lock(t.Context(), path)).Must(t)
+	defer l.Unlock()
+	testkit.True(t, l.InPlace(), "a lock just taken is not in place")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Skip("an open file cannot be renamed here:", err)
+	}
+	testkit.True(t, !l.InPlace(), "a lock whose file has gone is in place")
+}
+
+func TestLockRefusesWhatIsNoFile(t *testing.T) {
+	testkit.Fails(t, testkit.Get(Lock(t.Context(), t.TempDir())).Err(), "", "a folder was locked")
+	testkit.FailsWith(t, testkit.Get(Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(), os.ErrNotExist, "Lock in a missing folder")
 }

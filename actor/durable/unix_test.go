@@ -21,20 +21,15 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	must(t, unix.Mkfifo(pipe, 0o600))
-	if _, _, err := Read(pipe, 5); err == nil || !strings.Contains(err.Error(), "it is a named pipe") {
-		t.Errorf("reading a pipe: %v", err)
-	}
-	if f, _, err := OpenRegular(pipe, os.O_RDONLY); err == nil {
-		f.Close()
-		t.Error("a pipe was opened")
-	}
+	_, _, err := Read(pipe, 5)
+	testkit.Fails(t, err, "it is a named pipe")
+	_, _, err = OpenRegular(pipe, os.O_RDONLY)
+	testkit.Fails(t, err, "", "a pipe was opened")
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	must(t, os.WriteFile(file, []byte("x"), 0o600))
 	must(t, os.Symlink(file, link))
-	if f, _, err := OpenRegular(link, os.O_WRONLY); err == nil {
-		f.Close()
-		t.Error("a link was followed")
-	}
+	_, _, err = OpenRegular(link, os.O_WRONLY)
+	testkit.Fails(t, err, "", "a link was followed")
 	f, fi, err := OpenRegular(file, os.O_RDWR)
 	must(t, err)
 	defer f.Close()
@@ -43,9 +38,7 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 
 // A full disk leaves the old file alone, and the error says what to do.
 func TestPutOnAFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a")
-	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	path := oldFile(t)
 	d := Disk{Carry: func(op Op, do func() error) error {
 		if op.Do != OpWrite {
 			return do()
@@ -57,23 +50,18 @@ func TestPutOnAFullDisk(t *testing.T) {
 	}}
 	err := Explain(d.Put(path, []byte("the new one"), PutOptions{}), path)
 	testkit.True(t, errors.Is(err, unix.ENOSPC) && strings.HasSuffix(err.Error(), "; free space on the disk that holds "+path+" and call again"), "the error is %v", err)
-	holds(t, dir, "a=old")
+	holds(t, filepath.Dir(path), "a=old")
 }
 
 func TestExplain(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		hint string
-	}{
-		{unix.ENOSPC, "free space"}, {unix.EDQUOT, "free space"}, {unix.EROFS, "make it writable"}, {unix.EACCES, "permission for /p"},
-		{unix.EMFILE, "ulimit -n"}, {unix.ENFILE, "ulimit -n"}, {unix.EIO, ""},
+	for err, hint := range map[error]string{
+		unix.ENOSPC: "free space", unix.EDQUOT: "free space", unix.EROFS: "make it writable", unix.EACCES: "permission for /p",
+		unix.EMFILE: "ulimit -n", unix.ENFILE: "ulimit -n", unix.EIO: "",
 	} {
-		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: c.err})
+		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: err})
 		got := Explain(wrapped, "/p")
-		testkit.True(t, errors.Is(got, c.err) && strings.Contains(got.Error(), c.hint) && (c.hint == "") == (got == wrapped), "%v: %v", c.err, got)
-		if again := Explain(fmt.Errorf("more: %w", got), "/q"); again.Error() != "more: "+got.Error() {
-			t.Errorf("explained twice: %v", again)
-		}
+		testkit.True(t, errors.Is(got, err) && strings.Contains(got.Error(), hint) && (hint == "") == (got == wrapped), "%v: %v", err, got)
+		testkit.Equal(t, Explain(fmt.Errorf("more: %w", got), "/q").Error(), "more: "+got.Error())
 	}
 	testkit.True(t, Explain(nil, "/p") == nil, "no error is explained")
 }

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +16,11 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
 )
 
-// entered returns a server of this process that has entered.
 func entered(t testing.TB, dir string) *Member {
 	s := newMember(dir)
 	t.Cleanup(func() { s.Leave() })
@@ -32,38 +33,31 @@ func fakeID(c string) string { return strings.Repeat(c, 16) }
 
 func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	dir := t.TempDir()
-	p, q := start(t, dir, "hold"), start(t, dir, "hold")
+	p, q := start(t, dir), start(t, dir)
 	s := newMember(dir)
 	testkit.Need(t, s.Alive(p.id) && s.Alive(q.id), "a running server looks dead")
-	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
-		t.Errorf("it is described as %q", text)
-	}
+	testkit.ContainsAll(t, s.Describe(p.id), []string{fmt.Sprintf("pid %d on ", p.Process.Pid), " since 2"})
 	p.Crash()
 	testkit.True(t, !s.Alive(p.id) && exists(s.Path(p.id)) && s.Describe(p.id) != "", "a killed server does not look like one")
 	testkit.True(t, s.Alive(q.id), "the other one looks dead")
 	q.In.Close()
-	if err := q.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, &q.Err)
-	}
+	testkit.Works(t, q.Wait(), "%s", &q.Err)
 	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
-// A living server notices what was done to its lock file, which nobody who looks
-// takes for a living one, and makes it again.
+// A living server notices what was done to its lock file, which nobody who looks takes for a living one, and makes it again.
 func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	if os.PathSeparator == '\\' {
 		t.Skip("open files cannot be removed here")
 	}
 	dir := filepath.Join(t.TempDir(), "servers")
 	must(t, os.Mkdir(dir, 0o700))
-	p, s := start(t, dir, "hold"), newMember(dir)
+	p, s := start(t, dir), newMember(dir)
 	path := s.Path(p.id)
 	for what, do := range map[string]func() error{
-		"left alone": func() error { return nil },
-		"deleted":    func() error { return os.Remove(path) },
-		"replaced": func() error {
-			return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path))
-		},
+		"left alone":              func() error { return nil },
+		"deleted":                 func() error { return os.Remove(path) },
+		"replaced":                func() error { return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path)) },
 		"deleted with the folder": func() error { return os.RemoveAll(dir) },
 		"restored from a copy": func() error {
 			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.RemoveAll(dir+".old"))
@@ -71,23 +65,18 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	} {
 		must(t, do())
 		alone := what == "left alone"
-		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive: %v", what, !alone)
+		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive", what)
 		io.WriteString(p.In, "\n")
-		if entered := p.Line(); entered != fmt.Sprint(alone) {
-			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
-		}
+		testkit.Equal(t, p.Line(), fmt.Sprint(alone), "%v %v", what, &p.Err)
 		testkit.True(t, s.Alive(p.id), "%s: it looks dead after it has entered again", what)
 	}
 }
 
 func TestWhatIsNoServerIsNotAlive(t *testing.T) {
-	dir := t.TempDir()
-	s := newMember(dir)
+	s := newMember(t.TempDir())
 	must(t, os.Mkdir(s.Path(fakeID("1")), 0o700))
 	stranger := flock.New(s.Path("0123")) // has its lock, and is not a server
-	if ok, err := stranger.TryLock(); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	taken(t, stranger.TryLock)
 	defer stranger.Close()
 	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")), s.ID() + "0"} {
 		testkit.True(t, !s.Alive(id) && s.Describe(id) == "", "%q is alive", id)
@@ -97,32 +86,31 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 		"server_" + fakeID("a"): false, fakeID("a") + ".lock": false, "server_.lock": false,
 		"server_" + fakeID("a") + ".lock.lock": false, "server_" + fakeID("g") + ".lock": false,
 	} {
-		if id, ok := LockOf(name); ok != want || ok && id != fakeID("a") {
-			t.Errorf("LockOf(%q) is %q, %v", name, id, ok)
-		}
+		id, ok := LockOf(name)
+		testkit.True(t, ok == want && (!ok || id == fakeID("a")), "LockOf(%q) is %q, %v", name, id, ok)
 	}
 }
 
-// Older servers have nothing in their lock files, or no blank before what they
-// say, and some ask with an exclusive lock.
+// Older servers have nothing in their lock files, or no blank before what they say, and some ask with an exclusive lock.
 func TestOlderServers(t *testing.T) {
-	dir := t.TempDir()
-	s := entered(t, dir)
+	s := entered(t, t.TempDir())
 	for i, text := range []string{"", `{"host":"h","pid":7,"started_at":"2026-01-02T03:04:05Z"}` + "\n"} {
 		id := fakeID(fmt.Sprint(i))
 		must(t, os.WriteFile(s.Path(id), []byte(text), 0o600))
 		lock := flock.New(s.Path(id), flock.SetFlag(os.O_RDWR))
-		if ok, err := lock.TryLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		taken(t, lock.TryLock)
 		testkit.True(t, s.Alive(id), "a server looks dead with %q in its file", text)
 		lock.Close()
 		testkit.True(t, !s.Alive(id), "a server that has ended looks alive with %q in its file", text)
 	}
 	probe := flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDWR))
-	if free, err := probe.TryLock(); free || err != nil {
-		t.Errorf("its lock is free for those who ask so: %v", err)
-	}
+	testkit.Equal(t, testkit.Get(probe.TryLock()).Must(t), false, "its lock is free for those who ask so")
+}
+
+// taken takes a lock, which nobody has.
+func taken(t *testing.T, try func() (bool, error)) {
+	t.Helper()
+	testkit.Need(t, testkit.Get(try()).Must(t), "it is locked")
 }
 
 func TestLeaving(t *testing.T) {
@@ -139,34 +127,28 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// Who has the lock file open delays a server, no longer than it is told to wait;
-// nothing is left of what failed.
+// Who has the lock file open delays a server, no longer than it is told to wait; nothing is left of what failed.
 func TestEnteringThatFails(t *testing.T) {
 	dir := t.TempDir()
 	boom := errors.New("boom")
 	s := New(Options{Dir: dir, Prepare: func() error { return boom }})
-	if err := s.Enter(t.Context()); !errors.Is(err, boom) || exists(s.Path(s.ID())) || s.Entered() {
-		t.Errorf("a failure: %v", err)
-	}
+	testkit.FailsWith(t, s.Enter(t.Context()), boom)
+	testkit.True(t, !exists(s.Path(s.ID())) && !s.Entered(), "something is left of a failure")
 	synctest.Test(t, func(t *testing.T) {
 		s := newMember(dir)
 		probe := flock.New(s.Path(s.ID()))
-		if ok, err := probe.TryRLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		taken(t, probe.TryRLock)
 		began := time.Now()
 		err := s.Enter(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
-			t.Errorf("a lock that another has: %v", err)
-		}
+		testkit.Fails(t, err, "another process holds")
+		testkit.Fails(t, err, s.Path(s.ID()))
+		testkit.True(t, !exists(s.Path(s.ID())), "something is left of it")
 		testkit.Equal(t, time.Since(began), 10*time.Second, "it waited for")
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.FailsWith(t, s.Enter(ctx), context.Canceled, "a caller who has gone")
-		if ok, err := probe.TryRLock(); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		taken(t, probe.TryRLock)
 		time.AfterFunc(time.Second, func() { probe.Close() })
 		must(t, s.Enter(t.Context()))
 		must(t, s.Leave())
@@ -176,45 +158,14 @@ func TestEnteringThatFails(t *testing.T) {
 func TestSweepTakesTheDeadAlone(t *testing.T) {
 	dir := t.TempDir()
 	a, b := entered(t, dir), entered(t, dir)
-	p := start(t, dir, "hold")
+	p := start(t, dir)
 	p.Crash()
 	must(t, os.Mkdir(a.Path(fakeID("1")), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "note"), nil, 0o600))
 	b.Sweep()
-	if exists(a.Path(p.id)) != (os.PathSeparator == '\\') { // where an open file cannot be removed
-		t.Error("the dead one was not swept")
-	}
+	testkit.Equal(t, exists(a.Path(p.id)), os.PathSeparator == '\\', "the dead one is left") // where an open file cannot be removed
 	testkit.True(t, exists(a.Path(fakeID("1"))) && exists(filepath.Join(dir, "note")) && exists(a.Path(a.ID())) && exists(b.Path(b.ID())), "too much was swept")
 	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
-}
-
-// A server that has entered has the lock of the file that others see, however many
-// sweep while it does.
-func TestEnteringWhileOthersSweep(t *testing.T) {
-	dir := t.TempDir()
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for s := newMember(dir); ; s.Sweep() {
-				select {
-				case <-done:
-					return
-				default:
-				}
-			}
-		})
-	}
-	for range 1000 {
-		s := newMember(dir)
-		if err := s.Enter(t.Context()); err != nil || !s.Entered() {
-			t.Errorf("it was swept: %v", err)
-			break
-		}
-		must(t, s.Leave())
-	}
-	close(done)
-	wg.Wait()
 }
 
 // Calls at once make one lock file; that it is made again is logged.
@@ -225,9 +176,7 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 		s := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Prepare: func() error { made++; <-more; return nil }})
 		var wg sync.WaitGroup
 		for range 5 {
-			wg.Go(func() {
-				testkit.Works(t, s.Enter(t.Context()))
-			})
+			wg.Go(func() { testkit.Works(t, s.Enter(t.Context())) })
 		}
 		close(more)
 		wg.Wait()
@@ -243,49 +192,82 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 	})
 }
 
-// Many servers enter, ask and sweep at the same time, and none looks dead that
-// has entered, whatever others do.
+// Many servers enter, ask and sweep at the same time, and none looks dead that has entered, or loses its lock file.
 func TestManyServersAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	all := make([]*Member, 20)
-	for i := range all {
-		all[i] = newMember(dir)
-		defer all[i].Leave()
-	}
+	resident := entered(t, dir)
 	var wg sync.WaitGroup
-	for i, s := range all {
-		for range 2 { // calls of one server
-			wg.Go(func() {
-				for range 20 {
-					testkit.Works(t, s.Enter(t.Context()))
-					testkit.True(t, all[(i+1)%len(all)].Alive(s.ID()), "a server looks dead")
-					s.Alive(all[(i+7)%len(all)].ID())
-					s.Sweep()
-				}
-			})
-		}
+	for range 20 {
+		wg.Go(func() {
+			for range 50 {
+				s := newMember(dir)
+				testkit.Works(t, s.Enter(t.Context()))
+				testkit.True(t, s.Entered() && resident.Alive(s.ID()) && s.Alive(resident.ID()), "a server looks dead, or was swept")
+				s.Sweep()
+				testkit.Works(t, s.Leave())
+			}
+		})
 	}
 	wg.Wait()
-	for _, s := range all {
-		testkit.True(t, s.Entered(), "a server lost its lock file")
-	}
+	testkit.True(t, resident.Entered(), "a server lost its lock file")
 }
 
-// One who asks must never make a dead server look alive to another who asks, nor
-// keep its lock.
+// One who asks must never make a dead server look alive to another who asks, nor keep its lock.
 func TestAskingDoesNotDisturb(t *testing.T) {
 	s := newMember(t.TempDir())
 	dead := fakeID("d")
 	must(t, os.WriteFile(s.Path(dead), nil, 0o600))
 	another := flock.New(s.Path(dead), flock.SetFlag(os.O_RDONLY))
-	if ok, err := another.TryRLock(); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	taken(t, another.TryRLock)
 	testkit.True(t, !s.Alive(dead), "one who asks was taken for the server")
 	another.Close()
 	testkit.True(t, !s.Alive(dead), "a dead server is alive")
-	if free, err := another.TryLock(); !free || err != nil {
-		t.Errorf("the lock was kept: %v", err)
-	}
+	taken(t, another.TryLock) // it was not kept
 	another.Close()
+}
+
+const dirEnv = "PRESENCE_DIR"
+
+// TestMain lets the tests run this binary again, as another server: it enters, says its id, and at each line that it hears
+// reports whether it has entered, and enters again. At the end of its input it leaves.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(dirEnv); dir != "" {
+		s, in := newMember(dir), bufio.NewScanner(os.Stdin)
+		err := s.Enter(context.Background())
+		fmt.Println(s.ID())
+		for err == nil && in.Scan() {
+			entered := s.Entered()
+			err = s.Enter(context.Background())
+			fmt.Println(entered)
+		}
+		if err = errors.Join(err, s.Leave()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	goleak.VerifyTestMain(m)
+}
+
+func newMember(dir string) *Member { return New(Options{Dir: dir}) }
+
+// A process is a running child.
+type process struct {
+	*testkit.Child
+	id string // the first line it said
+}
+
+func start(t testing.TB, dir string) *process {
+	t.Helper()
+	c := testkit.Start(t, dirEnv+"="+dir)
+	return &process{c, c.Line()}
+}
+
+var must = testkit.Must
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

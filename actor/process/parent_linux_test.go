@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,31 +8,23 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 )
 
-// A child does not outlive the process that supervises it, even if that has no
-// chance to end it.
-func TestChildEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "parent") }
+// A child does not outlive the process that supervises it, even if that has no chance to end it. Nor does a service.
+func TestChildEndsWithAKilledParent(t *testing.T) {
+	endsWithParent(t, "parent")
+	endsWithParent(t, "serving")
+}
 
 // A tidy one can remove its lock file before.
 func TestTidyChildOfAKilledParentRemovesItsLock(t *testing.T) {
 	t.Parallel()
-	if lock := endsWithParent(t, "tidying") + ".lock"; exists(lock) {
-		t.Error("the lock file was left")
-	}
+	lock := endsWithParent(t, "tidying") + ".lock"
+	testkit.True(t, !exists(lock), "the lock file was left")
 }
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-// Nor does a service.
-func TestServiceEndsWithAKilledParent(t *testing.T) { endsWithParent(t, "serving") }
 
 // endsWithParent kills the parent and returns the path of its PID file when the child has ended.
 func endsWithParent(t *testing.T, mode string) (pidFile string) {
@@ -49,15 +40,10 @@ func endsWithParent(t *testing.T, mode string) (pidFile string) {
 	})
 	testkit.Must(t, parent.Process.Kill())
 	parent.Wait()
-	for end := time.Now().Add(patience); !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH); time.Sleep(2 * time.Millisecond) {
-		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {
-			break // dead, and waiting for the process that adopted it
-		}
-		if time.Now().After(end) {
-			syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatal("the child runs on")
-		}
-	}
+	testkit.Until(t, "ended with its parent", func() bool {
+		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(state), ") Z ") // dead, and waiting for the process that adopted it
+	})
 	return pidFile
 }
 

@@ -5,15 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
@@ -24,16 +30,13 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 	t.Helper()
 	began := time.Now()
 	r, err := process.Run(ctx, s)
-	if d := time.Since(began); d > patience {
-		t.Errorf("Run took %v", d)
-	}
+	d := time.Since(began)
+	testkit.True(t, d <= patience, "Run took %v", d)
 	if err == nil {
 		return r, nil
 	}
 	e, ok := errors.AsType[*process.Error](err)
-	if !ok {
-		t.Fatalf("the error is a %T: %v", err, err)
-	}
+	testkit.Need(t, ok, "the error is a %T: %v", err, err)
 	return r, e
 }
 
@@ -43,44 +46,30 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		if err != nil || !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
-			t.Errorf("of %d bytes %d came back; exit code %d, %v", len(in), len(r.Stdout), r.ExitCode, err)
-		}
+		testkit.True(t, err == nil && bytes.Equal(r.Stdout, in), "of %d bytes %d came back; %v", len(in), len(r.Stdout), err)
 	}
-}
-
-func TestChildThatDoesNotReadItsInput(t *testing.T) {
-	t.Parallel()
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
-	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
-	}
-	testkit.Equal(t, r.ExitCode, 0, "exit code")
+	_, err := run(t, t.Context(), s)
+	testkit.True(t, err == nil, "a child that does not read its input: %v", err)
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
 	t.Parallel()
-	dir := testkit.Dir(t)
 	s := spec(t, "tell", nil)
-	s.Dir = dir
+	s.Dir = testkit.Dir(t)
 	args := []string{"a b", "$HOME", "*", "'", `"`, "; exit 3", "", "--", "ä"}
 	s.Command = append(s.Command, args...)
 	s.Env = append(s.Env, "TELL=first", "TELL=last")
-	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
+	r, err := run(t, t.Context(), s)
+	testkit.Need(t, err == nil, "%v", err)
+	type given struct {
+		Args     []string
+		Dir, Env string
 	}
-	var told struct {
-		Args []string
-		Dir  string
-		Env  string
-	}
+	var told given
 	testkit.Must(t, json.Unmarshal(r.Stdout, &told))
-	if fmt.Sprint(told.Args) != fmt.Sprint(args) || told.Dir != dir || told.Env != "last" {
-		t.Errorf("the child was given %+v", told)
-	}
+	testkit.Same(t, told, given{args, s.Dir, "last"})
 }
 
 func TestExitCodeAndLastLines(t *testing.T) {
@@ -88,106 +77,85 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	s := spec(t, "fail", nil)
 	s.StderrLimit = 5000
 	r, err := run(t, t.Context(), s)
-	if err == nil || err.Kind != process.Exit || err.ExitCode != 3 || r.ExitCode != 3 {
-		t.Fatalf("got %+v", err)
-	}
-	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
-		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
-	}
-	testkit.Equal(t, string(r.Stdout), "out\n", "standard output is %q", r.Stdout)
-	if len(err.Tail) > 2000 || !strings.HasPrefix(err.Tail, "line ") || !strings.HasSuffix(err.Tail, "line 9999") {
-		t.Errorf("the tail is %q", err.Tail)
-	}
+	testkit.Need(t, err != nil && err.Kind == process.Exit && err.ExitCode == 3 && r.ExitCode == 3, "got %+v", err)
+	testkit.True(t, len(r.Stderr) <= 5000 && len(r.Stderr) >= 4900 && strings.HasPrefix(r.Stderr, "line ") && strings.HasSuffix(r.Stderr, "line 9999\n"), "kept %.20q", r.Stderr)
+	testkit.Equal(t, string(r.Stdout), "out\n")
+	testkit.True(t, len(err.Tail) <= 2000 && strings.HasPrefix(err.Tail, "line ") && strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
-}
-
-func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
-	t.Parallel()
-	_, err := run(t, t.Context(), spec(t, "failout", nil))
-	if err == nil || err.ExitCode != 4 || err.Tail != "first\nlast" {
-		t.Errorf("got %+v", err)
-	}
+	_, err = run(t, t.Context(), spec(t, "failout", nil)) // with nothing on its standard error
+	testkit.True(t, err != nil && err.ExitCode == 4 && err.Tail == "first\nlast", "got %+v", err)
 }
 
 func TestTooMuchOutputKills(t *testing.T) {
 	t.Parallel()
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
-	r, fault := run(t, t.Context(), s)
-	if fault != nil {
-		t.Fatal(fault)
-	}
-	testkit.Equal(t, len(r.Stdout), 1000, "bytes at the limit")
-	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
-	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
-		t.Fatalf("one byte more: %d bytes, %v", len(r.Stdout), err)
-	}
+	testkit.True(t, err == nil && len(r.Stdout) == 1000, "at the limit: %d bytes, %v", len(r.Stdout), err)
+	s.StdoutLimit = 999
+	r, err = run(t, t.Context(), s)
+	testkit.Need(t, err != nil && err.Kind == process.TooMuchOutput && len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	s = spec(t, "flood", nil)
 	s.Grace = time.Hour // it is not waited for
 	r, err = run(t, t.Context(), s)
-	if !errors.Is(err, process.ErrTooMuchOutput) || len(r.Stdout) != process.DefaultStdoutLimit {
-		t.Errorf("a flood: %d bytes, %v", len(r.Stdout), err)
-	}
-	testkit.Contains(t, err.Error(), "more than 1048576 bytes", "the message is %v", err)
+	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && len(r.Stdout) == process.DefaultStdoutLimit, "a flood: %d bytes, %v", len(r.Stdout), err)
+	testkit.Contains(t, err.Error(), "more than 1048576 bytes")
 }
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHub(t)
-	ctx := deadline{t.Context(), make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(t.Context())
 	all := make(chan *testkit.Visitor, 1)
-	go func() { all <- h.Next(); close(ctx.over) }()
-	_, err := run(t, ctx, spec(t, "hang", h))
-	if err == nil || err.Kind != process.Timeout || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	if v := <-all; v != nil {
+	go func() { all <- h.Next(); cancel(context.DeadlineExceeded) }()
+	_, err := run(t, deadline{ctx}, spec(t, "hang", h))
+	testkit.True(t, err != nil && err.Kind == process.Timeout && errors.Is(err, context.DeadlineExceeded), "got %v", err)
+	gone(<-all)
+}
+
+func gone(v *testkit.Visitor) {
+	if v != nil {
 		v.Gone()
 	}
 }
 
-// A deadline is a context whose time is over when the test says so.
-type deadline struct {
-	context.Context
-	over chan struct{}
-}
-
-func (d deadline) Done() <-chan struct{} { return d.over }
+// A deadline is a context whose time is over when it is cancelled.
+type deadline struct{ context.Context }
 
 func (d deadline) Err() error {
-	select {
-	case <-d.over:
+	if d.Context.Err() != nil {
 		return context.DeadlineExceeded
-	default:
-		return nil
 	}
+	return nil
 }
 
 func TestCancelIsToldByTheContext(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing to obey")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
-	ctx, all := cancelWhen(t, h, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	all := make(chan *testkit.Visitor, 1)
+	go func() { all <- h.Next(); cancel() }()
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
-	if err == nil || err.Kind != process.Cancelled || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	testkit.Equal(t, string(r.Stdout), "tidied up\n", "it wrote")
-	testkit.Equal(t, r.ExitCode, 0, "it wrote")
-	for _, v := range <-all {
-		v.Gone()
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled) && r.ExitCode == 0, "got %v", err)
+	testkit.Equal(t, string(r.Stdout), "tidied up\n")
+	gone(<-all)
+	cause, end := context.WithCancelCause(t.Context())
+	end(errors.New("nobody waits"))
+	_, err = run(t, cause, process.Spec{Command: []string{"no-such-program-here"}})
+	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "over before it began: %v", err)
+}
+
+func unixOnly(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("not on Windows")
 	}
 }
 
 func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing to obey")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -206,83 +174,65 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 		parent = second
 	}
 	parent.Gone()
-	if !child.Alive() {
-		t.Error("it was killed as soon as its parent had ended")
-	}
+	testkit.True(t, child.Alive(), "it was killed as soon as its parent had ended")
 	began := time.Now()
 	child.Write([]byte("x"))
 	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
-	if d := time.Since(began); d > patience {
-		t.Errorf("the grace period was waited for to its end (%v), though all were gone", d)
-	}
+	testkit.True(t, time.Since(began) <= patience, "the grace period was waited for to its end, though all were gone")
 }
 
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHub(t)
-	began := time.Now()
-	r, err := run(t, t.Context(), spec(t, "orphan", h))
-	if err != nil || string(r.Stdout) != "done\n" || r.Left {
-		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
-	}
-	if d := time.Since(began); d > patience {
-		t.Errorf("a descendant that holds the pipes delayed Run by %v", d)
-	}
-	h.Next().Gone()
+	r, err := run(t, t.Context(), spec(t, "orphan", h)) // a descendant holds the pipes
+	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && !r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	gone(h.Next())
 }
 
 func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nobody can leave")
-	}
+	unixOnly(t)
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
-	if err != nil || string(r.Stdout) != "done\n" || !r.Left {
-		t.Errorf("got %q, %v; something is left: %v", r.Stdout, err, r.Left)
-	}
+	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	killEscaped(t, h)
+	s := serveChild(t, "escape", h, nil)
+	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
+	<-s.Done()
+	killEscaped(t, h)
+}
+
+// killEscaped ends the process that left a group, and still runs.
+func killEscaped(t *testing.T, h *testkit.Hub) {
+	t.Helper()
 	v := h.Next()
-	if !v.Alive() {
-		t.Error("it had left the group and is gone: the test tests nothing")
-	}
+	testkit.True(t, v.Alive(), "it had left the group and is gone: the test tests nothing")
 	p, _ := os.FindProcess(v.PID)
 	p.Kill()
 	v.Gone()
 }
 
-func TestOverBeforeItBegan(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("nobody waits"))
-	_, err := run(t, ctx, process.Spec{Command: []string{"no-such-program-here"}})
-	if err == nil || err.Kind != process.Cancelled || !strings.Contains(err.Error(), "nobody waits") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestProgramsThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write := func(name, text string, mode fs.FileMode) string {
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
-		return name
-	}
-	plain := write("plain", "text", 0o600)
-	headless := write("headless", "#!/no/such/interpreter\n", 0o700)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("text"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "headless"), []byte("#!/no/such/interpreter\n"), 0o700))
 	self, _ := os.Executable()
+	in := func(dir string, command ...string) process.Spec { return process.Spec{Command: command, Dir: dir} }
 	cases := map[string]struct {
 		spec process.Spec
 		kind process.Kind
 		want []string
 		is   error
 	}{
-		"none":           {process.Spec{}, process.Start, []string{"no program"}, nil},
-		"empty":          {process.Spec{Command: []string{"", "x"}}, process.Start, []string{"no program"}, nil},
-		"not in PATH":    {process.Spec{Command: []string{"no-such-program-here"}}, process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
-		"missing file":   {process.Spec{Command: []string{"./missing"}, Dir: dir}, process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
-		"not executable": {process.Spec{Command: []string{"./" + plain}, Dir: dir}, process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
-		"no interpreter": {process.Spec{Command: []string{"./" + headless}, Dir: dir}, process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
-		"missing dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, "gone")}, process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
-		"file as dir":    {process.Spec{Command: []string{self}, Dir: filepath.Join(dir, plain)}, process.Start, []string{"working directory", "not a directory"}, nil},
+		"none":           {in(""), process.Start, []string{"no program"}, nil},
+		"empty":          {in("", "", "x"), process.Start, []string{"no program"}, nil},
+		"not in PATH":    {in("", "no-such-program-here"), process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
+		"missing file":   {in(dir, "./missing"), process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
+		"not executable": {in(dir, "./plain"), process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
+		"no interpreter": {in(dir, "./headless"), process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
+		"missing dir":    {in(filepath.Join(dir, "gone"), self), process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
+		"file as dir":    {in(filepath.Join(dir, "plain"), self), process.Start, []string{"working directory", "not a directory"}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -290,36 +240,18 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 				t.Skip("there is no such thing here")
 			}
 			r, err := run(t, t.Context(), c.spec)
-			if err == nil || err.Kind != c.kind || r.ExitCode != -1 || c.is != nil && !errors.Is(err, c.is) {
-				t.Fatalf("got %+v", err)
-			}
+			testkit.Need(t, err != nil && err.Kind == c.kind && r.ExitCode == -1 && (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
 			testkit.ContainsAll(t, err.Error(), c.want, "the message")
+			_, served := process.Serve(c.spec, nil)
+			testkit.Equal(t, served.Error(), err.Error(), "as a service")
 		})
-	}
-}
-
-func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("the script is for a Unix shell")
-	}
-	dir := t.TempDir()
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "say"), []byte("#!/bin/sh\necho here\n"), 0o700))
-	r, err := run(t, t.Context(), process.Spec{Command: []string{"./say"}, Dir: dir})
-	if err != nil || string(r.Stdout) != "here\n" {
-		t.Errorf("got %q, %v", r.Stdout, err)
 	}
 }
 
 func TestTail(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                         "",
-		"  \n a \n":                "a",
-		"\x1b[1;31mred\x1b[0m\r\n": "red",
-		"\x1b]0;title\x07x":        "x",
-		"one\ntwo\nthree":          "two\nthree",
-		"äöüäöüäöüäöü":             "öüäöü",
-		"bad \xff\xfe text":        "bad  text",
+		"": "", "  \n a \n": "a", "\x1b[1;31mred\x1b[0m\r\n": "red", "\x1b]0;title\x07x": "x",
+		"one\ntwo\nthree": "two\nthree", "äöüäöüäöüäöü": "öüäöü", "bad \xff\xfe text": "bad  text",
 	} {
 		testkit.Equal(t, process.Tail(in, 10), want, "Tail(%q)", in)
 	}
@@ -327,9 +259,7 @@ func TestTail(t *testing.T) {
 
 // A program that is named without a path is not found where others may have put one.
 func TestLook(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("programs have an extension there")
-	}
+	unixOnly(t)
 	dir := testkit.Dir(t)
 	at := func(path string) string { return filepath.Join(dir, path) }
 	for _, name := range []string{"project/bin/tool", "other/bin/tool", "shut/tool"} {
@@ -355,11 +285,7 @@ func TestLook(t *testing.T) {
 			list = append(list, at(name))
 		}
 		t.Setenv("PATH", strings.Join(list, ":"))
-		var outside []string
-		if c.avoid != "" {
-			outside = []string{at(c.avoid)}
-		}
-		got, err := process.Look("tool", outside...)
+		got, err := process.Look("tool", strings.Fields(map[bool]string{true: at(c.avoid)}[c.avoid != ""])...)
 		switch c.want {
 		case "permission":
 			testkit.FailsWith(t, err, fs.ErrPermission)
@@ -375,4 +301,106 @@ func TestLook(t *testing.T) {
 	testkit.FailsWith(t, testkit.Get(process.Look("tool")).Err(), exec.ErrNotFound)
 	testkit.True(t, process.Bare("tool") && !process.Bare("./tool") && !process.Bare("bin/tool"), "what has a path")
 	testkit.Equal(t, process.Resolved(at("link/bin/../none")), at("link/none"))
+}
+
+// patience bounds the waits for what is to come, on a machine that is busy too.
+const patience = time.Minute
+
+// The test binary is the child too: modeEnv says what it does.
+const modeEnv = "PROCESS_TEST_MODE"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(modeEnv); mode != "" {
+		os.Exit(child(mode))
+	}
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
+	goleak.VerifyTestMain(m)
+}
+
+// staying is a command that writes its id to a file and stays.
+var staying = process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec sleep 1000", os.Getenv("PID_FILE")}}
+
+// child is what the test binary does when a test has started it.
+func child(mode string) int {
+	switch mode {
+	case "echo":
+		io.Copy(os.Stdout, os.Stdin)
+	case "parent": // of a child that prints its id and stays
+		process.Run(context.Background(), staying)
+	case "tidying": // of a child that removes its lock file at SIGTERM, and stays otherwise
+		process.Run(context.Background(), process.Spec{Tidy: true, Command: []string{"sh", "-c",
+			`lock="$0.lock"; : >"$lock"; trap 'rm "$lock"; exit' TERM; echo $$ >"$0"; while :; do sleep 0.01; done`, os.Getenv("PID_FILE")}})
+	case "detached":
+		process.Detached()
+		process.Answer(fmt.Sprint(os.Getpid(), " ", os.Getppid()))
+		testkit.Forever()
+	case "serving": // the same as parent with a service
+		s, _ := process.Serve(staying, nil)
+		<-s.Done()
+	case "longline":
+		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
+		fmt.Fprint(os.Stderr, "\n\nlast, without an end")
+	case "noread":
+	case "tell":
+		wd, _ := os.Getwd()
+		json.NewEncoder(os.Stdout).Encode(map[string]any{"args": os.Args[1:], "dir": wd, "env": os.Getenv("TELL")})
+	case "fail":
+		fmt.Println("out")
+		for i := range 10_000 {
+			fmt.Fprintf(os.Stderr, "line %d\n", i)
+		}
+		return 3
+	case "failout":
+		fmt.Println("\x1b[31mfirst\x1b[0m\nlast\x00")
+		return 4
+	case "exactly":
+		os.Stdout.Write(bytes.Repeat([]byte("x"), 1000))
+	case "flood":
+		signal.Ignore(syscall.SIGTERM)
+		for line := bytes.Repeat([]byte("y\n"), 4096); ; {
+			if _, err := os.Stdout.Write(line); err != nil {
+				return 0
+			}
+		}
+	case "hang", "leaf", "stubborn", "gentle":
+		switch mode {
+		case "gentle": // dies of SIGTERM at once; its child tidies up
+			testkit.Spawn(false, modeEnv+"=tidy")
+		case "stubborn":
+			testkit.Spawn(false, modeEnv+"=leaf")
+			fallthrough
+		case "leaf":
+			signal.Ignore(syscall.SIGTERM)
+		}
+		testkit.Attend()
+		testkit.Forever()
+	case "obedient", "tidy": // a tidy one takes as long to end as the test says
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		testkit.Attend()
+		<-end
+		if mode == "tidy" {
+			testkit.Attend().Read(make([]byte, 1))
+		}
+		fmt.Println("tidied up")
+	case "orphan":
+		testkit.Spawn(false, modeEnv+"=leaf")
+		fmt.Println("done")
+	case "escape":
+		testkit.Spawn(true, modeEnv+"=leaf")
+		fmt.Println("done")
+	}
+	return 0
+}
+
+// spec makes the test binary the command, in a mode.
+func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
+	t.Helper()
+	s := process.Spec{Command: []string{testkit.Get(os.Executable()).Must(t)}, Env: append(os.Environ(), modeEnv+"="+mode)}
+	if h != nil {
+		s.Env = append(s.Env, h.Env())
+	}
+	return s
 }

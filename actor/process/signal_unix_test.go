@@ -18,33 +18,19 @@ import (
 func TestSignalThatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHub(t)
-	done := make(chan *process.Error, 1)
-	var r process.Result
-	go func() {
-		var err *process.Error
-		r, err = run(t, t.Context(), spec(t, "hang", h))
-		done <- err
-	}()
-	v := h.Next()
-	testkit.Must(t, syscall.Kill(v.PID, syscall.SIGSEGV))
-	err := <-done
-	if err == nil || err.ExitCode == 0 {
-		t.Fatalf("got %v", err)
+	signalled := func(s syscall.Signal) (r process.Result, err *process.Error) {
+		done := make(chan struct{})
+		go func() { defer close(done); r, err = run(t, t.Context(), spec(t, "hang", h)) }()
+		testkit.Must(t, syscall.Kill(h.Next().PID, s))
+		<-done
+		testkit.Need(t, err != nil, "it is not told")
+		return r, err
 	}
 	// The Go runtime of the child prints its goroutines and exits with 2.
-	if err.Kind != process.Exit || err.ExitCode != 2 || !strings.Contains(r.Stderr, "goroutine") {
-		t.Errorf("got %v", err)
-	}
-
-	go func() {
-		_, err := run(t, t.Context(), spec(t, "hang", h))
-		done <- err
-	}()
-	v = h.Next()
-	syscall.Kill(v.PID, syscall.SIGKILL)
-	if err := <-done; err == nil || err.Kind != process.Signal || err.Signal != "SIGKILL" || err.ExitCode != -1 {
-		t.Errorf("got %+v", err)
-	}
+	r, err := signalled(syscall.SIGSEGV)
+	testkit.True(t, err.Kind == process.Exit && err.ExitCode == 2 && strings.Contains(r.Stderr, "goroutine"), "got %v", err)
+	_, err = signalled(syscall.SIGKILL)
+	testkit.True(t, err.Kind == process.Signal && err.Signal == "SIGKILL" && err.ExitCode == -1, "got %+v", err)
 }
 
 // A client that ends a server with all its children must not reach an agent.
@@ -55,13 +41,10 @@ func TestDetachedIsNobodysChild(t *testing.T) {
 	testkit.Must(t, err)
 	defer life.Close()
 	var pid, parent int
-	if _, err := fmt.Sscan(answer, &pid, &parent); err != nil {
-		t.Fatalf("%q: %v", answer, err)
-	}
+	testkit.Get(fmt.Sscan(answer, &pid, &parent)).Must(t)
 	defer syscall.Kill(pid, syscall.SIGKILL)
-	if session, err := unix.Getsid(pid); err != nil || session != pid || parent == os.Getpid() {
-		t.Errorf("process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
-	}
+	session, err := unix.Getsid(pid)
+	testkit.True(t, err == nil && session == pid && parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM)) // which it survives
 	testkit.Must(t, syscall.Kill(pid, 0))
 }

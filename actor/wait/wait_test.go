@@ -14,16 +14,14 @@ import (
 func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if err := wait.For(t.Context(), 3*time.Second); err != nil || time.Since(began) != 3*time.Second {
-			t.Errorf("For(3s) = %v after %v", err, time.Since(began))
-		}
+		testkit.Works(t, wait.For(t.Context(), 3*time.Second))
+		testkit.Equal(t, time.Since(began), 3*time.Second)
 		reason := errors.New("the caller left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(reason) })
 		began = time.Now()
-		if err := wait.For(ctx, time.Hour); err != reason || time.Since(began) != time.Second {
-			t.Errorf("For with a context that ends after 1s = %v after %v, want %v", err, time.Since(began), reason)
-		}
+		testkit.Equal(t, wait.For(ctx, time.Hour), reason, "a context that ends")
+		testkit.Equal(t, time.Since(began), time.Second)
 		testkit.Equal(t, wait.For(ctx, 0), reason, "For(0) with an ended context =")
 	})
 }
@@ -31,15 +29,12 @@ func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	b := wait.Backoff{Min: 10 * time.Millisecond, Max: 80 * time.Millisecond}
 	for _, most := range []time.Duration{10, 20, 40, 80, 80} {
-		most *= time.Millisecond
-		if got := b.Next(); got > most || got < most/2 {
-			t.Errorf("Next() = %v, want between %v and %v", got, most/2, most)
-		}
+		got := b.Next()
+		testkit.True(t, got <= most*time.Millisecond && got >= most*time.Millisecond/2, "Next() = %v, want at most %d ms, and at least half", got, most)
 	}
 	b.Reset()
-	if got := b.Next(); got > 10*time.Millisecond {
-		t.Errorf("Next() after Reset() = %v, want at most 10ms", got)
-	}
+	got := b.Next()
+	testkit.True(t, got <= 10*time.Millisecond, "Next() after Reset() = %v, want at most 10ms", got)
 }
 
 func TestSignalKeepsOneWake(t *testing.T) {
@@ -47,9 +42,5 @@ func TestSignalKeepsOneWake(t *testing.T) {
 	s.Wake()
 	s.Wake()
 	<-s
-	select {
-	case <-s:
-		t.Error("two calls of Wake were received as two")
-	default:
-	}
+	testkit.Equal(t, len(s), 0, "two calls of Wake were received as two")
 }

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -10,17 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
-
-// sameAs compares what a file says with what it should say, for one section.
-func sameAs(t *testing.T, got, want any) {
-	t.Helper()
-	testkit.Same(t, got, want)
-}
 
 // What is absent or null is the default.
 func TestEmptyFileIsTheDefaults(t *testing.T) {
@@ -32,251 +27,69 @@ func TestEmptyFileIsTheDefaults(t *testing.T) {
 		"http:", "http: {}", "http: {tokens: , allowed_hosts: ~, max_requests: null, idle_timeout: }", "notify:", "prices:",
 		"workflow_tools: {enabled: , include: , prefix: , refresh_interval: , max_concurrent_executions: ~, sources: null}",
 	} {
-		sameAs(t, parsed(t, source), Default())
-		sameAs(t, parsedUser(t, source).Over(Default()), Default())
+		testkit.Same(t, parsed(t, source), Default())
+		testkit.Same(t, parsedUser(t, source).Over(Default()), Default())
 	}
 	d := Default()
 	testkit.True(t, d.QualityGate.MaxConcurrentReviews == max(2, runtime.GOMAXPROCS(0)) && d.Toolsets == nil && d.QualityGate.AgentReviewCommand == nil, "defaults are %+v", d)
 }
 
-// TestSeed001Example is the example of seed 001, "Configuration".
-func TestSeed001Example(t *testing.T) {
-	c := parsed(t, `version: "1.0"
-platforms:
-  - claude
-
-# Quality gate configuration (optional)
-quality_gate:
-  agent_review_command: "claude --print"  # Command to run quality gate agent
-  default_timeout: 120                     # Timeout in seconds
-  default_max_attempts: 3                  # Max attempts before failing
-`)
-	want := Default()
-	want.Version, want.Platforms = "1.0", []string{"claude"}
-	want.QualityGate.AgentReviewCommand = []string{"claude", "--print"}
-	want.QualityGate.DefaultTimeout = 2 * time.Minute
-	sameAs(t, c, want)
+// accepts holds what files say, where it differs from the defaults, against a file: each block of it is a file, and below it
+// are lines that begin with "= ". A file that begins with "# user" is a user's own.
+func accepts(t *testing.T, file string) {
+	text := strings.ReplaceAll(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\r\n", "\n")
+	defaults := values(t, Default())
+	var all []string
+	for block := range strings.SplitSeq(text, "\n\n") {
+		source, _, _ := strings.Cut(block, "\n= ")
+		var c *Config
+		if strings.HasPrefix(source, "# user") {
+			c = parsedUser(t, source).Over(Default())
+		} else {
+			c = parsed(t, source)
+		}
+		got := values(t, c)
+		for _, key := range slices.Sorted(maps.Keys(got)) {
+			if got[key] != defaults[key] {
+				source += "\n= " + strings.ReplaceAll(key+" = "+got[key], UserFile(), "USERFILE")
+			}
+		}
+		all = append(all, source)
+	}
+	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
 
-func TestEveryKey(t *testing.T) {
-	c := parsed(t, `
-version: 2
-platforms: [claude, cursor]
-quality_gate:
-  agent_review_command: [my reviewer, --json, ""]
-  default_timeout: 2m30s
-  default_max_attempts: 5
-  max_concurrent_reviews: 4
-  reply_within: 0.5
-  max_inline_files: 0
-  override: human
-  pin: true
-git: {branch: checkout}
-toolsets: [workflows, board, workflows]
-sessions: {keep_ended: 7200}
-run: {executor: "CODEX:PLAN", retries: 0}
-`)
-	want := Default()
-	want.Version, want.Platforms, want.Git, want.Toolsets = "2", []string{"claude", "cursor"}, Git{BranchCheckout}, []string{"workflows", "board"}
-	want.QualityGate = QualityGate{
-		AgentReviewCommand: []string{"my reviewer", "--json", ""},
-		DefaultTimeout:     150 * time.Second, DefaultMaxAttempts: 5, MaxConcurrentReviews: 4,
-		ReplyWithin: 500 * time.Millisecond, MaxInlineFiles: 0, Override: OverrideHuman, Pin: true,
+func values(t *testing.T, c *Config) map[string]string {
+	all := map[string]string{}
+	var walk func(key string, v any)
+	walk = func(key string, v any) {
+		if fields, ok := v.(map[string]any); ok && len(fields) > 0 {
+			for name, field := range fields {
+				walk(strings.TrimPrefix(key+"."+name, "."), field)
+			}
+			return
+		}
+		all[key] = string(testkit.Get(json.Marshal(v)).Must(t))
 	}
-	want.Sessions.KeepEnded, want.Run = 2*time.Hour, Run{"CODEX:PLAN", 0}
-	sameAs(t, c, want)
+	var fields map[string]any
+	testkit.Must(t, json.Unmarshal(testkit.Get(json.Marshal(c)).Must(t), &fields))
+	walk("", fields)
+	return all
 }
 
-func TestBoardExample(t *testing.T) {
-	c := parsed(t, `
-executors:
-  SCRIPTED:
-    command: [./agent.sh, --work]
-    prompt: stdin
-    resume: [./agent.sh, --resume]
-    env: {MODE: quick, RETRIES: 3, EMPTY: "", LOUD: true}
-    variants:
-      PLAN: {command: [./agent.sh, --plan]}
-      FAST: {prompt: argument, resume: "./agent.sh --again 'in one'", env: {MODE: fast}}
-  A2_: {command: agent --print}
-  CODEX:
-  OPENCODE: {variants: {MAX: {env: {X: y}}}}
-projects:
-  - name: shop
-    repos:
-      - {name: web, path: ../web, copy: [.env, config/local.yml], setup: [make, deps]}
-      - {path: ../../api/}
-      - {path: 'C:\src\tools', setup: "npm ci"}
-  - {name: Läden und mehr, repos: [{name: Web, path: /srv/web}]}
-attempts:
-  max_concurrent: 9
-  machine_lost_after: 15m
-  done_when_merged: false
-  push_to: origin
-  branch_prefix: agents/
-  worktrees: ../trees
-  copy: [.env]
-  setup: make deps
-`)
-	wantExecutors := []Executor{
-		{
-			Name: "SCRIPTED", Command: []string{"./agent.sh", "--work"}, Prompt: PromptStdin,
-			Resume: []string{"./agent.sh", "--resume"},
-			Env:    map[string]string{"MODE": "quick", "RETRIES": "3", "EMPTY": "", "LOUD": "true"},
-			Variants: []Variant{
-				{Name: "PLAN", Command: []string{"./agent.sh", "--plan"}},
-				{Name: "FAST", Prompt: PromptArgument, Resume: []string{"./agent.sh", "--again", "in one"}, Env: map[string]string{"MODE": "fast"}},
-			},
-		},
-		{Name: "A2_", Command: []string{"agent", "--print"}},
-		{Name: "CODEX"},
-		{Name: "OPENCODE", Variants: []Variant{{Name: "MAX", Env: map[string]string{"X": "y"}}}},
-	}
-	sameAs(t, c.Executors, wantExecutors)
-	wantProjects := []Project{
-		{Name: "shop", Repos: []Repo{
-			{Name: "web", Path: "../web", Copy: []string{".env", "config/local.yml"}, Setup: []string{"make", "deps"}},
-			{Name: "api", Path: "../../api/"},
-			{Name: "tools", Path: `C:\src\tools`, Setup: []string{"npm", "ci"}},
-		}},
-		{Name: "Läden und mehr", Repos: []Repo{{Name: "Web", Path: "/srv/web"}}},
-	}
-	sameAs(t, c.Projects, wantProjects)
-	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, PushTo: "origin", BranchPrefix: "agents/"}
-	sameAs(t, c.Attempts, want)
-}
-
-// Aliases mean what they name, here as elsewhere.
-func TestBoardAliases(t *testing.T) {
-	c := parsed(t, "executors:\n  A: &a {command: [x], env: &e {K: v}}\n  B: *a\n  C: {command: y, env: *e, variants: {V: *a}}\n")
-	env := map[string]string{"K": "v"}
-	want := []Executor{
-		{Name: "A", Command: []string{"x"}, Env: env},
-		{Name: "B", Command: []string{"x"}, Env: env},
-		{Name: "C", Command: []string{"y"}, Env: env, Variants: []Variant{{Name: "V", Command: []string{"x"}, Env: env}}},
-	}
-	sameAs(t, c.Executors, want)
-}
-
-// The limits of attempts say in which file they are set, so that people know where to raise them.
-func TestLimitsAndAutoStart(t *testing.T) {
-	source := "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}"
-	c := parsed(t, source)
-	start := &AutoStart{"CODEX", "PLAN", 3}
-	if a := c.Attempts; *a.MaxCostUSD != (Limit{12.5, ".deepwork/config.yml"}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || *a.AutoStart != *start {
-		t.Errorf("%+v", a)
-	}
-	u := parsedUser(t, "attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}")
-	if a := u.Over(c).Attempts; *a.MaxCostUSD != (Limit{20, UserFile()}) || *a.MaxUnknown != (Limit{0, ".deepwork/config.yml"}) || a.AutoStart != nil {
-		t.Errorf("%+v", a)
-	}
-	if a := Default().Attempts; a.MaxCostUSD != nil || a.MaxUnknown != nil || a.AutoStart != nil {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestHTTP(t *testing.T) {
-	const hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	second, third := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
-	c := parsedUser(t, `
-http:
-  tokens:
-    - {name: ci.build-1, sha256: `+hash+`}
-    - name: Ann_2
-      sha256: `+strings.ToUpper(second)+`
-    - {name: Ann_2, sha256: `+third+`, group: web, rights: [person, agents]}
-  idle_timeout: 90m
-  allowed_hosts: [Build.example.com, "[::1]", build.example.com, 10.0.0.7]
-  allowed_origins: ["https://App.example.com", "http://localhost:6274"]
-  max_connections: 20000
-  max_requests: 64
-  max_body_bytes: 1048576
-  quotas: {requests: 10}
-`).Over(Default())
-	want := HTTP{
-		Tokens:         []Token{{Name: "ci.build-1", SHA256: hash}, {Name: "Ann_2", SHA256: second}, {"Ann_2", third, "web", RightAgents | RightPerson}},
-		IdleTimeout:    90 * time.Minute,
-		AllowedHosts:   []string{"build.example.com", "::1", "10.0.0.7"},
-		AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"},
-		MaxConnections: 20000, MaxRequests: 64, MaxBodyBytes: 1 << 20,
-		Quotas: Quotas{10},
-	}
-	sameAs(t, c.HTTP, want)
-	if c := parsedUser(t, "http: {idle_timeout: 0}").Over(Default()); c.HTTP.IdleTimeout != 0 {
-		t.Errorf("never: %+v", c)
-	}
-}
+// TestAcceptedFiles begins with the example of seed 001, "Configuration".
+func TestAcceptedFiles(t *testing.T) { accepts(t, "testdata/accepted.txt") }
 
 // The issue's example, every key of it.
-func TestReq003_4_1_WorkflowTools(t *testing.T) {
-	c := parsed(t, `
-workflow_tools:
-  enabled: false
-  include: ["data-*", "report-*"]
-  exclude: ["*-internal"]
-  prefix: "x_"
-  refresh_interval: 0
-  execution_timeout: 7m
-  reply_within: 10
-  status_interval: 3s
-  max_concurrent_executions: 11
-  keep_tools_for: 0
-  retry_attempts: 0
-  expose_jobs: true
-  sources:
-    - name: reports
-      command: [node, reports-server.js]
-      env: {REGION: eu, PORT: 8080, DEBUG: true}
-      execution_timeout: 1h
-    - name: shop
-      url: http://127.0.0.1:9001/mcp
-      headers: {Authorization: "Bearer ${SHOP_TOKEN}"}
-      list_tool: l
-      execute_tool: e
-      status_tool: s
-      cancel_tool: c
-    - {name: line, command: node 'a b.js', execution_timeout: 0}
-`)
-	hour, none := time.Hour, time.Duration(0)
-	want := WorkflowTools{
-		Include: []string{"data-*", "report-*"}, Exclude: []string{"*-internal"}, Prefix: "x_",
-		ExecutionTimeout: new(7 * time.Minute), ReplyWithin: new(10 * time.Second), StatusInterval: 3 * time.Second,
-		MaxConcurrent: 11, ExposeJobs: true,
-		Sources: []WorkflowSource{
-			{
-				Name: "reports", Command: []string{"node", "reports-server.js"}, ExecutionTimeout: &hour,
-				Env:      map[string]string{"REGION": "eu", "PORT": "8080", "DEBUG": "true"},
-				ListTool: "workflows-list-tool", ExecuteTool: "workflows-execute-tool",
-				StatusTool: "workflows-status-tool", CancelTool: "workflows-cancel-tool",
-			},
-			{
-				Name: "shop", URL: "http://127.0.0.1:9001/mcp", Headers: map[string]string{"Authorization": "Bearer ${SHOP_TOKEN}"},
-				ListTool: "l", ExecuteTool: "e", StatusTool: "s", CancelTool: "c",
-			},
-			{
-				Name: "line", Command: []string{"node", "a b.js"}, ExecutionTimeout: &none,
-				ListTool: "workflows-list-tool", ExecuteTool: "workflows-execute-tool",
-				StatusTool: "workflows-status-tool", CancelTool: "workflows-cancel-tool",
-			},
-		},
-	}
-	sameAs(t, c.WorkflowTools, want)
-}
+func TestReq003_4_1_WorkflowTools(t *testing.T) { accepts(t, "testdata/workflow_tools.txt") }
 
-// Prices, the command of notify, the editor and telemetry are the user's own.
-func TestKeysOfTheUserAlone(t *testing.T) {
-	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 2}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
-	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 2, 10}, "free": {}})
-	sameAs(t, c.Notify, []string{"notify-send", "--app", "deep work"})
-	sameAs(t, c.UI.EditorURL, "vscode://file")
-	sameAs(t, parsedUser(t, "ui: {editor_url: 'idea://open?file='}").Over(Default()).UI.EditorURL, "idea://open?file=")
-	if _, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}")); len(faults) == 0 {
-		t.Error("a script was taken for an editor")
-	}
-	c = parsedUser(t, "telemetry: {otlp: 'http://localhost:4318', trace_url: 'https://t.example.com/{trace_id}', content: true}\nexecutors: {CODEX: {telemetry: true}}").Over(Default())
-	sameAs(t, c.Telemetry, Telemetry{"http://localhost:4318", "https://t.example.com/{trace_id}", true})
-	sameAs(t, c.Executors, []Executor{{Name: "CODEX", Telemetry: true}})
-	sameAs(t, parsedUser(t, "notify: [sh, -c, 'cat >> x']").Over(Default()).Notify, []string{"sh", "-c", "cat >> x"})
+// The user's limits are in force where they set some, and those of the project elsewhere.
+func TestLimitsAndAutoStart(t *testing.T) {
+	c := parsed(t, "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}")
+	a := parsedUser(t, "attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}").Over(c).Attempts
+	testkit.Equal(t, *a.MaxCostUSD, Limit{20, UserFile()})
+	testkit.Equal(t, *a.MaxUnknown, Limit{0, ".deepwork/config.yml"})
+	testkit.True(t, a.AutoStart == nil, "%+v", a)
 }
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -299,8 +112,7 @@ func TestFaults(t *testing.T) {
 		for _, secret := range []string{"s3cret", "my-secret", "me:secret"} { // neither passwords nor tokens are repeated
 			testkit.True(t, !strings.Contains(faults.Error(), secret), "the secret is in %v", faults)
 		}
-		found := strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE")
-		all = append(all, source+"\n! "+strings.ReplaceAll(found, "\n", "\n! "))
+		all = append(all, source+"\n! "+strings.ReplaceAll(strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE"), "\n", "\n! "))
 	}
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
@@ -311,17 +123,20 @@ func TestFilesThatAreNoText(t *testing.T) {
 		strings.Repeat("#", MaxBytes+1):                             "config.yml: is larger than 1048576 bytes",
 		"workflow_tools: {prefix: " + strings.Repeat("a", 33) + "}": "at most 32 letters",
 	} {
-		if c, faults := Parse("config.yml", []byte(source)); c != nil || !strings.Contains(faults.Error(), want) {
-			t.Errorf("%.40q: %v", source, faults)
-		}
+		refused(t, source, want)
 	}
+}
+
+func refused(t *testing.T, source, want string) {
+	t.Helper()
+	c, faults := Parse("config.yml", []byte(source))
+	testkit.True(t, c == nil && strings.Contains(faults.Error(), want), "%.40q: %v, want %s", source, faults, want)
 }
 
 func TestFaultsAreBounded(t *testing.T) {
 	_, faults := Parse("config.yml", []byte("platforms: ["+strings.Repeat("1,", 50_000)+"]"))
-	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 more errors") {
-		t.Errorf("%d faults, the last: %v", len(faults), faults[len(faults)-1])
-	}
+	testkit.Need(t, len(faults) == job.MaxDiagnostics+1, "%d faults", len(faults))
+	testkit.Contains(t, faults[job.MaxDiagnostics].Message, "49900 more errors")
 }
 
 func TestSplitCommand(t *testing.T) {
@@ -340,13 +155,10 @@ func TestSplitCommand(t *testing.T) {
 		`x --allowed 'Bash(git:*)' $HOME`: {"x", "--allowed", "Bash(git:*)", "$HOME"},
 		`ünï cödé`:                        {"ünï", "cödé"},
 	} {
-		got, err := SplitCommand(line)
-		testkit.True(t, err == nil && slices.Equal(got, want), "%q: %q %v, want %q", line, got, err, want)
+		testkit.Same(t, testkit.Get(SplitCommand(line)).Must(t), want, "%q", line)
 	}
 	for _, line := range []string{`'a`, `"a`, `a\`, `"a\"`, `a | b`, `a > b`, `a && b`, `a ; b`, "a\x00b", "\"\x00\""} {
-		if got, err := SplitCommand(line); err == nil {
-			t.Errorf("%q is split into %q", line, got)
-		}
+		testkit.Fails(t, testkit.Get(SplitCommand(line)).Err(), "", "%q is split", line)
 	}
 }
 
@@ -369,10 +181,8 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		q := c.QualityGate
-		if q.DefaultMaxAttempts < 1 || q.MaxConcurrentReviews < 1 || q.MaxInlineFiles < 0 ||
-			q.DefaultTimeout < 0 || q.ReplyWithin <= 0 || c.Git.Branch == "" {
-			t.Errorf("accepted: %+v", c)
-		}
+		most := min(q.DefaultMaxAttempts-1, q.MaxConcurrentReviews-1, q.MaxInlineFiles)
+		testkit.True(t, most >= 0 && q.DefaultTimeout >= 0 && q.ReplyWithin > 0 && c.Git.Branch != "", "accepted: %+v", c)
 	})
 }
 
@@ -393,13 +203,10 @@ func TestAFileThatExpands(t *testing.T) {
 		"projects: &a [*a]\n":                     "never end",
 		"executors: &a {x: *a}\n":                 "never end",
 	} {
-		if c, faults := Parse("config.yml", []byte(source)); c != nil || !strings.Contains(faults.Error(), want) {
-			t.Errorf("%.40s: %v, want %s", source, faults, want)
-		}
+		refused(t, source, want)
 	}
 }
 
-// What is written with anchors and aliases is found where it is.
 func TestPlacesOfAliases(t *testing.T) {
 	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
 	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {
@@ -437,13 +244,10 @@ func TestDocumentedExamples(t *testing.T) {
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
 	testkit.Need(t, faults == nil && slices.Equal(c.Toolsets, DefaultToolsets), "config.md shows %+v, %v", c, faults)
-	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
-		t.Errorf("config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
-	}
-	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
-	if c, faults = Parse("config.yml", []byte(all)); faults != nil || len(c.QualityGate.AgentReviewCommand) != 2 {
-		t.Errorf("with every setting that is commented out it is %+v, %v", c, faults)
-	}
+	c.Toolsets, c.Platforms = nil, nil
+	testkit.True(t, reflect.DeepEqual(c, Default()), "config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
+	c, faults = Parse("config.yml", []byte(regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")))
+	testkit.True(t, faults == nil && len(c.QualityGate.AgentReviewCommand) == 2, "with every setting that is commented out it is %+v, %v", c, faults)
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
@@ -453,14 +257,12 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 	told(shown, "workflow_tools: 7\n")
 	example := block("sources")
-	if c, faults = Parse("config.yml", []byte(example)); faults != nil || len(c.WorkflowTools.Sources) != 2 {
-		t.Errorf("config.md's sources: %+v %v", c, faults)
-	}
+	c, faults = Parse("config.yml", []byte(example))
+	testkit.True(t, faults == nil && len(c.WorkflowTools.Sources) == 2, "config.md's sources: %+v %v", c, faults)
 	told(example, "workflow_tools: {sources: [7]}\n")
 	board := block("board")
-	if c, faults = Parse("config.yml", []byte(board)); faults != nil || len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
-		t.Errorf("config.md's board: %+v %v", c, faults)
-	}
+	c, faults = Parse("config.yml", []byte(board))
+	testkit.True(t, faults == nil && len(c.Executors) != 0 && len(c.Executors[0].Variants) != 0 && len(c.Projects) != 0, "config.md's board: %+v %v", c, faults)
 	told(board, "executors: {A: 7}\n")
 	told(board, "projects: [7]\n")
 	told(board, "projects: [{name: a, repos: [7]}]\n")

@@ -1,13 +1,23 @@
 package config
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
 )
 
 // The user's scalars win, and entries with names are merged.
@@ -33,16 +43,9 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	for _, e := range c.Executors {
 		executors = append(executors, e.Name+e.Command[0])
 	}
-	for got, want := range map[string]string{
-		strings.Join(c.QualityGate.AgentReviewCommand, " "): "mine",
-		strings.Join(sources, " "):                          "ahttps://mine.example.com bb cc",
-		strings.Join(executors, " "):                        "CODEXmine OTHERother",
-		strings.Join(c.Toolsets, " "):                       "board",
-		c.Projects[0].Name:                                  "p",
-		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
-	} {
-		testkit.Equal(t, got, want)
-	}
+	testkit.Same(t, [][]string{c.QualityGate.AgentReviewCommand, sources, executors, c.Toolsets, {c.Projects[0].Name}, u.TrustedFolders}, [][]string{
+		{"mine"}, {"ahttps://mine.example.com", "bb", "cc"}, {"CODEXmine", "OTHERother"}, {"board"}, {"p"}, {filepath.Clean("/src"), filepath.Clean("/home/ann")},
+	})
 	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7, "a key that the user does not set was changed, or the project's config")
 	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs", "a key that the user does not set was changed, or the project's config")
 }
@@ -54,9 +57,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"}, {"human", "human", "human"},
 	} {
 		project, user := parsed(t, "quality_gate: {override: "+test[0]+"}"), parsedUser(t, "quality_gate: {override: "+test[1]+"}")
-		if got := user.Over(project).QualityGate.Override; string(got) != test[2] {
-			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
-		}
+		testkit.Equal(t, string(user.Over(project).QualityGate.Override), test[2], "%v %v", test[0], test[1])
 	}
 	testkit.True(t, OverrideNever.Stricter(OverrideHuman) && !OverrideAgent.Stricter(OverrideAgent), "the order of the modes is wrong")
 }
@@ -96,12 +97,10 @@ func TestWhatIsWithheld(t *testing.T) {
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
 		c := testkit.Get(s.Current(t.Context())).Must(t)
-		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
-			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
-		}
-		if again, err := s.Current(t.Context()); again != c || err != nil {
-			t.Error("it was made again though nothing changed")
-		}
+		got := fmt.Sprint(strings.Join(c.QualityGate.AgentReviewCommand, ""), len(c.Executors), c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart != nil)
+		testkit.Equal(t, got, fmt.Sprint(command, executors, attempts, branch, executors > 0), "in force")
+		again, err := s.Current(t.Context())
+		testkit.True(t, again == c && err == nil, "it was made again though nothing changed")
 	}
 	is("", 0, 7, BranchName)
 	for project := range answers { // as if the user approved it
@@ -147,9 +146,7 @@ func TestWhatIsWithheld(t *testing.T) {
 
 func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {
 	c, faults := Parse("config.yml", []byte(`workflow_tools: {sources: [{name: a, url: "https://a.com", headers: {Authorization: "Bearer ${ONE}", X: "${TWO}-${THREE}"}}]}`))
-	if faults != nil || strings.Join(c.Secrets(), " ") != "ONE TWO THREE" {
-		t.Errorf("%v, %v", c.Secrets(), faults)
-	}
+	testkit.True(t, faults == nil && strings.Join(c.Secrets(), " ") == "ONE TWO THREE", "%v, %v", c.Secrets(), faults)
 }
 
 // What others may write to is not the user's config, whatever it says.
@@ -167,12 +164,10 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 		c, err := s.Current(t.Context())
 		got := ""
 		if err == nil {
-			got = strings.Join(c.QualityGate.AgentReviewCommand, " ")
-			err = s.Refused()
+			got, err = strings.Join(c.QualityGate.AgentReviewCommand, " "), s.Refused()
 		}
-		if got != want || fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
-			t.Errorf("the reviewer is %q, want %q; the error is %v", got, want, err)
-		}
+		testkit.Equal(t, got, want, "the reviewer")
+		testkit.True(t, (err != nil) == (fault != "") && (err == nil || strings.Contains(err.Error(), fault)), "the error is %v", err)
 	}
 	const chmod = "everybody may write to it: run chmod o-w on it"
 	running, _ := open(t)
@@ -187,7 +182,6 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	reviewer(running, "mine", "")
 }
 
-// These keys are the user's own.
 func TestWorkerAndStore(t *testing.T) {
 	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
 	testkit.True(t, len(u.WorkerProjects) == 2 && u.WorkerProjects["shop"] == filepath.FromSlash("/srv/shop") && u.Store == "postgres://me:secret@db.example/work", "%+v", u)
@@ -197,4 +191,164 @@ func TestAdditionalJobs(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	t.Setenv(JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
 	testkit.Same(t, JobsFolders(), []string{a, "relative/jobs", b})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T) (*Source, *testkit.Log) {
+	t.Helper()
+	root := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(root, ".deepwork"), 0o755))
+	s, log := Open(root), new(testkit.Log)
+	s.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return s, log
+}
+
+var must = testkit.Must
+
+// parsed returns the config of a file without faults, and parsedUser that of a user's own.
+func parsed(t *testing.T, text string) *Config {
+	t.Helper()
+	c, faults := Parse("config.yml", []byte(text))
+	must(t, faults.Err())
+	return c
+}
+
+func parsedUser(t *testing.T, text string) *User {
+	t.Helper()
+	u, faults := ParseUser("config.yml", []byte(text))
+	must(t, faults.Err())
+	return u
+}
+
+func put(t *testing.T, s *Source, text string) {
+	t.Helper()
+	must(t, os.WriteFile(s.Path(), []byte(text), 0o644))
+}
+
+func current(t *testing.T, s *Source) *Config {
+	t.Helper()
+	return testkit.Get(s.Current(t.Context())).Must(t)
+}
+
+const (
+	create = "git:\n  branch: create\nquality_gate:\n  default_max_attempts: 7\n"
+	bad    = "git:\n  branch: nowhere\n"
+)
+
+func TestEditTakesEffectAtOnce(t *testing.T) {
+	testkit.Same(t, current(t, Open(filepath.Join(t.TempDir(), "no", "such", "folder"))), Default())
+	s, _ := open(t)
+	testkit.Equal(t, current(t, s).Git.Branch, BranchName, "at first")
+	put(t, s, create)
+	first := current(t, s)
+	testkit.Equal(t, first.Git.Branch, BranchCreate, "after a write: %+v", first)
+	testkit.Equal(t, current(t, s), first, "another config though nothing changed")
+	temp := s.Path() + ".tmp"
+	must(t, os.WriteFile(temp, []byte("git: {branch: checkout}\n"), 0o644))
+	must(t, os.Rename(temp, s.Path()))
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCheckout)
+}
+
+func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
+	s, log := open(t)
+	put(t, s, create)
+	good := current(t, s)
+	put(t, s, bad)
+	for range 3 {
+		testkit.Equal(t, current(t, s), good, "serves")
+	}
+	testkit.Equal(t, log.Count("config.yml:2:11: git.branch"), 1, "logged … times")
+	testkit.Equal(t, log.Count("the last good one stays in use"), 1, "logged … times")
+	put(t, s, bad+"nonsense: 1\n")
+	current(t, s)
+	testkit.Equal(t, log.Count("nonsense: unknown key"), 1, "another fault logged … times")
+	put(t, s, create)
+	c := current(t, s)
+	testkit.True(t, c == good && log.Count("good again") == 1, "after the correction: %+v", c)
+}
+
+func TestBadSinceStartIsAnError(t *testing.T) {
+	s, log := open(t)
+	put(t, s, bad)
+	for range 2 {
+		c, err := s.Current(t.Context())
+		testkit.Need(t, c == nil && err != nil, "%+v %v", c, err)
+		faults, ok := errors.AsType[job.Diagnostics](err)
+		testkit.True(t, ok && len(faults) == 1 && faults[0].Line == 2 && faults[0].Column == 11, "error %v", err)
+		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
+	}
+	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
+	put(t, s, create)
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
+	// So is a file that cannot be read.
+	s, _ = open(t)
+	must(t, os.Mkdir(s.Path(), 0o755))
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "", "a directory is accepted")
+	must(t, os.Remove(s.Path()))
+	put(t, s, strings.Repeat("#", MaxBytes+1))
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "1048577 bytes", "a huge file")
+	must(t, os.Remove(s.Path()))
+	testkit.Same(t, current(t, s), Default(), "after it is gone")
+}
+
+// TestSaveInProgress is what a save looks like in the middle: the last good
+// config stays for 500 ms, then the file is taken for what it is.
+func TestSaveInProgress(t *testing.T) {
+	for name, tear := range map[string]func(t *testing.T, s *Source){
+		"missing": func(t *testing.T, s *Source) { must(t, os.Remove(s.Path())) },
+		"empty":   func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), 0)) },
+		"half":    func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), int64(strings.Index(create, "quality")))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, log := open(t)
+			synctest.Test(t, func(t *testing.T) {
+				put(t, s, create)
+				good := current(t, s)
+				tear(t, s)
+				testkit.Equal(t, current(t, s), good, "at once")
+				time.Sleep(450 * time.Millisecond)
+				testkit.Equal(t, current(t, s), good, "after 450 ms")
+				time.Sleep(100 * time.Millisecond)
+				testkit.Equal(t, current(t, s).QualityGate.DefaultMaxAttempts, 3, "after 550 ms")
+				testkit.Equal(t, log.Count("refused"), 0, "logged … times")
+			})
+		})
+	}
+}
+
+func TestConcurrentCallsAgree(t *testing.T) {
+	s, _ := open(t)
+	put(t, s, create)
+	got := make([]*Config, 16)
+	var wg sync.WaitGroup
+	for i := range got {
+		wg.Go(func() { got[i] = current(t, s) })
+	}
+	wg.Wait()
+	for _, c := range got {
+		testkit.Equal(t, c, got[0], "the file was read more than once")
+	}
+}
+
+func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
+	s, _ := open(t)
+	put(t, s, create) // too young to be believed
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.FailsWith(t, testkit.Get(s.Current(ctx)).Err(), context.Canceled, "error")
+	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
+}
+
+func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
+	s, _ := open(t)
+	for _, c := range []struct{ enabled, fault string }{{"true", ""}, {"maybe", "config.yml:1:27: workflow_tools.enabled"}, {"false", ""}} {
+		put(t, s, "workflow_tools: {enabled: "+c.enabled+"}\n")
+		current(t, s)
+		if c.fault == "" {
+			testkit.Works(t, s.Refused())
+			continue
+		}
+		testkit.Fails(t, s.Refused(), c.fault)
+	}
 }

@@ -16,7 +16,6 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// write writes a file and the folders above it.
 func write(t testing.TB, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
@@ -45,28 +44,23 @@ func baseJob(t testing.TB) (dir string, j *Job) {
 
 func TestLoad(t *testing.T) {
 	dir, j := baseJob(t)
-	testkit.True(t, j.Name == "report" && j.Dir == dir && len(j.Source) != 0, "got %+v", j)
-}
+	testkit.Equal(t, j.Name+" in "+j.Dir, "report in "+dir)
+	// What others find wrong with a job is reported at its place.
+	testkit.Equal(t, j.NameFault("x", "taken").String(), "x:1:7: name: taken")
+	testkit.Equal(t, j.ExecutorWarning(1, "x", "gone").String(), "x:13:5: warning: steps[1].executor: gone")
+	// A missing instructions file is found without reading the files.
+	testkit.Same(t, MissingFiles(j), nil)
+	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
+	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
+	testkit.Equal(t, MissingFiles(j).Error(), want)
 
-// What others find wrong with a job is reported at its place.
-func TestFaultsOfOthers(t *testing.T) {
-	_, j := baseJob(t)
-	for _, c := range []struct {
-		got  Diagnostic
-		want string
-	}{
-		{j.NameFault("x", "taken"), "x:1:7: name: taken"},
-		{j.ExecutorWarning(1, "x", "gone"), "x:13:5: warning: steps[1].executor: gone"},
-	} {
-		testkit.Equal(t, c.got.String(), c.want)
-	}
-}
-
-func TestLoadMakesDirAbsolute(t *testing.T) {
-	dir, _ := baseJob(t)
+	linked := t.TempDir()
+	symlink(t, write(t, string(j.Source), t.TempDir(), "x.yml"), filepath.Join(linked, FileName))
+	j, ds := Load(linked)
+	testkit.True(t, ds == nil && j.Dir == linked, "through a link: %v", ds)
 	t.Chdir(filepath.Dir(dir))
-	j, ds := Load("report")
-	testkit.True(t, ds == nil && filepath.IsAbs(j.Dir), "got %v, %v", j, ds)
+	j, ds = Load("report")
+	testkit.True(t, ds == nil && filepath.IsAbs(j.Dir), "a relative folder: %v, %v", j, ds)
 }
 
 // The faults of a file that a link has brought in quote nothing of it.
@@ -80,15 +74,6 @@ func TestFaultsOfALinkQuoteNothing(t *testing.T) {
 	testkit.Equal(t, len(Unquoted(dir, nil)), 0)
 	got := Unquoted(dir, faults)
 	testkit.True(t, len(got) == 1 && !strings.Contains(got.Error(), "secret") && strings.Contains(got.Error(), "is not a valid job, and"), "%v", got)
-}
-
-func TestLoadThroughSymlink(t *testing.T) {
-	dir := t.TempDir()
-	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")
-	symlink(t, elsewhere, filepath.Join(dir, FileName))
-	if j, ds := Load(dir); ds != nil || j.Dir != dir {
-		t.Errorf("got %v", ds)
-	}
 }
 
 func TestLoadFaults(t *testing.T) {
@@ -111,9 +96,8 @@ func TestLoadFaults(t *testing.T) {
 			testkit.True(t, j == nil && len(ds) != 0 && strings.HasPrefix(ds.Error(), c.want), "got %v, want %s", ds, c.want)
 		})
 	}
-	if _, ds := Load(filepath.Join(t.TempDir(), "gone")); !strings.Contains(ds.Error(), "does not exist in") {
-		t.Errorf("got %v", ds)
-	}
+	_, ds := Load(filepath.Join(t.TempDir(), "gone"))
+	testkit.Contains(t, ds.Error(), "does not exist in")
 }
 
 // TestReq001_3_10_Instructions reads the instructions of a step.
@@ -122,16 +106,13 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 	s := j.Step("draft")
 	expect := func(want string) {
 		t.Helper()
-		if got, err := Instructions(j, s); err != nil || got != want {
-			t.Errorf("got %q, %v, want %q", got, err, want)
-		}
+		testkit.Equal(t, testkit.Get(Instructions(j, s)).Must(t), want)
 	}
 	expect("Draft.\n")
 	write(t, "\xef\xbb\xbfAnew é.\r\n", dir, "steps", "draft.md")
 	expect("Anew é.\r\n")
 	write(t, strings.Repeat("x", MaxInstructionsBytes), dir, "steps", "draft.md")
 	expect(strings.Repeat("x", MaxInstructionsBytes))
-
 	file := filepath.Join(dir, "steps", "draft.md")
 	write(t, "Linked.", dir, "shared", "text.md")
 	for _, target := range []string{filepath.Join("..", "shared", "text.md"), filepath.Join(dir, "shared", "text.md")} {
@@ -139,15 +120,13 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 		symlink(t, target, file)
 		expect("Linked.")
 	}
-
 	// The job's folder itself may be reached through a link.
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, dir, link)
-	linked, ds := Load(link)
+	j, ds := Load(link)
 	testkit.Must(t, ds.Err())
-	if got, err := Instructions(linked, linked.Step("draft")); err != nil || got != "Linked." {
-		t.Errorf("through a link: %q, %v", got, err)
-	}
+	s = j.Step("draft")
+	expect("Linked.")
 }
 
 func TestInstructionsFaults(t *testing.T) {
@@ -183,9 +162,7 @@ func TestInstructionsFaults(t *testing.T) {
 			os.Remove(filepath.Join(dir, "steps", "gather.md"))
 			c.make(t, dir, file)
 			_, err := Instructions(j, j.Step("draft"))
-			testkit.Need(t, err != nil, "accepted")
-			want := begin + strings.ReplaceAll(c.want, "DIR", dir)
-			testkit.True(t, strings.HasPrefix(err.Error(), want), "got\n%v\nwant\n%s", err, want)
+			testkit.Fails(t, err, begin+strings.ReplaceAll(c.want, "DIR", dir))
 			testkit.True(t, c.is == nil || errors.Is(err, c.is), "%v is not %v", err, c.is)
 		})
 	}
@@ -208,9 +185,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				took := make(chan time.Duration)
 				go func() {
 					time.Sleep(5 * follow.Settle)
-					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)); err != nil {
-						t.Error(err)
-					}
+					testkit.Works(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)))
 					took <- time.Since(began)
 				}()
 				got, err := Instructions(j, j.Step("draft"))
@@ -239,37 +214,28 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 	wg.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
 			aside := filepath.Join(dir, "aside")
-			var err error
 			switch n % 3 {
 			case 0:
-				err = os.Symlink(filepath.Join(dir, "saves", "a"), aside)
+				testkit.Works(t, os.Symlink(filepath.Join(dir, "saves", "a"), aside))
 			case 1:
-				err = os.WriteFile(aside, []byte("Text c."), 0o644)
+				testkit.Works(t, os.WriteFile(aside, []byte("Text c."), 0o644))
 			case 2:
-				err = os.Symlink("../saves/b", aside)
+				testkit.Works(t, os.Symlink("../saves/b", aside))
 			}
-			if err = errors.Join(err, os.Rename(aside, file)); err != nil {
-				t.Error(err)
-				return
-			}
+			testkit.Works(t, os.Rename(aside, file))
 		}
 	})
 	wanted := []string{"Draft.\n", "Text a.", "Text b.", "Text c."}
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		if got, err := Instructions(j, j.Step("draft")); err != nil || !slices.Contains(wanted, got) {
-			t.Fatalf("got %q, %v", got, err)
-		}
+		got, err := Instructions(j, j.Step("draft"))
+		testkit.Need(t, err == nil && slices.Contains(wanted, got), "got %q, %v", got, err)
 	}
 }
 
 func TestCheckFiles(t *testing.T) {
 	dir, j := baseJob(t)
-	if ds := CheckFiles(j); len(ds) > 0 {
-		t.Errorf("got %v", ds)
-	}
-
-	source := readFile(t, "testdata/valid/report.yml")
-	write(t, string(source), dir, FileName)
+	testkit.Same(t, CheckFiles(j), nil)
+	write(t, string(readFile(t, "testdata/valid/report.yml")), dir, FileName)
 	write(t, "x", dir, "steps", "check_facts.md")
 	write(t, "\xff", dir, "steps", "check_style.md")
 	write(t, " \n", dir, "steps", "publish.md")
@@ -291,29 +257,27 @@ func TestCheckFiles(t *testing.T) {
 		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
 		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
-	if got := CheckFiles(j).Error(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, CheckFiles(j).Error(), want)
 }
 
-// An input that names no output of its step is a fault for those who check, but the job loads.
-func TestCheckFilesInputs(t *testing.T) {
-	dir, _ := baseJob(t)
-	source := string(readFile(t, filepath.Join(dir, FileName)))
-	for _, c := range []struct{ file, want string }{
-		{"figure", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
-		{"prose.md", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
-		{"none", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
+// An input that names no output of its step is a fault for those who check, but the job loads with a warning that says
+// which one was probably meant.
+func TestField26_InputsOfUnknownOutputs(t *testing.T) {
+	dir, j := baseJob(t)
+	testkit.Same(t, j.Warnings, nil)
+	for file, c := range map[string]struct{ warned, fault string }{
+		"figure":   {"did you mean figures?", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
+		"prose.md": {"write one of figures", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
+		"none":     {"all its outputs", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
 	} {
-		changed := strings.Replace(source, "file: figures", "file: "+c.file, 1)
-		if c.file == "none" {
+		changed := strings.Replace(string(readFile(t, baseFile)), "file: figures", "file: "+file, 1)
+		if file == "none" {
 			changed = strings.Replace(changed, "outputs:\n      figures: {type: file, description: The figures}\n", "outputs: {}\n", 1)
 		}
 		j, ds := Parse(dir, FileName, []byte(changed))
 		testkit.Must(t, ds.Err())
-		if got := CheckFiles(j).Error(); !strings.HasSuffix(got, c.want) {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
+		testkit.Contains(t, Diagnostics(j.Warnings).Error(), c.warned)
+		testkit.Contains(t, CheckFiles(j).Error()+"\n", c.fault+"\n")
 	}
 }
 
@@ -331,22 +295,9 @@ func TestSchemaFiles(t *testing.T) {
 		if c.schema != "" {
 			write(t, c.schema, dir, "schemas", "summary.json")
 		}
-		if got := CheckFiles(j).Error(); !strings.Contains(got, c.want) || c.want != "" && !strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: ") {
-			t.Errorf("%q: got %s, want %s", c.schema, got, c.want)
-		}
-		if got := MissingFiles(j); (len(got) > 0) != (c.schema == "") {
-			t.Errorf("%q: missing: %v", c.schema, got)
-		}
+		got := CheckFiles(j).Error()
+		testkit.Contains(t, got, c.want)
+		testkit.True(t, c.want == "" || strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: "), "%q: got %s", c.schema, got)
+		testkit.Equal(t, len(MissingFiles(j)) > 0, c.schema == "", "%v", c.schema)
 	}
-}
-
-// A missing instructions file is found without reading the files.
-func TestMissingFiles(t *testing.T) {
-	dir, j := baseJob(t)
-	if ds := MissingFiles(j); len(ds) > 0 {
-		t.Errorf("got %v", ds)
-	}
-	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
-	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
-	testkit.Equal(t, MissingFiles(j).Error(), want)
 }

@@ -2,14 +2,18 @@ package job
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
@@ -18,9 +22,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	testkit.Must(t, err)
-	return data
+	return testkit.Get(os.ReadFile(name)).Must(t)
 }
 
 func validFiles(t testing.TB) []string {
@@ -30,68 +32,29 @@ func validFiles(t testing.TB) []string {
 	return names
 }
 
-// TestParseModel compares the model of report.yml with what the file says.
+// The model of a job says what its file does.
 func TestParseModel(t *testing.T) {
-	source := readFile(t, "testdata/valid/report.yml")
-	j, ds := Parse("/jobs/report", FileName, source)
-	testkit.Must(t, ds.Err())
-	check := func(what string, got, want any) {
-		t.Helper()
-		testkit.True(t, reflect.DeepEqual(got, want), "%s:\n got  %#v\n want %#v", what, got, want)
+	for _, name := range []string{"report", "format2"} {
+		source := readFile(t, "testdata/valid/"+name+".yml")
+		j, ds := Parse("/jobs/"+name, FileName, source)
+		testkit.Must(t, ds.Err())
+		shown := testkit.Get(json.Marshal(struct {
+			*Job
+			Workflows    []Workflow
+			Source, Hash bool
+		}{j, j.Workflows, string(j.Source) == string(source), len(j.Hash) == 64})).Must(t)
+		testkit.Golden(t, "testdata/"+name+".golden", withoutEmpty(t, shown)+"\n", *update)
+		again, ds := Parse(j.Dir, FileName, j.Source)
+		testkit.True(t, ds == nil && reflect.DeepEqual(j, again), "parsed again, the job differs: %v", ds)
 	}
-	check("name", j.Name, "monthly_report")
-	check("version", j.Version, "1.0.0")
-	check("summary", j.Summary, "Writes the monthly report from raw figures")
-	check("description", *j.Description, "Gathers the figures, drafts the report and lets it be checked.\n")
-	check("common info", j.CommonInfo, "The report goes to people who have five minutes.\nFigures are in euros.\n")
-	check("dir", j.Dir, "/jobs/report")
-	check("hash", len(j.Hash), 64)
-	check("warnings", len(j.Warnings), 0)
-
-	gather := j.Step("gather")
-	check("inputs", gather.Inputs, []Input{{Name: "month", Description: "The month, as 2026-01"}})
-	check("outputs", gather.Outputs, []Output{
-		{Name: "figures.csv", Type: File, Description: "The figures, one a line", Required: true},
-		{Name: "raw_material", Type: Files, Description: "What they were taken from"},
-	})
-	check("reviews", gather.Reviews, []Review{{
-		RunEach: "figures.csv",
-		Criteria: []Criteria{
-			{"Complete", "Is every department in it?"},
-			{"Sourced", "Does each figure name where it comes from?"},
-		},
-		Guidance: new("Ten departments exist."),
-	}, {
-		RunEach: "step", ByHuman: true,
-		Criteria: []Criteria{{"Sound", "Would you sign it?"}},
-	}})
-	check("instructions file", gather.InstructionsFile, "steps/gather.md")
-	check("output by name", gather.Output("raw_material"), &gather.Outputs[1])
-	check("unknown output", gather.Output("x"), (*Output)(nil))
-
-	draft := j.Step("draft")
-	check("inputs", draft.Inputs, []Input{{File: "figures.csv", FromStep: "gather"}})
-	check("dependencies", draft.Dependencies, []string{"gather"})
-	check("flags", []any{draft.Exposed, draft.Hidden, *draft.Agent}, []any{true, false, "general-purpose"})
-	check("hook script", draft.Hooks.AfterAgent[0].Script, "hooks/spell.sh")
-	check("stop hook", draft.StopHooks, []Hook{{Prompt: "Is it short enough?"}})
-	check("before_tool", draft.Hooks.BeforeTool[0].Prompt, "Do not touch the figures.")
-	check("before_prompt", draft.Hooks.BeforePrompt[0].PromptFile, "hooks/tone.md")
-	check("no outputs", j.Step("check_facts").Outputs, []Output(nil))
-	check("cleaned path", j.Step("check_style").InstructionsFile, "steps/check_style.md")
-	check("unknown step", j.Step("x"), (*Step)(nil))
-
-	full := j.Workflow("full")
-	check("entries", full.Entries, []Entry{{"gather"}, {"draft"}, {"check_facts", "check_style"}, {"publish"}})
-	check("find", []int{full.Find("check_style"), full.Find("nobody")}, []int{2, -1})
-	check("unknown workflow", j.Workflow("x"), (*Workflow)(nil))
-
-	again, ds := Parse(j.Dir, FileName, j.Source)
-	testkit.True(t, ds == nil && reflect.DeepEqual(j, again), "parsed again, the job differs: %v", ds)
+	j, _ := Parse("/jobs/report", FileName, readFile(t, "testdata/valid/report.yml"))
+	gather, full := j.Step("gather"), j.Workflow("full")
+	testkit.Equal(t, gather.Output("raw_material"), &gather.Outputs[1])
+	testkit.True(t, gather.Output("x") == nil && j.Step("x") == nil && j.Workflow("x") == nil, "what is unknown is found")
+	testkit.Same(t, []int{full.Find("check_style"), full.Find("nobody")}, []int{2, -1})
 }
 
-// TestSameJobHoweverSaved: line endings and a byte order mark change nothing
-// of what a job says.
+// TestSameJobHoweverSaved: line endings and a byte order mark change nothing of what a job says.
 func TestSameJobHoweverSaved(t *testing.T) {
 	for _, name := range validFiles(t) {
 		source := bytes.ReplaceAll(readFile(t, name), []byte("\r\n"), []byte("\n"))
@@ -103,96 +66,15 @@ func TestSameJobHoweverSaved(t *testing.T) {
 			"no last line": bytes.TrimSuffix(source, []byte("\n")),
 		} {
 			got, ds := Parse("/d", FileName, changed)
-			if ds != nil {
-				t.Errorf("%s, %s: %v", name, how, ds)
-				continue
-			}
+			testkit.Need(t, ds == nil, "%s, %s: %v", name, how, ds)
 			for _, j := range append(slices.Collect(maps.Values(got.views)), got) {
 				j.Source, j.Hash = want.Source, want.Hash
 			}
 			testkit.True(t, reflect.DeepEqual(got, want), "%s, %s: got another job", name, how)
 		}
 	}
-}
-
-// TestBOMKeepsPositions: a byte order mark is no column.
-func TestBOMKeepsPositions(t *testing.T) {
-	_, ds := Parse("/d", FileName, []byte("\xef\xbb\xbfcolour: red\n"))
-	testkit.True(t, len(ds) != 0 && ds[len(ds)-1].String()[:13] == "job.yml:1:1: ", "got %v", ds)
-}
-
-func TestWarnings(t *testing.T) {
-	base := string(readFile(t, "testdata/valid/base.yml"))
-	for _, c := range []struct {
-		name, old, new string
-		want           []string
-	}{
-		{"none", "x", "x", nil},
-		{"step in no workflow", "steps: [gather, draft]", "steps: [gather]", []string{
-			`job.yml:13:9: warning: steps[1].id: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
-		}},
-		{"workflow without steps", "steps: [gather, draft]", "steps: []", []string{
-			`job.yml:6:9: warning: steps[0].id: "gather" is in no workflow, so it never runs: name it in one, or remove it`,
-			`job.yml:13:9: warning: steps[1].id: "draft" is in no workflow, so it never runs: name it in one, or remove it`,
-			`job.yml:32:12: warning: workflows[0].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
-		}},
-		{"no workflows", "workflows:\n  - name: full\n    summary: All of it\n    steps: [gather, draft]\n", "", []string{
-			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps`,
-		}},
-		{"empty workflows", "workflows:\n  - name: full\n    summary: All of it\n    steps: [gather, draft]\n", "workflows: []", []string{
-			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps`,
-		}},
-		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
-			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" appears twice: remove one`,
-		}},
-		{"left out before a step and a workflow that take its output", "steps: [gather, draft]",
-			"inputs: [{name: go, description: G}]\n    steps: [{when: {input: go, is: a}, steps: [gather, {workflow: more, inputs: {it: figures}}]}, {workflow: most, inputs: {it: figures, may: figures, go: go}}, draft]\n" +
-				"  - {name: more, summary: M, inputs: [{name: it, description: I}], steps: []}\n  - {name: most, summary: M, inputs: [{name: it, description: I}, {name: may, required: false, description: M}, {name: go, description: G}], steps: []}", []string{
-				`job.yml:33:129: warning: workflows[0].steps[1].inputs.it: "figures" may have no value, and then workflow most, which requires the input "it", cannot begin: declare it as required: false`,
-				`job.yml:33:162: warning: workflows[0].steps[2]: "draft" takes "figures" from "gather", which the condition may leave out: it has no value then`,
-				`job.yml:34:75: warning: workflows[1].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
-				`job.yml:35:149: warning: workflows[2].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
-			}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			j, ds := Parse("/d", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))
-			testkit.Need(t, ds == nil, "%v", ds)
-			var got []string
-			for _, w := range j.Warnings {
-				got = append(got, w.String())
-			}
-			if !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-			}
-		})
-	}
-}
-
-// TestEdges: the largest and the smallest that each limit lets pass.
-func TestEdges(t *testing.T) {
-	base := string(readFile(t, "testdata/valid/base.yml"))
-	for name, change := range map[string][2]string{
-		"summary of 200 characters": {"Writes a report", strings.Repeat("é", 200)},
-		"summary of one":            {"Writes a report", "x"},
-		"name of 200":               {"name: report", "name: " + strings.Repeat("a", 200)},
-		"output name of 200":        {"figures: {", strings.Repeat("é", 200) + ": {"},
-		"version in quotes":         {"1.0.0", `"10.20.30"`},
-		"path with dots":            {"steps/draft.md", "..steps/.../draft..md"},
-		"path through dot dot":      {"steps/draft.md", "a/../b.md"},
-		"boolean in capitals":       {"    name: Draft\n", "    name: Draft\n    exposed: TRUE\n"},
-		"text with tag":             {"Be brief.", "!!str 1.0"},
-		"yes is text":               {"Be brief.", "yes"},
-		"YAML directive":            {"name: report", "%YAML 1.1\n---\nname: report"},
-		"workflow a group of one":   {"[gather, draft]", "[[gather], [draft]]"},
-		"reviews missing outputs":   {"run_each: report", "run_each: step"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Need(t, strings.Contains(base, change[0]), "base.yml has changed")
-			if _, ds := Parse("/d", FileName, []byte(strings.Replace(base, change[0], change[1], 1))); ds != nil {
-				t.Error(ds)
-			}
-		})
-	}
+	_, ds := Parse("/d", FileName, []byte("\xef\xbb\xbfcolour: red\n")) // a byte order mark is no column
+	testkit.Contains(t, ds.Error(), "job.yml:1:1: colour: ")
 }
 
 // A check without files is bound to less in a group, which validate says.
@@ -204,15 +86,263 @@ func TestAGroupsCheckWithoutFilesIsAWarning(t *testing.T) {
 }
 
 func TestPatterns(t *testing.T) {
-	for _, c := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"tests/**", "tests/a", true}, {"tests/**", "tests/a/b", true}, {"tests/**", "tests", false}, {"tests/**", "mytests/a", false},
-		{"**/*_test.go", "a_test.go", true}, {"**/*_test.go", "x/y/a_test.go", true}, {"**/*_test.go", "x/a.go", false},
-		{"*.go", "a.go", true}, {"*.go", "x/a.go", false}, {"./go.mod", "go.mod", true}, {"a?c", "abc", true}, {"a?c", "a/c", false},
-		{"**", "anything/at/all", true}, {"src/**/x", "src/x", true}, {"src/**/x", "src/a/b/x", true}, {"a.c", "abc", false}, {"(a+)", "(a+)", true},
+	for pattern, names := range map[string]string{ // with ! before those that it doesn't name
+		"tests/**": "tests/a tests/a/b !tests !mytests/a", "**/*_test.go": "a_test.go x/y/a_test.go !x/a.go", "*.go": "a.go !x/a.go", "./go.mod": "go.mod",
+		"a?c": "abc !a/c", "**": "anything/at/all", "src/**/x": "src/x src/a/b/x", "a.c": "!abc", "(a+)": "(a+)",
 	} {
-		testkit.Equal(t, Matches([]string{c.pattern}, c.name), c.want, "%s names %s", c.pattern, c.name)
+		for name := range strings.FieldsSeq(names) {
+			testkit.Equal(t, Matches([]string{pattern}, strings.TrimPrefix(name, "!")), name[0] != '!', "%s names %s", pattern, name)
+		}
+	}
+}
+
+func TestFormat2(t *testing.T) {
+	j, ds := Parse("/jobs/survey", FileName, readFile(t, "testdata/valid/format2.yml"))
+	testkit.Must(t, ds.Err())
+	ask, again := j.Of("ask"), j.Of("again")
+	is := func(got, want, what string) { testkit.Equal(t, got, want, what) }
+	is(ask.Step("prepare").Description, "Prepare the questions", "a step of the one workflow")
+	is(again.Step("prepare").Description, "Change the questions", "the step of that name in the other")
+	is(j.Step("again/prepare").Description, "Change the questions", "the step with its workflow")
+	is(j.Step("prepare").Description, "Prepare the questions", "the step without")
+	is(ask.CommonInfo+again.CommonInfo, "Be polite.", "the common info of the one, and none of the other")
+	testkit.Equal(t, testkit.Get(Instructions(j, ask.Step("ask"))).Must(t), "Ask them.")
+}
+
+// Each rule of the mapping of format 2, and each older format, has a file of its own, which the walk of
+// TestJobsOfAFolder follows too; the golden says what it becomes.
+func TestMapping(t *testing.T) {
+	var all strings.Builder
+	rules := 0
+	for _, file := range testkit.Get(filepath.Glob("testdata/mapping/*.yml")).Must(t) {
+		source := readFile(t, file)
+		j, _ := Parse("/jobs/x", FileName, source)
+		if j == nil {
+			var ds Diagnostics
+			j, ds = Parse("/jobs/x", FileName, testkit.Get(Convert("", source)).Must(t).Source)
+			testkit.Need(t, j != nil, "%s: %v", file, ds)
+		}
+		if !strings.Contains(file, "old_") && !strings.Contains(file, "ours_") {
+			rules++
+			testkit.Contains(t, file, fmt.Sprintf("/%02d_", rules), "a rule has no file")
+		}
+		steps := j.Steps
+		if j.Format == 2 {
+			steps = nil // those of the workflows
+		}
+		shown := testkit.Get(json.Marshal(struct {
+			Name, Summary, Version, CommonInfo string
+			Steps                              []Step
+			Workflows                          []Workflow
+			Warnings                           Diagnostics
+		}{j.Name, j.Summary, j.Version, j.CommonInfo, steps, j.Workflows, j.Warnings})).Must(t)
+		all.WriteString("# " + filepath.Base(file) + "\n" + withoutEmpty(t, shown) + "\n")
+	}
+	testkit.True(t, rules == 28, "%d rules have files, want 28", rules)
+	testkit.Golden(t, "testdata/mapping.golden", all.String(), *update)
+}
+
+// withoutEmpty returns JSON without the members that have no value, indented.
+func withoutEmpty(t *testing.T, data []byte) string {
+	var indented bytes.Buffer
+	testkit.Must(t, json.Indent(&indented, data, "", " "))
+	text := indented.String()
+	empty := regexp.MustCompile(`\n *"\w+": (null|""|false|\[\s*\]|\{\s*\}),?`)
+	for was := ""; was != text; {
+		was, text = text, empty.ReplaceAllString(text, "")
+	}
+	return regexp.MustCompile(`,(\s*[\]}])`).ReplaceAllString(text, "$1")
+}
+
+// formsExample is the workflow of the example of forms.
+func formsExample(t *testing.T, edits ...string) *Workflow {
+	t.Helper()
+	source := strings.NewReplacer(edits...).Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))
+	j, faults := Parse("/job", FileName, []byte(source))
+	testkit.Need(t, j != nil, "%v", faults)
+	return j.Workflow("migrate")
+}
+
+func TestFormsInWords(t *testing.T) {
+	var said []string
+	w := formsExample(t)
+	for _, p := range w.Parts() {
+		form := ""
+		if p.Form != nil {
+			first, after := w.Span(p.Form)
+			form = fmt.Sprintf("%s (%d to %d): ", p.Form, first, after)
+		}
+		said = append(said, form+fmt.Sprint(p.Entries))
+	}
+	testkit.Same(t, said, []string{
+		"[[list_endpoints]]",
+		"for each of endpoints, 4 at once (1 to 2): [[port] [verify measure] [workflow:note]]",
+		`if output needs_docs is "yes" (2 to 3): [[write_docs]]`,
+		`if input mode is one of "careful", "1", "true" (3 to 5): [[read_all] [workflow:other_job/audit]]`,
+		`in rounds until output state is not "broken", at most 5 (5 to 6): [[fix]]`,
+		"for each of endpoints, 4 at once (6 to 7): [[tidy]]",
+		"[[workflow:publish]]",
+	})
+	testkit.Equal(t, (&Condition{Run: []string{"go", "test"}}).String(), "go test passes")
+	for text, want := range map[string]string{"yes": "true false true", " yes ": "true false true", "no": "false true false", "b": "false true true"} {
+		got := fmt.Sprint((&Condition{Is: new("yes")}).Holds(text), (&Condition{IsNot: new(" yes")}).Holds(text), (&Condition{In: []string{"yes ", "b"}}).Holds(text))
+		testkit.Equal(t, got, want, "%q", text)
+	}
+}
+
+// An item that has a worktree of its own ends with its merge, and others can be worked on at the same time.
+func TestIsolatedItems(t *testing.T) {
+	w := formsExample(t)
+	isolated := w.Isolated()
+	testkit.Same(t, isolated.Entries[6], Entry{"tidy", "merge:tidy"})
+	testkit.Same(t, isolated.Entries[1], w.Entries[1], "without isolation")
+	testkit.Same(t, w.Entries[6], Entry{"tidy"}, "the workflow itself")
+	testkit.Same(t, isolated.Isolated().Entries, isolated.Entries, "twice")
+	var merges, shared, before []bool
+	for i := range w.Entries {
+		merges, shared, before = append(merges, isolated.Form(i).Merges()), append(shared, isolated.Shared(i)), append(before, w.Shared(i))
+	}
+	testkit.Same(t, merges, []bool{false, false, false, false, false, false, true, false})
+	testkit.Same(t, shared, []bool{false, true, false, false, false, false, false, false})
+	testkit.Same(t, before, []bool{false, true, false, false, false, false, true, false})
+	testkit.Equal(t, IsMerge("merge:tidy[1]") && !IsMerge("tidy"), true)
+	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
+	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
+	testkit.True(t, w.Form(-1) == nil && w.Form(len(w.Forms)) == nil, "there is a form outside of the workflow")
+}
+
+func TestEditsOfForms(t *testing.T) {
+	w := formsExample(t)
+	for _, c := range []struct {
+		old, now string
+		same     bool
+	}{
+		{"Moves one module", "Moves it", true}, {"steps: [port, [verify, measure],", "steps: [port, verify, measure,", false}, {"at_once: 4", "at_once: 5", false},
+		{"title: {value: Moved}", "title: {value: Ported}", false}, {"at_most: 5", "at_most: 6", false},
+	} {
+		testkit.Equal(t, w.SameForms(formsExample(t, c.old, c.now)), c.same, "%s", c.now)
+	}
+}
+
+func TestIDsOfItems(t *testing.T) {
+	for id, want := range map[string]string{"port[3]": "port 3 true", "port": "port 0 false", "port[03]": "port[03] 0 false", "port[-1]": "port[-1] 0 false", "port[x]": "port[x] 0 false", "port[1": "port[1 0 false", "port[0]": "port 0 true"} {
+		step, index, item := SplitItem(id)
+		testkit.Equal(t, fmt.Sprint(step, " ", index, " ", item), want)
+		testkit.Equal(t, !item || Item(step, index) == id, true)
+	}
+}
+
+func TestDefaultsOfSteps(t *testing.T) {
+	testkit.Equal(t, (&Step{ID: "a"}).Ref()+" "+(&Step{ID: "a", Workflow: "w"}).Ref(), "a w/a")
+	testkit.Equal(t, (&StepCheck{}).Limit()+(&StepCheck{Timeout: time.Second}).Limit(), DefaultCheckTimeout+time.Second)
+	testkit.Equal(t, (&StepCheck{Override: "never"}).Never() && !(&StepCheck{Override: "human"}).Never(), true)
+	s := &Step{Reviews: []Review{{RunEach: "a", ByHuman: true}, {RunEach: "b"}}, Outputs: []Output{{Name: "x"}, {Name: "y"}}}
+	testkit.Equal(t, s.ReviewsBy(true)[0].RunEach+s.ReviewsBy(false)[0].RunEach+s.Output("y").Name, "aby")
+	testkit.Equal(t, s.HasSchema(), false)
+	s.Outputs[1].Schema.File = "s.json"
+	testkit.Equal(t, s.HasSchema(), true)
+	testkit.True(t, s.Output("z") == nil, "there is an output z")
+}
+
+func earlier(t *testing.T, versions string) []byte {
+	return readFile(t, "testdata/earlier/"+versions+".yml")
+}
+
+// A file of an earlier format says in its first line which it is and what to do. What it is converted to
+// loads, and nothing of its quality checks is lost.
+func TestConvert(t *testing.T) {
+	for _, versions := range []string{"0.1 to 0.6", "0.7"} {
+		source := earlier(t, versions)
+		_, ds := Parse("/jobs/old", FileName, source)
+		told := ds // none of which costs a quality check
+		c := testkit.Get(Convert("", source)).Must(t)
+		j, ds := Parse("/jobs/old", FileName, c.Source)
+		testkit.Need(t, j != nil, "%s: %v\n%s", versions, ds, c.Source)
+		testkit.Golden(t, "testdata/convert_"+versions+".golden", string(c.Source)+"---\n"+strings.Join(c.Notes, "\n")+"\n---\n"+c.Changelog+"\n---\n"+told.Error()+"\n", *update)
+		testkit.FailsWith(t, testkit.Get(Convert("", c.Source)).Err(), ErrCurrent, "%s: converted twice", versions)
+	}
+	for _, current := range validFiles(t) {
+		if name := filepath.Base(current); name == "minimal.yml" || name == "report.yml" {
+			continue // they have something that is converted
+		}
+		testkit.FailsWith(t, testkit.Get(Convert("", readFile(t, current))).Err(), ErrCurrent, "%s is converted", current)
+	}
+}
+
+// What each kind of file becomes: the notes say it, and the new file has it.
+func TestConvertEachPart(t *testing.T) {
+	dir := t.TempDir()
+	write(t, "Is it \nshort?\n", dir, "hooks", "short.md")
+	const base = "name: x\nversion: \"1.0.0\"\nsummary: X\ncommon_job_info_provided_to_all_steps_at_runtime: X\n"
+	const step = "id: a, name: A, description: Do A, "
+	const workflows = "workflows: [{name: w, summary: W, steps: [a]}]\n"
+	for _, c := range []struct{ name, source, has, note string }{
+		{"no workflows", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: []}]\n", "steps: [a]", "the new workflow full has all of them"},
+		{"no instructions", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + workflows + "steps: [{" + step + "outputs: [a.md]}]\n", "instructions: Do A", "its description is the instructions"},
+		{"a missing dependency", base + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: o, from_step: a}], outputs: {}, reviews: []}]\n",
+			"dependencies:", "step b: a is now among its dependencies"},
+		{"the file of an output", base + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: out/o.md, from_step: a}], dependencies: [a], outputs: {}, reviews: []}]\n",
+			"file: o", "the input out/o.md of step a is now the output o"},
+		{"a file that no step makes", base + workflows + "steps: [{" + step + "instructions: A, inputs: [{file: x.md}], outputs: {}, reviews: []}]\n", "name: x.md", "is asked for"},
+		{"a hook's prompt file", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{prompt_file: hooks/short.md}]}}]\n", "Does it pass this check? Is it", "prompts of its hooks are now a review"},
+		{"hooks that two steps share", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], stop_hooks: &h [{prompt: Good}]}, {id: b, name: B, description: B, instructions: B, outputs: {}, reviews: [], stop_hooks: *h}]\n", "check_1", "step b: the prompts of its hooks are now a review"},
+		{"criteria of a review as a list", base + workflows + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: [{run_each: o, quality_criteria: [\"Is it good?\"]}]}]\n", "criterion_1:", "now have names"},
+		{"criteria that YAML takes for mappings, and one that is a text", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + "steps: [{" + step + "instructions: A, outputs: [{a.md: The text}], quality_criteria: [{Complete: \"Is it complete?\"}, {Complete: \"Is it all?\"}]}, {id: b, name: B, description: B, instructions: B, outputs: , reviews: , quality_criteria: \"Is it good?\"}]\n",
+			"Complete_: 'Is it all?'", "step b: its quality_criteria are now a review"},
+		{"criteria in lists of their own", base + workflows + "steps: [{" + step + "outputs: [a.md], quality_criteria: [{Complete: [\"Is it complete?\", \"Is it all?\"]}, [\"Is it good?\"]]}]\n",
+			"Is it complete? Is it all?", "its quality_criteria are now a review"},
+		{"a described output", base + workflows + "steps: [{" + step + "outputs: [{file: a.md, doc_spec: s.md, description: The text}], reviews: []}]\n", "a.md; The text; it must conform to s.md", "named by its path"},
+		{"merge keys", base + workflows + "steps:\n  - &a {" + step + "outputs: [a.md], quality_criteria: [\"Is it good?\"]}\n  - {<<: *a, id: b, outputs: [b.md]}\n  - {<<: [*a], id: c}\n",
+			"id: c", "step c: its quality_criteria are now a review"},
+		{"comments of lines that end with CRLF", strings.ReplaceAll("# Mine.\n"+base+"steps: [{"+step+"instructions: A, outputs: {}, reviews: []}]\n", "\n", "\r\n"), "# Mine.\n", "the new workflow full has all of them"},
+		{"hooks before and after", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{script: x.sh}], before_tool: [{prompt: B}]}, stop_hooks: [{prompt: Good}]}]\n", "check_1", "hooks before_tool and before_prompt"},
+		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, reviews: []}]\n", "approve_it", "by: human"},
+	} {
+		made, err := Convert(dir, []byte(c.source))
+		testkit.Need(t, err == nil, "%s: %v", c.name, err)
+		j, ds := Parse(dir, FileName, made.Source)
+		testkit.True(t, j != nil, "%s: %v\n%s", c.name, ds, made.Source)
+		testkit.Contains(t, string(made.Source), c.has, c.name)
+		testkit.Contains(t, strings.Join(made.Notes, "\n"), c.note, c.name)
+	}
+}
+
+// What is not one whole document is not converted, since something of it would be lost.
+func TestConvertRefuses(t *testing.T) {
+	for source, want := range map[string]string{
+		"":   "job.yml cannot be converted: it is empty",
+		"# ": "job.yml cannot be converted: it is empty",
+		string(earlier(t, "0.7")) + "---\nname: second\n": "a second document begins here",
+	} {
+		testkit.Fails(t, testkit.Get(Convert("", []byte(source))).Err(), want, "%q", source)
+	}
+}
+
+// A conversion that was killed at any point can be made again, and nothing of the old files is lost.
+func TestWriteConversion(t *testing.T) {
+	source := string(earlier(t, "0.1 to 0.6"))
+	made := testkit.Get(Convert("", []byte(source))).Must(t)
+	const older = "# Changes\n\nMine.\n"
+	for name, there := range map[string]map[string]string{
+		"nothing":                    {},
+		"the old file":               {BeforeName: source},
+		"another old file":           {BeforeName: "older"},
+		"a changelog":                {"CHANGELOG.md": older},
+		"the old file and changelog": {BeforeName: source, "CHANGELOG.md": made.Changelog},
+	} {
+		dir := t.TempDir()
+		write(t, source, dir, FileName)
+		for file, text := range there {
+			write(t, text, dir, file)
+		}
+		before := testkit.Get(made.Write(dir)).Must(t)
+		testkit.Equal(t, string(readFile(t, before)), source, "%s: %s has", name, before)
+		testkit.Equal(t, string(readFile(t, filepath.Join(dir, FileName))), string(made.Source), "%s: job.yml", name)
+		log := string(readFile(t, filepath.Join(dir, "CHANGELOG.md")))
+		testkit.True(t, strings.Count(log, "## 0.2.0") == 1 && (there["CHANGELOG.md"] != older || strings.HasPrefix(log, older)), "%s: CHANGELOG.md is %q", name, log)
+		if text := there[BeforeName]; text != "" {
+			testkit.Equal(t, string(readFile(t, filepath.Join(dir, BeforeName))), text, "%s: the file that was there", name)
+		}
+		testkit.Fails(t, testkit.Get(made.Write(dir)).Err(), "", "%s: written over another file", name)
 	}
 }

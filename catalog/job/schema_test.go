@@ -15,16 +15,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 )
-
-func resolvedSchema(t *testing.T) *jsonschema.Resolved {
-	t.Helper()
-	var s jsonschema.Schema
-	testkit.Must(t, json.Unmarshal(Schema(), &s))
-	r, err := s.Resolve(nil)
-	testkit.Must(t, err)
-	return r
-}
 
 // asJSON gives what an editor makes of YAML before it applies a schema.
 func asJSON(n *yaml.Node) any {
@@ -34,11 +26,7 @@ func asJSON(n *yaml.Node) any {
 	case yaml.AliasNode:
 		return asJSON(n.Alias)
 	case yaml.SequenceNode:
-		list := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			list[i] = asJSON(c)
-		}
-		return list
+		return xslices.Map(n.Content, asJSON)
 	case yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
@@ -61,20 +49,18 @@ func asJSON(n *yaml.Node) any {
 // TestSchemaAgrees holds the schema against the parser: what one accepts the
 // other does, except what is marked as the parser's alone, and nothing else is.
 func TestSchemaAgrees(t *testing.T) {
-	r := resolvedSchema(t)
+	var s jsonschema.Schema
+	testkit.Must(t, json.Unmarshal(Schema(), &s))
+	r := testkit.Get(s.Resolve(nil)).Must(t)
 	judge := func(t *testing.T, source []byte) error {
 		t.Helper()
 		var n yaml.Node
 		testkit.Must(t, yaml.Unmarshal(source, &n))
 		return r.Validate(asJSON(&n))
 	}
-	mapping, err := filepath.Glob("testdata/mapping/*.yml")
-	testkit.Must(t, err)
-	for _, name := range append(validFiles(t), mapping...) {
+	for _, name := range append(validFiles(t), testkit.Get(filepath.Glob("testdata/mapping/*.yml")).Must(t)...) {
 		j, _ := Parse("/jobs/x", FileName, readFile(t, name))
-		if err := judge(t, readFile(t, name)); (err == nil) != (j != nil) {
-			t.Errorf("%s: the parser takes it: %v; the schema says %v", name, j != nil, err)
-		}
+		testkit.Equal(t, judge(t, readFile(t, name)) == nil, (j != nil), "%v %v", name, j != nil)
 	}
 	ours, other := string(readFile(t, "testdata/valid/base.yml")), string(readFile(t, "testdata/valid/format2.yml"))
 	for name, mix := range map[string]string{
@@ -84,18 +70,15 @@ func TestSchemaAgrees(t *testing.T) {
 		"the other with a version":           other + "version: \"1.0.0\"\n",
 		"the other with workflows as a list": strings.Replace(other, "workflows:\n", "workflows: [{name: w, summary: W, steps: []}]\nnone:\n", 1),
 	} {
-		if j, _ := Parse("/jobs/x", FileName, []byte(mix)); j != nil || judge(t, []byte(mix)) == nil {
-			t.Errorf("%s: accepted by the parser: %v, by the schema: %v", name, j != nil, judge(t, []byte(mix)) == nil)
-		}
+		j, _ := Parse("/jobs/x", FileName, []byte(mix))
+		testkit.True(t, j == nil && judge(t, []byte(mix)) != nil, "%s: accepted by the parser: %v, by the schema: %v", name, j != nil, judge(t, []byte(mix)) == nil)
 	}
-	for _, c := range ruleCases(t) {
+	for _, c := range baseRules(t) {
 		var n yaml.Node
 		if c.parserOnly && (!utf8.Valid(c.source) || strings.Contains(c.name, "alias circle") || yaml.Unmarshal(c.source, &n) != nil || n.Kind == 0) {
 			continue // an editor makes no JSON of it
 		}
-		if err := judge(t, c.source); (err == nil) != c.parserOnly {
-			t.Errorf("%s: the schema says %v; correct it, or the mark (parser only) of the case", c.name, err)
-		}
+		testkit.Equal(t, judge(t, c.source) == nil, c.parserOnly, "%v", c.name)
 	}
 }
 
@@ -109,21 +92,12 @@ func TestSchemaHasTheShapes(t *testing.T) {
 	}
 	root := parse(Schema())
 	step := parse(root.Defs["step"])
-	checkShape(t, Job{}, parse(root.Defs["job"]))
-	checkShape(t, file2{}, parse(root.Defs["format2"]))
-	checkShape(t, argument2{}, parse(root.Defs["argument"]))
-	checkShape(t, review2{}, parse(root.Defs["review2"]))
-	checkShape(t, workflow2{}, parse(root.Defs["workflow2"]))
-	checkShape(t, step2{}, parse(root.Defs["step2"]))
-	checkShape(t, use2{}, parse(root.Defs["use"]))
-	checkShape(t, Parameter{}, parse(root.Defs["parameter"]))
-	checkShape(t, Step{}, step)
-	checkShape(t, StepCheck{}, parse(root.Defs["check"]))
-	checkShape(t, Output{}, parse(root.Defs["output"]))
-	checkShape(t, Review{}, parse(root.Defs["review"]))
-	checkShape(t, Input{}, parse(root.Defs["input"]))
-	checkShape(t, Hook{}, parse(root.Defs["hook"]))
-	checkShape(t, Workflow{}, parse(root.Defs["workflow"]))
+	for name, of := range map[string]any{
+		"job": Job{}, "format2": file2{}, "argument": argument2{}, "review2": review2{}, "workflow2": workflow2{}, "step2": step2{}, "use": use2{},
+		"parameter": Parameter{}, "step": Step{}, "check": StepCheck{}, "output": Output{}, "review": Review{}, "input": Input{}, "hook": Hook{}, "workflow": Workflow{},
+	} {
+		checkShape(t, of, parse(root.Defs[name]))
+	}
 	checkShape(t, Hooks{}, parse(step.Properties["hooks"]))
 }
 
@@ -146,21 +120,43 @@ func checkShape(t *testing.T, of any, o object) {
 			required = append(required, name)
 		}
 	}
-	slices.Sort(all)
-	slices.Sort(required)
-	if got := slices.Sorted(maps.Keys(o.Properties)); !slices.Equal(got, all) {
-		t.Errorf("%T: the schema has %v, the parser %v", of, got, all)
-	}
-	if got := slices.Sorted(slices.Values(o.Required)); !slices.Equal(got, required) {
-		t.Errorf("%T: the schema requires %v, the parser %v", of, got, required)
-	}
+	testkit.Same(t, slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(all)), "%T: keys", of)
+	testkit.Same(t, slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)), "%T: required keys", of)
 	testkit.True(t, o.AdditionalProperties != nil && !*o.AdditionalProperties, "%T: the schema allows other keys", of)
 	for name, p := range o.Properties {
 		var described struct {
 			Description string `json:"description"`
 		}
-		if err := json.Unmarshal(p, &described); err != nil || len(described.Description) < 10 {
-			t.Errorf("%T: property %s has no description", of, name)
+		err := json.Unmarshal(p, &described)
+		testkit.True(t, err == nil && len(described.Description) >= 10, "%T: property %s has no description", of, name)
+	}
+}
+
+// The page has a table for each object of the schema, with a row for each key that says whether it is required.
+func TestDocumentationDescribesEveryKey(t *testing.T) {
+	type object struct {
+		Properties map[string]any
+		Required   []string
+	}
+	var schema struct {
+		Defs map[string]object `json:"$defs"`
+	}
+	testkit.Must(t, json.Unmarshal(Schema(), &schema))
+	page := readFile(t, "../../cmd/deepwork/docs/reference/job-file.md")
+	for name, o := range schema.Defs {
+		title := strings.ToUpper(name[:1]) + name[1:]
+		_, section, _ := strings.Cut(string(page), "\n### "+title+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		for key := range o.Properties {
+			required := "no"
+			if slices.Contains(o.Required, key) {
+				required = "yes"
+			}
+			described := func(line string) bool {
+				cells := strings.Split(line, " | ")
+				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required
+			}
+			testkit.True(t, slices.ContainsFunc(strings.Split(section, "\n"), described), "job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package jsontext
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,19 +11,12 @@ import (
 )
 
 func TestKindAndDepth(t *testing.T) {
-	for _, c := range []struct {
-		raw, kind, words string
-		depth            int
-	}{
-		{"", "", "missing", 0}, {" \n", "", "missing", 0},
-		{" null", "null", "null", 0}, {"true", "boolean", "a boolean", 0},
-		{"-1.5e3", "number", "a number", 0}, {`"[{\"["`, "string", "a string", 0},
-		{"[]", "array", "an array", 1}, {`{"a":[{"b\\":"]"},[[]]]}`, "object", "an object", 4},
+	for raw, want := range map[string]string{
+		"": ", missing, 0, true", " \n": ", missing, 0, true", " null": "null, null, 0, true", "true": "boolean, a boolean, 0, false", "-1.5e3": "number, a number, 0, false",
+		`"[{\"["`: "string, a string, 0, false", "[]": "array, an array, 1, false", `{"a":[{"b\\":"]"},[[]]]}`: "object, an object, 4, false",
 	} {
-		raw := []byte(c.raw)
-		if Kind(raw) != c.kind || WithArticle(Kind(raw)) != c.words || Depth(raw) != c.depth || IsNull(raw) != (c.kind == "" || c.kind == "null") {
-			t.Errorf("%q: kind %q, %q, depth %d, null %v", c.raw, Kind(raw), WithArticle(Kind(raw)), Depth(raw), IsNull(raw))
-		}
+		data := []byte(raw)
+		testkit.Equal(t, fmt.Sprintf("%s, %s, %d, %t", Kind(data), WithArticle(Kind(data)), Depth(data), IsNull(data)), want, "%q", raw)
 	}
 }
 
@@ -32,9 +26,7 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 		testkit.Must(t, err)
 		got.WriteString(m.Name + "=" + string(m.Value) + ";")
 	}
-	if want := `b=9007199254740993;a={"x":[1, 2]};b=null;`; got.String() != want {
-		t.Errorf("got %s, want %s", got.String(), want)
-	}
+	testkit.Equal(t, got.String(), `b=9007199254740993;a={"x":[1, 2]};b=null;`)
 	for raw, notObject := range map[string]bool{"": false, "[]": true, "3": true, `{"a":1`: false, `{"a":}`: false, `{"a" 1}`: false, `{"a":1,}`: false} {
 		var last error
 		for _, err := range Members([]byte(raw)) {
@@ -55,15 +47,10 @@ func TestEncode(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
-	for _, c := range []struct {
-		s    string
-		n    int
-		want string
-	}{
-		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"日本語", 1, "…"}, {"a\xffbc", 3, "a\xff…"},
-	} {
-		testkit.Equal(t, Clip(c.s, c.n), c.want, "Clip(%q, %d)", c.s, c.n)
+	for s, want := range map[string]string{"": "", "abc": "abc", "abcd": "ab…", "äöü": "äöü", "äöüß": "äö…", "a\xffbc": "a\xff…"} {
+		testkit.Equal(t, Clip(s, 3), want, "%q", s)
 	}
+	testkit.Equal(t, Clip("日本語", 1), "…")
 }
 
 func TestUnquote(t *testing.T) {
@@ -71,9 +58,7 @@ func TestUnquote(t *testing.T) {
 		`"{\"a\":\"b\"}"`: `{"a":"b"}`, `" [1]"`: ` [1]`, `{"a":1}`: `{"a":1}`,
 		`"a.md"`: `"a.md"`, `"{a}"`: `"{a}"`, `"7"`: `"7"`, `null`: `null`, ``: ``,
 	} {
-		if got := Unquote([]byte(in)); string(got) != want {
-			t.Errorf("Unquote(%s) = %s, want %s", in, got, want)
-		}
+		testkit.Equal(t, string(Unquote([]byte(in))), want, "%v", in)
 	}
 }
 
@@ -104,14 +89,10 @@ func TestAnOrderedMapKeepsItsOrder(t *testing.T) {
 		testkit.Equal(t, there, want > 0, "%s is there", key)
 	}
 	for _, bad := range []string{`{"a":1,"a":2}`, `{"a":"x"}`, `[1]`} {
-		if err := json.Unmarshal([]byte(bad), &m); err == nil {
-			t.Errorf("%s is read as %v", bad, m)
-		}
+		testkit.Fails(t, json.Unmarshal([]byte(bad), &m), "", "%s", bad)
 	}
 	testkit.Must(t, json.Unmarshal([]byte("null"), &m))
 	testkit.Equal(t, m == nil, true)
 	testkit.Equal(t, string(testkit.Get(json.Marshal(m)).Must(t)), "{}")
-	if _, err := json.Marshal(OrderedMap[any]{{"a", func() {}}}); err == nil {
-		t.Error("a function is written")
-	}
+	testkit.Fails(t, testkit.Get(json.Marshal(OrderedMap[any]{{"a", func() {}}})).Err(), "", "a function is written")
 }

@@ -2,90 +2,47 @@ package schema
 
 import (
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/jsontext"
 )
 
 func compile(t *testing.T, text string) *Schema {
 	t.Helper()
-	s, err := Compile(json.RawMessage(text))
-	testkit.Need(t, err == nil, "%.300s: %v", text, err)
-	return s
+	return testkit.Get(Compile(json.RawMessage(text))).Must(t)
 }
 
 // What is wrong is said with its place, the value and the limit.
 func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
-	const schema = `{
-		"$defs": {"item": {"type": "object", "properties": {"sku": {"type": "string", "pattern": "^[a-z]+$"}, "qty": {"type": "integer", "exclusiveMinimum": 0}},
-			"required": ["sku", "qty"], "additionalProperties": false}},
-		"type": "object",
-		"properties": {
-			"items": {"type": "array", "items": {"$ref": "#/$defs/item"}, "minItems": 1, "maxItems": 3},
-			"pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number", "maximum": 5}], "items": false},
-			"ship": {"$ref": "#/$defs/item"},
-			"note": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
-			"part": {"anyOf": [{"type": ["string", "null"]}, {"type": "number", "minimum": 5}]},
-			"size": {"enum": ["s", "m<l"]},
-			"never": false,
-			"more": {"type": "object", "patternProperties": {"^x": {"type": "boolean"}}, "additionalProperties": {"type": "string", "minLength": 2}},
-			"kind": {"const": 1},
-			"both": {"allOf": [{"type": "number"}, {"minimum": 1, "exclusiveMaximum": 2}]},
-			"odd": {"type": "integer", "multipleOf": 2},
-			"list": {"type": ["null", "array", "integer"]}
-		},
-		"required": ["items"], "additionalProperties": false}`
-	check := compile(t, schema).Check
-	const fine = `{"sku":"a","qty":1}`
-	for arguments, want := range map[string]string{
-		`{}`:            `missing required "items"`,
-		`{"items":"x"}`: `items: "x" is a string; expected an array`,
-		`{"items":[]}`:  `items: minItems: got 0, want 1`,
-		`{"items":[1]}`: `items[0]: 1 is an integer; expected an object`,
-		`{"items":[` + fine + `,{"sku":"b","qty":"2"}]}`:                  `items[1].qty: "2" is a string; expected an integer`,
-		`{"items":[{"sku":"b"}]}`:                                         `items[0]: missing required "qty"`,
-		`{"items":[{"sku":"b","qty":0}]}`:                                 `items[0].qty: exclusiveMinimum: got 0, want 0`,
-		`{"items":[{"sku":"B","qty":1}]}`:                                 `items[0].sku: 'B' does not match pattern '^[a-z]+$'`,
-		`{"items":[` + fine + `,` + fine + `,` + fine + `,` + fine + `]}`: `items: maxItems: got 4, want 3`,
-		`"ship":{"sku":"a","qty":1,"x":1}`:                                `ship: there is no argument named "x"; there are qty, sku`,
-		`"note":5`:                                                        `note: 5 is an integer; expected a string or null`,
-		`"note":"long"`:                                                   `note: "long" fits none of the 2 forms that it may have: note: maxLength: got 4, want 3; or: note: "long" is a string; expected null`,
-		`"part":3`:                                                        `part: 3 fits none of the 2 forms`,
-		`"size":"<"`:                                                      `size: "<" is not one of "s", "m<l"`,
-		`"never":1`:                                                       `never: nothing may be given here`,
-		`"pair":["a",6]`:                                                  `pair[1]: maximum: got 6, want 5`,
-		`"pair":[1]`:                                                      `pair[0]: 1 is an integer; expected a string`,
-		`"pair":["a",1,1]`:                                                `pair[2]: nothing may be given here`,
-		`"more":{"x1":1}`:                                                 `more.x1: 1 is an integer; expected a boolean`,
-		`"more":{"a b":"c"}`:                                              `more["a b"]: minLength: got 1, want 2`,
-		`"kind":2`:                                                        `kind: value must be 1`,
-		`"both":0.5`:                                                      `both: minimum: got 0.5, want 1`,
-		`"both":2`:                                                        `both: exclusiveMaximum: got 2, want 2`,
-		`"other":1`:                                                       `there is no argument named "other"; there are both, items, kind`,
-		`"list":"x","kind":2,"both":"y"`:                                  `both: "y" is a string; expected a number; kind: value must be 1; list: "x" is a string; expected an array or an integer or null`,
-		`"odd":3`:                                                         `odd: multipleOf`, // in the validator's words
-	} {
-		if arguments[0] == '"' {
-			arguments = `{"items":[` + fine + `],` + arguments + `}`
+	check := compile(t, string(testkit.Get(os.ReadFile("testdata/order.json")).Must(t))).Check
+	const file = "testdata/arguments.txt" // members beside items, or all, and what is said of them
+	var all []string
+	for block := range strings.SplitSeq(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\n\n") {
+		arguments, _, _ := strings.Cut(block, "\n")
+		given := arguments
+		if given[0] == '"' {
+			given = `{"items":[{"sku":"a","qty":1}],` + given + `}`
 		}
-		if err := check(json.RawMessage(arguments)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s:\n got %v\nwant %s", arguments, err, want)
-		}
+		all = append(all, fmt.Sprintf("%s\n! %v", arguments, check(json.RawMessage(given))))
 	}
-	testkit.Works(t, check(json.RawMessage(`{"items":[`+fine+`],"pair":["a",5],"note":null,"size":"s","more":{"x":true,"y":"zz"},"both":1.5}`)))
+	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
+	testkit.Works(t, check(json.RawMessage(`{"items":[{"sku":"a","qty":1}],"pair":["a",5],"note":null,"size":"s","more":{"x":true,"y":"zz"},"both":1.5}`)))
 	// Of draft-07, whose lists are told otherwise.
 	check = compile(t, `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"pair":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`).Check
-	if err := check(json.RawMessage(`{"pair":["a",1]}`)); err == nil || err.Error() != `pair[1]: 1 is an integer; expected null` {
-		t.Error(err)
-	}
+	testkit.Fails(t, check(json.RawMessage(`{"pair":["a",1]}`)), `pair[1]: 1 is an integer; expected null`)
 }
 
-// A keyword that cannot be checked costs neither the schema nor the rest of the
-// check.
+var update = flag.Bool("update", false, "write golden files anew")
+
+// A keyword that cannot be checked costs neither the schema nor the rest of the check.
 func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 	const user = `{"type":"object","properties":{"user":{"type":"string","maxLength":5,"pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}},"required":["user"]}`
 	const tree = `{"type":"object","$defs":{"node":{"$dynamicAnchor":"node","type":"object","properties":{"next":{"$dynamicRef":"#node"},"top":{"$ref":"#node"},"n":{"type":"integer"}}}},"properties":{"tree":{"$ref":"#/$defs/node"}}}`
@@ -110,17 +67,14 @@ func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 		testkit.True(t, s.Check(json.RawMessage(test.bad)) != nil, "%s takes %s", test.schema, test.bad)
 	}
 	// What can be checked is checked whole.
-	if s := compile(t, `{"properties":{"a":{"not":{"pattern":"^x"}}},"unevaluatedProperties":false}`); s.Unchecked != nil ||
-		s.Check(json.RawMessage(`{"a":"x"}`)) == nil || s.Check(json.RawMessage(`{"b":1}`)) == nil {
-		t.Error(s.Unchecked)
-	}
-	many := `{"properties":{"a":{"pattern":"(?!a)"},"b":{"pattern":"(?!a)"}`
-	for _, name := range strings.Fields("c d e f g h") {
+	s := compile(t, `{"properties":{"a":{"not":{"pattern":"^x"}}},"unevaluatedProperties":false}`)
+	testkit.True(t, s.Unchecked == nil && s.Check(json.RawMessage(`{"a":"x"}`)) != nil && s.Check(json.RawMessage(`{"b":1}`)) != nil, "%q", s.Unchecked)
+	many := `{"properties":{"a":{"pattern":"(?!a)"}`
+	for _, name := range strings.Fields("b c d e f g h") {
 		many += `,"` + name + `":{"pattern":"(?!a)"}`
 	}
-	if s := compile(t, many+`}}`); len(s.Unchecked) != maxUnchecked+1 || s.Unchecked[maxUnchecked] != "and 3 more" {
-		t.Errorf("%q", s.Unchecked)
-	}
+	s = compile(t, many+`}}`)
+	testkit.True(t, len(s.Unchecked) == maxUnchecked+1 && s.Unchecked[maxUnchecked] == "and 3 more", "%q", s.Unchecked)
 }
 
 func TestForeignExpressions(t *testing.T) {
@@ -134,10 +88,9 @@ func TestForeignExpressions(t *testing.T) {
 
 // A schema of a few lines that would take for ever is given up.
 func TestCheckingIsBounded(t *testing.T) {
-	doubling := `{"type":"object","$defs":{"d00":{}`
+	doubling := `{"type":"object","$defs":{"d0":{}`
 	for i := 1; i <= 40; i++ {
-		a, b := itoa(i), itoa(i-1)
-		doubling += `,"d` + a + `":{"allOf":[{"$ref":"#/$defs/d` + b + `"},{"$ref":"#/$defs/d` + b + `"}]}`
+		doubling += fmt.Sprintf(`,"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%[2]d"}]}`, i, i-1)
 	}
 	doubling += `},"properties":{"x":{"$ref":"#/$defs/d40"}}}`
 	branching := `{"type":"object","properties":{"x":{"anyOf":[{"$ref":"#"},{"$ref":"#"},{"type":"string"}]}}}`
@@ -156,14 +109,10 @@ func TestCheckingIsBounded(t *testing.T) {
 		check := compile(t, schema).Check
 		began := time.Now()
 		testkit.Fails(t, check(json.RawMessage(arguments)), "too large")
-		if d := time.Since(began); d > 30*time.Second {
-			t.Errorf("giving up took %v", d)
-		}
+		testkit.True(t, time.Since(began) <= 30*time.Second, "giving up took %v", time.Since(began))
 		testkit.Works(t, check(json.RawMessage(`{}`)))
 	}
 }
-
-func itoa(i int) string { return string(rune('0'+i/10)) + string(rune('0'+i%10)) }
 
 // A schema is read by the draft that it names, also where others differ; one that names none of ours is read by the newest.
 // Formats are not checked, and nothing outside of the schema is read.
@@ -189,5 +138,53 @@ func TestDraftsAndReferences(t *testing.T) {
 	} {
 		_, err := Compile(json.RawMessage(schema))
 		testkit.Fails(t, err, want, "%s", schema)
+	}
+}
+
+// A document is YAML or JSON; numbers, dates and keys are as JSON has them.
+func TestDocuments(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":1,"b":[1.5,true,null]}`:    `{"a":1,"b":[1.5,true,null]}`,
+		"a: 1\nb: [x, 'y']\n":            `{"a":1,"b":["x","y"]}`,
+		`{"a":1,"b":[{"a":1,"a":2}]}`:    "already defined",
+		`{"a:\\\":":"\\\\","b":":"}`:     `{"a:\\\":":"\\\\","b":":"}`,
+		"day: 2026-01-01\n":              `{"day":"2026-01-01"}`,
+		"- &x {a: 1}\n- *x\n":            `[{"a":1},{"a":1}]`,
+		"\n":                             "it is empty",
+		"a: 1\n---\nb: 2\n":              "more than one document",
+		"a: 1\na: 2\n":                   "already defined",
+		"{a: [\n":                        "yaml",
+		"1: a\n":                         "what JSON cannot have",
+		".nan\n":                         "what JSON cannot have",
+		strings.Repeat("[", 1000) + "1":  "yaml",
+		strings.Repeat("- ", 1000) + "1": "nested more than 200 deep",
+		strings.Repeat("[", 150) + strings.Repeat("]", 150): strings.Repeat("[", 150) + strings.Repeat("]", 150),
+	} {
+		value, err := Document([]byte(text))
+		got := fmt.Sprint(err)
+		if err == nil {
+			encoded, err := jsontext.Encode(value)
+			testkit.Must(t, err)
+			got = string(encoded)
+		}
+		testkit.True(t, got == want || err != nil && strings.Contains(got, want), "%.60q: %.300s, want %.100s", text, got, want)
+	}
+}
+
+// What is wrong with a document is said of keys, and a document may be larger than arguments.
+func TestCheckDocument(t *testing.T) {
+	s := compile(t, `{"items": {"properties": {"a": {"type": "integer"}}, "additionalProperties": false}}`)
+	err, ok := errors.AsType[*Error](s.CheckDocument([]any{map[string]any{"b": 1.0}}))
+	testkit.True(t, ok && err.Error() == `[0]: there is no key named "b"; there are a`, "%v", err)
+	s = compile(t, `{"items": {"enum": [`+strings.Repeat("1,", 16_000)+`2]}}`) // 1000 steps for each item
+	items := func(steps int) (all []any) {
+		for range steps / 1000 {
+			all = append(all, 1.0)
+		}
+		return all
+	}
+	testkit.Works(t, s.CheckDocument(items(2*maxSteps)))
+	for what, err := range map[string]error{"arguments": s.Validate(items(2 * maxSteps)), "a document": s.CheckDocument(items(2 * maxDocumentSteps))} {
+		testkit.True(t, err != nil && strings.Contains(err.Error(), "too large"), "%s: %v", what, err)
 	}
 }

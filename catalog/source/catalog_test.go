@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
@@ -25,8 +25,7 @@ import (
 
 func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 	t.Parallel()
-	f := &fakery{list: listOf(workflow("9", "nine"))}
-	r := open(t, settings(command("local", "good"), overHTTP(t, "web", f)))
+	r := open(t, settings(command("local", "good"), overHTTP(t, "web", &fakery{list: listOf(workflow("9", "nine"))})))
 	s := r.tools(t, "nine", "one", "two")
 	nine := s.Tool("nine")
 	testkit.True(t, nine.Source == "web" && nine.ID == "9" && nine.Description == "does nine" && nine.Away == "" && s.Tool("none") == nil, "%+v", nine)
@@ -43,8 +42,7 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 	// Any change of the source's tools makes it say so.
 	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
-	after := r.tools(t, "three", "two")
-	testkit.Equal(t, before.Tool("two"), after.Tool("two"), "a tool that did not change is another one")
+	testkit.Equal(t, before.Tool("two"), r.tools(t, "three", "two").Tool("two"), "a tool that did not change is another one")
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
@@ -55,9 +53,7 @@ func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
 	s := r.until(t, "the error", func(s *source.Snapshot) bool {
 		return len(s.Tools) == 1 && len(s.Sources) == 2 && s.Sources[0].Connected && s.Sources[0].Err != nil
 	})
-	if err := s.Sources[0].Err.Error(); !strings.Contains(err, `no tool "workflows-list-tool"`) {
-		t.Error(err)
-	}
+	testkit.Contains(t, s.Sources[0].Err.Error(), `no tool "workflows-list-tool"`)
 	r.logged(t, "level=WARN", "source=bare", "workflows-list-tool")
 }
 
@@ -67,9 +63,8 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
 	r := open(t, c)
-	if report, err := r.Refresh(t.Context(), patience); err != nil || len(report.Added) != 0 || f.asked() != 0 || len(r.Snapshot().Sources) != 0 {
-		t.Errorf("%+v %v, asked %d times, %s", report, err, f.asked(), show(r.Snapshot()))
-	}
+	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.True(t, len(report.Added) == 0 && f.asked() == 0 && len(r.Snapshot().Sources) == 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
 	on := *c
 	on.WorkflowTools.Enabled = true
 	r.configure(t, &on)
@@ -91,7 +86,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	r.configure(t, &wider)
 	testkit.Equal(t, toolNames(r.Snapshot()), "x_data-a x_other", "Reconfigure made")
 	testkit.Equal(t, f.asked(), asked, "a changed filter reconnected")
-	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "a changed filter reconnected")
+	testkit.Equal(t, r.connected(), 1, "a changed filter reconnected")
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
@@ -100,15 +95,11 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
 	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"), `{"id":"5","name":"five"}`))
-	report, err := r.Refresh(t.Context(), patience)
-	if err != nil || !slices.Equal(report.Added, []string{"four"}) || !slices.Equal(report.Removed, []string{"three"}) ||
-		!slices.Equal(report.Changed, []string{"two"}) || len(report.Skipped) != 1 || report.Skipped[0].Workflow != "5" ||
-		report.Skipped[0].Source != "web" || !strings.Contains(report.Skipped[0].Reason, "description is missing") {
-		t.Errorf("%+v %v", report, err)
-	}
-	if report, err = r.Refresh(t.Context(), patience); err != nil || len(report.Added)+len(report.Removed)+len(report.Changed) != 0 {
-		t.Errorf("the second time: %+v %v", report, err)
-	}
+	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.Same(t, [][]string{report.Added, report.Removed, report.Changed}, [][]string{{"four"}, {"three"}, {"two"}})
+	testkit.Contains(t, fmt.Sprintf("%d %+v", len(report.Skipped), report.Skipped), "1 [{Source:web Workflow:5 Reason:description is missing}]")
+	report = testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
+	testkit.Equal(t, len(report.Added)+len(report.Removed)+len(report.Changed), 0, "the second time")
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
@@ -123,33 +114,26 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	changed.Headers = map[string]string{"X-New": "1"}
 	r.configure(t, settings(first, changed, third))
 	// What the changed source offered stays listed while it is connected again.
-	if s := r.Snapshot(); s.Tool("two") == nil || s.Tool("two").Away == "" {
-		t.Errorf("meanwhile %s", show(s))
-	}
-	r.until(t, "all three", func(s *source.Snapshot) bool {
-		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
-	})
-	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
+	two := r.Snapshot().Tool("two")
+	testkit.True(t, two != nil && two.Away != "", "meanwhile %s", show(r.Snapshot()))
+	r.until(t, "all three", func(s *source.Snapshot) bool { return toolNames(s) == "one three two" && s.Tool("two").Away == "" })
+	testkit.Equal(t, r.log.Count(`msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
 	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown, "a source that is gone")
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
 	r.configure(t, &withheld)
-	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrAway) || errors.Is(err, source.ErrUnknown) {
-		t.Errorf("a source that is not approved: %v", err)
-	}
+	_, err := r.Status(t.Context(), "a", "1", "x")
+	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown), "a source that is not approved: %v", err)
 }
 
 // TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
 // that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	t.Parallel()
-	pid := filepath.Join(t.TempDir(), "pid")
-	src := command("s", "stubborn")
-	src.Env["PID_FILE"] = pid
-	r := open(t, settings(src))
-	r.tools(t, "one", "two")
+	src, pid := withPID(t, "stubborn")
+	r, _ := offering(t, src, "one", "two")
 	was := testkit.Get(os.ReadFile(pid)).Must(t)
 	for _, c := range []*config.Config{settings(), settings(src)} {
 		r.configure(t, c)
@@ -169,22 +153,16 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
 	s := r.until(t, "five tools", func(s *source.Snapshot) bool { return len(s.Tools) == 5 })
 	for _, name := range []string{"alone", "send_2", "finished_step_f"} {
-		if s.Tool(name) == nil {
-			t.Errorf("there is no %s: %s", name, toolNames(s))
-		}
+		testkit.True(t, s.Tool(name) != nil, "there is no %s: %s", name, toolNames(s))
 	}
-	if s.Tool("send") != nil || s.Tool("send_1") != nil || s.Tool("finished_step") != nil {
-		t.Error(toolNames(s))
-	}
+	testkit.True(t, s.Tool("send") == nil && s.Tool("send_1") == nil && s.Tool("finished_step") == nil, "%v", toolNames(s))
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
-	pid := filepath.Join(t.TempDir(), "pid")
-	os.WriteFile(list, []byte("["+workflow("1", "one")+"]"), 0o600)
-	src := command("local", "file "+list)
-	src.Env["PID_FILE"] = pid
+	testkit.Write(t, list, "["+workflow("1", "one")+"]")
+	src, pid := withPID(t, "file "+list)
 	c := settings(src)
 	c.WorkflowTools.KeepToolsFor = 0
 	r := open(t, c)
@@ -192,43 +170,47 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 	kill(t, pid)
 	r.until(t, "the tools to be away or gone", func(s *source.Snapshot) bool { return away(s) || len(s.Tools) == 0 })
 	r.tools(t) // gone
-	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	r.back(t, "one")
 	r.logged(t, "a source cannot be reached")
-
 	longer := *c
 	longer.WorkflowTools.KeepToolsFor = time.Hour
 	r.configure(t, &longer)
 	tool := r.Snapshot().Tool("one")
 	kill(t, pid)
 	r.until(t, "the tool to be away", away)
-	if _, err := r.Execute(t.Context(), &tool.Workflow, nil, nil); err != nil && !errors.Is(err, source.ErrAway) {
-		t.Errorf("called while away: %v", err)
-	}
-	r.until(t, "the tool to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 1 && s.Tools[0].Away == "" })
+	_, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
+	testkit.True(t, err == nil || errors.Is(err, source.ErrAway), "called while away: %v", err)
+	r.back(t, "one")
 }
 
-// kill ends the process whose id is in a file, with SIGKILL.
+// withPID is a source in another process, and the file of its process id.
+func withPID(t *testing.T, mode string) (src config.WorkflowSource, file string) {
+	src, file = command("s", mode), filepath.Join(t.TempDir(), "pid")
+	src.Env["PID_FILE"] = file
+	return src, file
+}
+
+// alive reports whether there is a process of this id. It is not told on Windows.
+func alive(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	return err == nil && runtime.GOOS != "windows" && process.StartOf(n) != ""
+}
+
 func kill(t *testing.T, file string) {
 	t.Helper()
-	data := testkit.Get(os.ReadFile(file)).Must(t)
-	var pid int
-	fmt.Sscan(string(data), &pid)
-	p := testkit.Get(os.FindProcess(pid)).Must(t)
-	testkit.Must(t, p.Kill())
+	pid := testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t)
+	testkit.Must(t, testkit.Get(os.FindProcess(pid)).Must(t).Kill())
 }
 
-// One bad source of each kind beside a good one: that is served, at once, and
-// Close does not wait long for the others (5.1).
+// One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}
-	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	hung := listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
 		<-r.Context().Done()
 	}))
-	t.Cleanup(hung.Close)
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
-	t.Cleanup(broken.Close)
+	broken := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
 	sources := []config.WorkflowSource{
 		command("exit", "exit"), command("mute", "mute"), command("garbage", "garbage"), command("flood", "flood"), command("noise", "noise"),
 		named(config.WorkflowSource{Name: "none", Command: []string{"/no/such/program"}}),
@@ -262,20 +244,12 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	t.Parallel()
 	src := command("local", "tell")
 	src.Env["REGION"] = "eu"
-	r := open(t, settings(src))
-	one := r.tools(t, "one", "two").Tool("two")
-	answer := testkit.Get(r.Execute(t.Context(), &one.Workflow, nil, nil)).Must(t)
-	var out struct{ Dir, Env string }
-	testkit.Must(t, json.Unmarshal(answer.Output, &out))
-	want, _ := filepath.EvalSymlinks(r.root)
-	if got, _ := filepath.EvalSymlinks(out.Dir); got != want || out.Env != "eu" {
-		t.Errorf("%+v, want %s", out, want)
-	}
+	r, _ := offering(t, src, "one", "two")
+	r.gives(t, &r.Snapshot().Tool("two").Workflow, "", fmt.Sprintf(`{"dir":%q,"env":"eu"}`, filepath.ToSlash(r.root)))
 }
 
 func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
-	f := &fakery{list: listOf(workflow("1", "one"))}
-	inner := mount(t, f.server())
+	inner := mount(t, (&fakery{list: listOf(workflow("1", "one"))}).server())
 	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer s3cret" {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -286,13 +260,10 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 	src := named(config.WorkflowSource{Name: "shop", URL: web.URL + "/mcp?key=s3cret", Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "wrong")
 	r := open(t, settings(src))
-	r.until(t, "a refusal", func(s *source.Snapshot) bool {
-		return len(s.Sources) == 1 && s.Sources[0].Err != nil && strings.Contains(s.Sources[0].Err.Error(), "Unauthorized")
-	})
 	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
-	if got := r.Snapshot().Sources[0].Err.Error(); !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	r.until(t, want, func(s *source.Snapshot) bool {
+		return strings.Contains(show(s), want) && !strings.Contains(show(s), "s3cret")
+	})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
 	r.refresh(t)
 	r.tools(t, "one")
@@ -306,21 +277,17 @@ func TestPagesAreFollowed(t *testing.T) {
 		case "":
 			return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"b"}`)
 		case "b":
-			return structured(`{"workflows":[` + workflow("2", "two") + `,` + workflow("1", "again") + `],"nextCursor":""}`)
+			return structured(`{"workflows":[` + workflow("2", "two") + `],"nextCursor":""}`)
 		}
 		return failure("no such page")
 	}}
-	r := open(t, settings(overHTTP(t, "web", f)))
-	s := r.tools(t, "one", "two")
-	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "second workflow of this id"), "%+v", s.Skipped)
+	r, _ := offering(t, overHTTP(t, "web", f), "one", "two")
 	f.set(func(string) *mcp.CallToolResult {
 		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
 	})
 	r.refresh(t)
-	s = r.Snapshot()
-	if err := s.Sources[0].Err; err == nil || !strings.Contains(err.Error(), "its pages repeat") || toolNames(s) != "one two" {
-		t.Errorf("%s", show(s))
-	}
+	testkit.Fails(t, r.Snapshot().Sources[0].Err, "its pages repeat")
+	r.tools(t, "one", "two")
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
@@ -329,74 +296,53 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 	for i := range 10_050 {
 		all = append(all, workflow(fmt.Sprint(i), fmt.Sprintf("w%d", i)))
 	}
-	f := &fakery{list: listOf(all...)}
-	r := open(t, settings(overHTTP(t, "web", f)))
+	r := open(t, settings(overHTTP(t, "web", &fakery{list: listOf(all...)})))
 	told := 0 // one for the source, which is connected, and one for all of its tools
-	for len(r.Snapshot().Tools) != 10_000 {
-		select {
-		case <-r.Changed():
-			told++
-		case <-time.After(patience):
-			t.Fatalf("waited for 10,000 tools; there is %s", show(r.Snapshot()))
-		}
+	for ; len(r.Snapshot().Tools) != 10_000; told++ {
+		<-r.Changed()
 	}
-	if s := r.Snapshot(); len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows") {
-		t.Errorf("%+v", s.Skipped)
-	}
+	s := r.Snapshot()
+	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows"), "%+v", s.Skipped)
 	testkit.True(t, told <= 2, "the change was told %d times", told)
 }
 
-func TestAFailedQueryIsTriedAgain(t *testing.T) {
+func TestAFailedQueryIsTriedAgainAndTheIntervalQueries(t *testing.T) {
 	t.Parallel()
-	f := &fakery{}
-	f.set(func(string) *mcp.CallToolResult {
-		if f.asked() == 1 {
-			return failure("the database is asleep")
+	for _, interval := range []time.Duration{0, 20 * time.Millisecond} {
+		f := &fakery{}
+		f.set(func(string) *mcp.CallToolResult {
+			if f.asked() == 1 && interval == 0 {
+				return failure("the database is asleep")
+			}
+			return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
+		})
+		c := settings(overHTTP(t, "web", f))
+		c.WorkflowTools.RefreshInterval = interval
+		r := open(t, c)
+		if interval == 0 {
+			r.tools(t, "round2")
+			r.logged(t, "level=WARN", "the database is asleep")
+			continue
 		}
-		return text("[" + workflow("1", "one") + "]")
-	})
-	c := settings(overHTTP(t, "web", f))
-	c.WorkflowTools.RefreshInterval = 0
-	r := open(t, c)
-	r.tools(t, "one")
-	r.logged(t, "level=WARN", "the database is asleep")
-}
-
-func TestTheIntervalQueriesAgain(t *testing.T) {
-	t.Parallel()
-	f := &fakery{}
-	f.set(func(string) *mcp.CallToolResult {
-		return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
-	})
-	c := settings(overHTTP(t, "web", f))
-	c.WorkflowTools.RefreshInterval = 20 * time.Millisecond
-	open(t, c).tools(t, "round3")
+		r.tools(t, "round3")
+	}
 }
 
 func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	t.Parallel()
-	pid := filepath.Join(t.TempDir(), "pid")
-	src := command("stubborn", "stubborn")
-	src.Env["PID_FILE"] = pid
-	r := open(t, settings(src))
-	r.tools(t, "one", "two")
+	src, pid := withPID(t, "stubborn")
+	r, _ := offering(t, src, "one", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := r.Close(ctx); err != nil || ctx.Err() != nil {
-		t.Error(err, ctx.Err())
-	}
-	if runtime.GOOS != "windows" {
-		data, _ := os.ReadFile(pid)
-		testkit.True(t, !alive(string(data)), "the source runs on")
-	}
+	err := r.Close(ctx)
+	testkit.True(t, err == nil && ctx.Err() == nil, "%v %v", err, ctx.Err())
+	testkit.True(t, !alive(string(testkit.Get(os.ReadFile(pid)).Must(t))), "the source runs on")
 }
 
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("config.yml:3:1: no")
-	c := source.Open(source.Options{
-		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
-	})
+	c := source.Open(source.Options{Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad }})
 	defer c.Close(t.Context())
 	testkit.FailsWith(t, c.Reconfigure(t.Context()), bad)
 	testkit.FailsWith(t, testkit.Get(c.Refresh(t.Context(), patience)).Err(), bad)
@@ -410,7 +356,5 @@ func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
 	src.ExecuteTool = "run-it"
 	r := open(t, settings(src))
 	s := r.until(t, "two that are skipped", func(s *source.Snapshot) bool { return len(s.Skipped) == 2 })
-	if len(s.Tools) != 0 || s.Skipped[1].Workflow != "2" || !strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`) {
-		t.Error(show(s))
-	}
+	testkit.True(t, len(s.Tools) == 0 && s.Skipped[1].Workflow == "2" && strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`), "%v", show(s))
 }

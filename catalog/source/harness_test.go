@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,7 +32,6 @@ type rig struct {
 	root     string
 }
 
-// settings are the defaults with these sources.
 func settings(sources ...config.WorkflowSource) *config.Config {
 	c := config.Default()
 	c.WorkflowTools.Sources = sources
@@ -44,12 +44,10 @@ func named(s config.WorkflowSource) config.WorkflowSource {
 	return s
 }
 
-// command is a source in another process.
 func command(name, mode string) config.WorkflowSource {
 	return named(config.WorkflowSource{Name: name, Command: []string{os.Args[0]}, Env: map[string]string{modeEnv: mode}})
 }
 
-// overHTTP is a source over streamable HTTP.
 func overHTTP(t *testing.T, name string, f *fakery) config.WorkflowSource {
 	t.Helper()
 	return named(config.WorkflowSource{Name: name, URL: serve(t, f.server()).URL})
@@ -78,7 +76,7 @@ func listenAndServe(t *testing.T, h http.Handler) *httptest.Server {
 
 func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Helper()
-	r := &rig{log: new(testkit.Log), root: t.TempDir()}
+	r := &rig{log: new(testkit.Log), root: testkit.Dir(t)}
 	r.settings.Store(c)
 	r.Catalog = source.Open(source.Options{
 		Root:     r.root,
@@ -91,16 +89,34 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		testkit.Works(t, r.Close(ctx))
-		if t.Failed() {
-			t.Log(clipped(r.log.String()))
+		if log := r.log.String(); t.Failed() {
+			t.Log(log[max(0, len(log)-3000):])
 		}
 	})
 	return r
 }
 
-func clipped(s string) string { return s[max(0, len(s)-3000):] }
+// offering opens a catalog of one source and returns its first workflow when these tools are offered.
+func offering(t *testing.T, src config.WorkflowSource, tools ...string) (*rig, *source.Workflow) {
+	t.Helper()
+	r := open(t, settings(src))
+	return r, &r.tools(t, tools...).Tools[0].Workflow
+}
 
-// configure applies other settings.
+func (r *rig) execute(t *testing.T, w *source.Workflow, input string) (*source.Answer, error) {
+	t.Helper()
+	return r.Execute(t.Context(), w, json.RawMessage(input), nil)
+}
+
+func (r *rig) gives(t *testing.T, w *source.Workflow, input, want string, what ...any) {
+	t.Helper()
+	got, err := r.execute(t, w, input)
+	if testkit.Works(t, err, what...); err == nil {
+		testkit.Equal(t, string(got.Output), want, what...)
+		testkit.Equal(t, got.State, source.Completed, what...)
+	}
+}
+
 func (r *rig) configure(t testing.TB, c *config.Config) {
 	t.Helper()
 	r.settings.Store(c)
@@ -115,18 +131,15 @@ func (r *rig) refresh(t testing.TB) {
 // until waits for the snapshot to be as it should.
 func (r *rig) until(t testing.TB, what string, ok func(*source.Snapshot) bool) *source.Snapshot {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
-		s := r.Snapshot()
-		if ok(s) {
+	for deadline := time.Now().Add(patience); ; {
+		if s := r.Snapshot(); ok(s) {
 			return s
+		} else if time.Now().After(deadline) {
+			t.Fatalf("waited for %s; there is %s", what, show(s))
 		}
 		select {
 		case <-r.Changed():
 		case <-time.After(50 * time.Millisecond): // what is waited for may be elsewhere than in the snapshot
-		case <-deadline.C:
-			t.Fatalf("waited for %s; there is %s", what, show(s))
 		}
 	}
 }
@@ -147,16 +160,9 @@ func toolNames(s *source.Snapshot) string {
 }
 
 func show(s *source.Snapshot) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "tools %.300s\n", toolNames(s))
-	for _, src := range s.Sources {
-		fmt.Fprintf(&b, "%+v\n", src)
-	}
-	fmt.Fprintf(&b, "%.1000v", s.Skipped)
-	return b.String()
+	return fmt.Sprintf("tools %.300s\n%+v\n%.1000v", toolNames(s), s.Sources, s.Skipped)
 }
 
-// away reports whether every tool's source is, and there are some.
 func away(s *source.Snapshot) bool {
 	for _, t := range s.Tools {
 		if t.Away == "" {
@@ -169,13 +175,17 @@ func away(s *source.Snapshot) bool {
 // logged waits until the log contains all parts: a source publishes a change before it logs it.
 func (r *rig) logged(t testing.TB, parts ...string) {
 	t.Helper()
-	testkit.Eventually(t, func() string {
-		log := r.log.String()
-		for _, part := range parts {
-			if !strings.Contains(log, part) {
-				return fmt.Sprintf("the log does not say %q:\n%s", part, clipped(log))
-			}
-		}
-		return ""
+	for _, part := range parts {
+		testkit.Until(t, "logged: "+part, func() bool { return r.log.Count(part) > 0 })
+	}
+}
+
+func (r *rig) connected() int { return r.log.Count("a source is connected") }
+
+// back waits until all tools are offered again.
+func (r *rig) back(t testing.TB, names ...string) {
+	t.Helper()
+	r.until(t, "it to come back", func(s *source.Snapshot) bool {
+		return toolNames(s) == strings.Join(names, " ") && s.Tools[0].Away == ""
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// list reads a page.
 func list(page json.RawMessage) (*listing, error) {
 	l := newListing("s", nil)
 	_, err := l.add(page)
@@ -39,11 +37,9 @@ func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
 	w := one(t, `{"workflows":[{"id":"a/1","name":"data sync","description":"syncs","category":"etl","version":"2.1",
 		"inputSchema":{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]},
 		"executionType":"sync","metadata":{"z":1,"a":2},"more":true}]}`)
-	if w.Source != "s" || w.ID != "a/1" || w.Name != "data sync" || w.Description != "syncs" || w.Category != "etl" || w.Version != "2.1" || w.Async ||
-		string(w.Metadata) != `{"z":1,"a":2}` || len(w.notes) != 0 ||
-		string(w.InputSchema) != `{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}` {
-		t.Errorf("%+v %s %s", w, w.InputSchema, w.Metadata)
-	}
+	testkit.Equal(t, fmt.Sprint(w.Source, w.ID, w.Name, w.Description, w.Category, w.Version, w.Async, w.notes), "sa/1data syncsyncsetl2.1false []")
+	testkit.Equal(t, string(w.Metadata), `{"z":1,"a":2}`)
+	testkit.Equal(t, string(w.InputSchema), `{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}`)
 }
 
 func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
@@ -61,22 +57,18 @@ func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 }
 
 func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
-	long := strings.Repeat("x", 5000)
 	for text, want := range map[string]string{
-		`{"name":"n","description":"d"}`:                     "id is missing",
-		`{"id":"1","description":"d"}`:                       "name is missing",
-		`{"id":"1","name":"n"}`:                              "description is missing",
-		`{"id":1,"name":"n","description":"d"}`:              "id is a number; expected a text",
-		`{"id":"1","name":" ","description":"d"}`:            "name is empty",
-		`{"id":"1","name":["n"],"description":null}`:         "name is an array; expected a text; description is missing",
-		`{"id":"1","name":"` + long + `","description":"d"}`: "name has 5000 characters",
-		`{"id":"` + long + `","name":"n","description":"d"}`: "id has 5000 bytes",
+		`{"name":"n","description":"d"}`:             "id is missing",
+		`{"id":"1","description":"d"}`:               "name is missing",
+		`{"id":"1","name":"n"}`:                      "description is missing",
+		`{"id":1,"name":"n","description":"d"}`:      "id is a number; expected a text",
+		`{"id":"1","name":" ","description":"d"}`:    "name is empty",
+		`{"id":"1","name":["n"],"description":null}`: "name is an array; expected a text; description is missing",
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array", `"x"`: "it is a text",
 	} {
 		p, err := list(json.RawMessage(`[` + text + `,{"id":"2","name":"good","description":"d"}]`))
-		if err != nil || len(p.workflows) != 1 || len(p.skipped) != 1 || !strings.Contains(p.skipped[0].Reason, want) || len(p.skipped[0].Workflow) > 110 {
-			t.Errorf("%.100s: %+v %v, want %q", text, p, err, want)
-		}
+		testkit.Need(t, err == nil && len(p.workflows) == 1 && len(p.skipped) == 1 && len(p.skipped[0].Workflow) <= 110, "%.100s: %+v %v", text, p, err)
+		testkit.Contains(t, p.skipped[0].Reason, want)
 	}
 }
 
@@ -84,9 +76,8 @@ func TestAnswersThatAreNoList(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
-		if p, err := list(json.RawMessage(text)); err == nil {
-			t.Errorf("%.50q: %+v", text, p)
-		}
+		p, err := list(json.RawMessage(text))
+		testkit.True(t, err != nil, "%.50q: %+v", text, p)
 	}
 }
 
@@ -118,10 +109,9 @@ func TestBoundsOfAWorkflow(t *testing.T) {
 			fields[c.key] = []byte(c.value(c.most + more))
 			w, _, err := parseWorkflow("s", testkit.Get(json.Marshal(fields)).Must(t))
 			got := ""
-			switch {
-			case err != nil:
+			if err != nil {
 				got = err.Error()
-			case len(w.notes) > 0:
+			} else if len(w.notes) > 0 {
 				got = strings.Join(w.notes, "; ")
 				testkit.True(t, len(w.Metadata) == 0 && len([]rune(w.Description)) <= maxDescription && len(w.Category) <= maxField && len(w.Version) <= maxField, "%s: %+v", c.key, w)
 			}
@@ -194,22 +184,15 @@ func TestLegalNames(t *testing.T) {
 	testkit.Equal(t, plainName("", &Workflow{Name: "é", ID: "a/1"})+plainName("", &Workflow{Name: "é", ID: "é"})+plainName("MCP", &Workflow{Name: "__x"}), "a_1workflowMCPsource___x")
 }
 
-// What did not change from one query to the next is the same, unread.
-func TestUnchangedWorkflowsAreKept(t *testing.T) {
-	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
-	first := newListing("s", nil)
-	testkit.Get(first.add(text)).Must(t)
-	second := newListing("s", first.workflows)
-	testkit.Get(second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1)))).Must(t)
-	testkit.True(t, second.workflows[0] == first.workflows[0] && second.workflows[1] != first.workflows[1] && second.workflows[1].Name == "k", "%+v", second.workflows)
-}
-
 func TestWhatIsSkippedIsBounded(t *testing.T) {
+	t.Parallel()
+	// Millions of elements that are no workflows are not held at once.
+	p, err := list([]byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]"))
+	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	g := newListing("s", nil)
 	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
-	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
-		t.Errorf("%d: %+v", len(all), all[len(all)-1])
-	}
+	all := g.reasons()
+	testkit.True(t, len(all) == maxSkipped+1 && strings.Contains(all[maxSkipped].Reason, "201 more"), "%d: %+v", len(all), all[len(all)-1])
 }
 
 func TestPagesAreBounded(t *testing.T) {
@@ -250,9 +233,8 @@ func FuzzParseWorkflows(f *testing.F) {
 		}
 		names := nameAll(p.workflows, "", []string{"n"}, nil)
 		for i, w := range p.workflows {
-			if w.ID == "" || w.Name == "" || w.Description == "" || !json.Valid(w.InputSchema) || !legalName(names[i]) && names[i] != "" {
-				t.Errorf("%+v %q", w, names[i])
-			}
+			valid := w.ID != "" && w.Name != "" && w.Description != "" && json.Valid(w.InputSchema)
+			testkit.True(t, valid && (legalName(names[i]) || names[i] == ""), "%+v %q", w, names[i])
 			var schema struct{ Type string }
 			testkit.True(t, json.Unmarshal(w.InputSchema, &schema) == nil && schema.Type == "object", "its schema is %s", w.InputSchema)
 			w.check(nil)
@@ -311,68 +293,51 @@ func TestNamesThatImitate(t *testing.T) {
 	var all []*offered
 	for i, name := range []string{"Get-Workflows", "finished_step", "mcp__github__push", "MCP__x", "report",
 		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp", "\uff4dmcp__x", "f\u0456nished_step"} {
-		all = append(all, &offered{Workflow: Workflow{ID: fmt.Sprint(i), Name: name, Source: "s"}})
+		all = append(all, named("s", fmt.Sprint(i), name))
 	}
 	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
-	if want := []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
-		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"}; !slices.Equal(got, want) {
-		t.Errorf("the names are %v; expected %v", got, want)
-	}
+	testkit.Same(t, got, []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
+		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"})
 }
 
 // Whatever a source does instead of answering initialize, connecting ends with
 // its context, and nothing is left.
 func TestConnectingIsBounded(t *testing.T) {
 	t.Parallel()
-	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	hung := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
-	}))
-	t.Cleanup(hung.Close)
-	trickle := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	})
+	trickle := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		for r.Context().Err() == nil {
-			if _, err := w.Write([]byte(" ")); err != nil {
-				return
-			}
-			w.(http.Flusher).Flush()
+		for err := error(nil); r.Context().Err() == nil && err == nil; w.(http.Flusher).Flush() {
+			_, err = w.Write([]byte(" "))
 		}
-	}))
-	t.Cleanup(trickle.Close)
-	for name, open := range map[string]func() (wire, error){
-		"hung":    func() (wire, error) { return openURL(&config.WorkflowSource{URL: hung.URL}) },
-		"trickle": func() (wire, error) { return openURL(&config.WorkflowSource{URL: trickle.URL}) },
-		"mute": func() (wire, error) {
-			return startCommand(&config.WorkflowSource{
-				Command: []string{os.Args[0]}, Env: map[string]string{"DEEPWORK_TEST_SOURCE": "mute"},
-			}, os.Args[0], t.TempDir(), slog.New(slog.DiscardHandler))
-		},
+	})
+	mute := &config.WorkflowSource{Command: []string{os.Args[0]}, Env: map[string]string{"DEEPWORK_TEST_SOURCE": "mute"}}
+	for name, w := range map[string]wire{
+		"hung":    wireTo(t, hung),
+		"trickle": wireTo(t, trickle),
+		"mute":    testkit.Get(startCommand(mute, os.Args[0], t.TempDir(), slog.New(slog.DiscardHandler))).Must(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := open()
-			testkit.Must(t, err)
 			ctx, cancel := bounded(t.Context(), 200*time.Millisecond, "its initialize")
 			defer cancel()
 			began := time.Now()
-			_, err = connect(ctx, w, Options{Version: "test"}, handshake)
+			_, err := connect(ctx, w, Options{Version: "test"}, handshake)
 			testkit.True(t, errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "larger than"), "%v", err)
-			if d := time.Since(began); d > 30*time.Second {
-				t.Errorf("it took %v", d)
-			}
+			testkit.True(t, time.Since(began) <= 30*time.Second, "it took %v", time.Since(began))
 		})
 	}
 }
 
 func TestTheSameErrorIsToldOnce(t *testing.T) {
-	for _, c := range []struct {
-		a, b error
-		want bool
-	}{
-		{nil, nil, true}, {nil, io.EOF, false}, {io.EOF, nil, false}, {io.EOF, io.EOF, true},
-		{errors.New("ended after 12ms"), errors.New("ended after 9ms"), true}, {errors.New("a"), errors.New("b"), false},
-	} {
-		testkit.Equal(t, sameError(c.a, c.b), c.want, "%v and %v", c.a, c.b)
+	for _, same := range [][2]error{{nil, nil}, {io.EOF, io.EOF}, {errors.New("ended after 12ms"), errors.New("ended after 9ms")}} {
+		testkit.True(t, sameError(same[0], same[1]), "%v", same)
+	}
+	for _, others := range [][2]error{{nil, io.EOF}, {io.EOF, nil}, {errors.New("a"), errors.New("b")}} {
+		testkit.True(t, !sameError(others[0], others[1]), "%v", others)
 	}
 }
 
@@ -380,22 +345,16 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 // bound.
 func TestLeavingAndRedirects(t *testing.T) {
 	hops := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if hops--; hops >= 0 {
 			http.Redirect(w, r, "/"+fmt.Sprint(hops), http.StatusTemporaryRedirect)
 		}
-	}))
-	t.Cleanup(srv.Close)
-	w := testkit.Get(openURL(&config.WorkflowSource{URL: srv.URL})).Must(t)
-	for _, n := range []int{4, 5} {
-		hops = n
-		_, err := w.client.Get(srv.URL)
-		if n == 4 {
-			testkit.Works(t, err)
-			continue
-		}
-		testkit.Fails(t, err, "it redirects too often")
-	}
+	})
+	w := wireTo(t, srv)
+	hops = 4
+	testkit.Works(t, testkit.Get(w.client.Get(srv.URL)).Err())
+	hops = 5
+	testkit.Fails(t, testkit.Get(w.client.Get(srv.URL)).Err(), "it redirects too often")
 	asked := false
 	w.leave(t.Context(), func() { asked = w.cutting.Err() == nil })
 	testkit.True(t, asked && w.cutting.Err() != nil, "asked in time: %t, ended: %v", asked, w.cutting.Err())
@@ -405,40 +364,31 @@ func TestLeavingAndRedirects(t *testing.T) {
 // A redirect to another server would take the headers' secrets with it.
 func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	t.Parallel()
-	got := make(chan string, 1)
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case got <- r.Header.Get("Authorization"):
-		default:
-		}
-	}))
-	t.Cleanup(other.Close)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other := serving(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the other server was asked, with %v", r.Header)
+	})
+	web := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
-	}))
-	t.Cleanup(web.Close)
-	w, err := openURL(&config.WorkflowSource{URL: web.URL, Headers: map[string]string{"Authorization": "Bearer s3cret"}})
-	testkit.Must(t, err)
+	})
+	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL, Headers: map[string]string{"Authorization": "Bearer s3cret"}})).Must(t)
 	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
-	select {
-	case h := <-got:
-		t.Errorf("the other server was asked, with %q", h)
-	default:
-	}
 }
 
-// Millions of elements that are no workflows are not held at once.
-func TestAPageOfZerosIsBounded(t *testing.T) {
-	t.Parallel()
-	page := []byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]")
-	p, err := list(page)
-	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
+// serving is a server that ends with the test.
+func serving(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	server := httptest.NewServer(h)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server
+}
+
+func wireTo(t *testing.T, to *httptest.Server) *urlWire {
+	t.Helper()
+	return testkit.Get(openURL(&config.WorkflowSource{URL: to.URL})).Must(t)
 }
 
 // A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.
 func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
 	_, err := (&link{closed: true}).call(t.Context(), callMethod, &callRequest{Name: "execute"}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
-		t.Errorf("%v", err)
-	}
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && errors.Is(err, errUndone), "%v", err)
 }

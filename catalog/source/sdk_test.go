@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 )
 
 // These tests fail if an upgrade of the SDK breaks what this package relies on.
@@ -82,22 +80,22 @@ func linkTo(t *testing.T, w wire) *link {
 	return l
 }
 
+func callTool(t *testing.T, l *link) (*reply, error) {
+	return l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
+}
+
 func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	ours, theirs := mcp.NewInMemoryTransports()
 	testkit.Get(answering(t).Connect(t.Context(), theirs, nil)).Must(t)
 	memory := &memoryWire{other: ours}
 	server := answering(t)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	web := httptest.NewServer(handler)
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	overHTTP := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
-	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
+	for name, w := range map[string]wire{"in memory": memory, "over HTTP": wireTo(t, serving(t, handler.ServeHTTP))} {
 		l := linkTo(t, w)
-		got, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
+		got, err := callTool(t, l)
 		testkit.True(t, err == nil && string(got.Structured) == digits, "%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
-		if err := l.learn(t.Context(), "t"); err != nil || !l.has("t") {
-			t.Errorf("%s: the list of tools is not read: %v", name, err)
-		}
+		testkit.Works(t, l.learn(t.Context(), "t"), "%s: the list of tools is not read", name)
+		testkit.True(t, l.has("t"), "%s: the list of tools is not read", name)
 		l.close(t.Context())
 		testkit.Equal(t, context.Cause(l.ctx), errClosed, "why the calls of %s end", name)
 	}
@@ -110,34 +108,28 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 	says := "no"
 	server := answering(t)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if refuse.Load() && r.Method == http.MethodPost {
 			http.Error(w, says, http.StatusTeapot)
 			return
 		}
 		handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
-	l := linkTo(t, w)
+	})
+	l := linkTo(t, wireTo(t, web))
 	refuse.Store(true)
-	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
-		t.Errorf("a refusal does not come back as the call's error: %v", err)
-	}
+	_, err := callTool(t, l)
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && err.Error() == "calling a tool: 418 I'm a teapot", "a refusal does not come back as the call's error: %v", err)
 	says = `{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"out of cheese"}}`
-	_, err = l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Text != "out of cheese" {
-		t.Errorf("an error in the body of a response does not come back as the call's error: %v", err)
-	}
+	_, err = callTool(t, l)
+	refused, ok := errors.AsType[*RefusedError](err)
+	testkit.True(t, ok && refused.Text == "out of cheese", "an error in the body of a response does not come back as the call's error: %v", err)
 	refuse.Store(false)
-	testkit.Works(t, testkit.Get(l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)).Err(), "a refused call has ended the session")
+	testkit.Works(t, testkit.Get(callTool(t, l)).Err(), "a refused call has ended the session")
 	web.CloseClientConnections()
 	web.Close()
-	err = l.session.Ping(t.Context(), nil)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != rejectedCode {
-		t.Errorf("the error of a message that could not be sent has not the code %d: %v", rejectedCode, err)
-	}
+	e, ok := errors.AsType[*jsonrpc.Error](l.session.Ping(t.Context(), nil))
+	testkit.True(t, ok && e.Code == rejectedCode, "the error of a message that could not be sent has not the code %d: %v", rejectedCode, e)
 }
 
 func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
@@ -146,8 +138,7 @@ func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	w := &memoryWire{other: ours}
 	l := linkTo(t, w)
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})
-	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-	if _, lost := errors.AsType[transportError](err); !lost || !strings.Contains(err.Error(), "made of cheese") {
-		t.Errorf("the error of Read is not that of the call: %v", err)
-	}
+	_, err := callTool(t, l)
+	_, lost := errors.AsType[transportError](err)
+	testkit.True(t, lost && strings.Contains(err.Error(), "made of cheese"), "the error of Read is not that of the call: %v", err)
 }

@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
@@ -15,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +49,7 @@ type fakery struct {
 	execute func(ctx context.Context, r *mcp.CallToolRequest, id string, input json.RawMessage) (*mcp.CallToolResult, error)
 	status  func(id string) *mcp.CallToolResult // nil: there is no such tool
 	cancel  func(id string) *mcp.CallToolResult // nil: there is no such tool
-	queries int
+	queries atomic.Int64
 }
 
 func text(s string) *mcp.CallToolResult {
@@ -81,59 +81,44 @@ func (f *fakery) set(list func(string) *mcp.CallToolResult) {
 	f.list = list
 }
 
-func (f *fakery) asked() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.queries
-}
+func (f *fakery) asked() int { return int(f.queries.Load()) }
 
-// server makes the MCP server.
 func (f *fakery) server() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "fakery", Version: "1"}, nil)
-	add := func(name string, h mcp.ToolHandler) {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, h)
+	type arguments struct {
+		Cursor      string
+		WorkflowID  string `json:"workflow_id"`
+		ExecutionID string `json:"execution_id"`
+		Input       json.RawMessage
 	}
-	add("workflows-list-tool", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in struct{ Cursor string }
-		if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-			return nil, err
-		}
+	add := func(name string, h func(context.Context, *mcp.CallToolRequest, arguments) (*mcp.CallToolResult, error)) {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var in arguments
+			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			return h(ctx, r, in)
+		})
+	}
+	add("workflows-list-tool", func(_ context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+		f.queries.Add(1)
 		f.mu.Lock()
-		f.queries++
 		list := f.list
 		f.mu.Unlock()
 		return list(in.Cursor), nil
 	})
-	add("workflows-execute-tool", func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in struct {
-			WorkflowID string `json:"workflow_id"`
-			Input      json.RawMessage
-		}
-		if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-			return nil, err
-		}
+	add("workflows-execute-tool", func(ctx context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
 		if f.execute == nil {
 			return text(string(in.Input)), nil
 		}
 		return f.execute(ctx, r, in.WorkflowID, in.Input)
 	})
-	about := func(h func(string) *mcp.CallToolResult) mcp.ToolHandler {
-		return func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			var in struct {
-				WorkflowID  string `json:"workflow_id"`
-				ExecutionID string `json:"execution_id"`
-			}
-			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-				return nil, err
-			}
-			return h(in.WorkflowID + "/" + in.ExecutionID), nil
+	for name, h := range map[string]func(string) *mcp.CallToolResult{"status": f.status, "cancel": f.cancel} {
+		if h != nil {
+			add("workflows-"+name+"-tool", func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+				return h(in.WorkflowID + "/" + in.ExecutionID), nil
+			})
 		}
-	}
-	if f.status != nil {
-		add("workflows-status-tool", about(f.status))
-	}
-	if f.cancel != nil {
-		add("workflows-cancel-tool", about(f.cancel))
 	}
 	return s
 }
@@ -172,14 +157,12 @@ func beSource(mode string) {
 		fmt.Fprintln(os.Stderr, "no license")
 		os.Exit(2)
 	case "mute": // reads, never answers
-		bufio.NewReader(os.Stdin).WriteTo(discard{})
+		io.Copy(io.Discard, os.Stdin)
 		return
 	case "stubborn": // answers, and does not end when it is asked to
 		signal.Ignore(syscall.SIGTERM)
 		f.server().Run(context.Background(), &mcp.StdioTransport{})
-		for {
-			time.Sleep(time.Hour)
-		}
+		testkit.Forever()
 	case "garbage":
 		for i := 0; ; i++ {
 			fmt.Printf("<html>%d</html>\n", i)
@@ -210,10 +193,6 @@ func beSource(mode string) {
 	f.server().Run(context.Background(), &mcp.StdioTransport{})
 }
 
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
 // found returns the candidates for a name, and the sources that are away and had it.
 func found(s *source.Snapshot, name string) string {
 	var names, sources []string
@@ -239,12 +218,9 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	b.set(listOf(workflow("2", "send")))
 	r.refresh(t)
 	s := r.tools(t, "own", "send_1", "send_2")
-	for name, want := range map[string]string{"send": "[send_1 send_2] []", "nothing": "[] []"} {
-		testkit.Equal(t, found(s, name), want, "%s means", name)
-	}
-
-	// The other does not take the name when the first is away, nor one that a name with an id was once
-	// another's.
+	testkit.Equal(t, found(s, "send"), "[send_1 send_2] []")
+	testkit.Equal(t, found(s, "nothing"), "[] []")
+	// The other does not take the name when the first is away, nor one that a name with an id was once another's.
 	away := *c
 	away.WorkflowTools.Sources = slices.Clone(c.WorkflowTools.Sources)
 	away.WorkflowTools.Sources[0].URL = "http://127.0.0.1:1/mcp"
@@ -256,19 +232,14 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
 	r.refresh(t)
 	s = r.until(t, "two tools", func(s *source.Snapshot) bool { return len(s.Tools) == 2 })
-	if s.Tool("send_1") != nil {
-		t.Errorf("the name send_1 was the other source's: %s", toolNames(s))
-	}
-
+	testkit.True(t, s.Tool("send_1") == nil, "the name send_1 was the other source's: %s", toolNames(s))
 	// A source that is renamed, or taken out, holds no names.
 	b.set(listOf(workflow("2", "send")))
-	only := settings(c.WorkflowTools.Sources[1])
-	r.settings.Store(only)
+	r.settings.Store(settings(c.WorkflowTools.Sources[1]))
 	r.refresh(t)
 	r.tools(t, "send")
 }
 
-// A refresh names the sources that told nothing new, and why.
 func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 	t.Parallel()
 	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}
@@ -283,14 +254,9 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 	broken.set(func(string) *mcp.CallToolResult { return failure("the database is down") })
 	report, err := r.Refresh(t.Context(), time.Second)
 	testkit.Need(t, err == nil && len(report.Silent) == 3, "%+v, %v", report, err)
-	for i, want := range []struct{ source, why string }{
-		{"hangs", "did not answer within 1s; its earlier workflows stay listed"},
-		{"broken", "the database is down"},
-		{"dead", "exit"},
-	} {
-		if got := report.Silent[i]; got.Source != want.source || !strings.Contains(got.Reason, want.why) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+	for i, want := range [][2]string{{"hangs", "did not answer within 1s; its earlier workflows stay listed"}, {"broken", "the database is down"}, {"dead", "exit"}} {
+		testkit.Equal(t, report.Silent[i].Source, want[0])
+		testkit.Contains(t, report.Silent[i].Reason, want[1])
 	}
 	testkit.Equal(t, len(report.Removed), 0, "what a silent source said before is gone: %v", report.Removed)
 }
@@ -307,29 +273,24 @@ func TestAResultOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	web := newRawWeb(t)
 	overWeb, ofWeb := web.open(t)
-	overPipe := open(t, settings(command("s", "raw")))
-	ofPipe := &overPipe.tools(t, "raw").Tools[0].Workflow
+	overPipe, ofPipe := rawSource(t)
 	for _, c := range []struct {
 		name, kind string
 		r          *rig
 		w          *source.Workflow
-	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", "application/json", overWeb, ofWeb}, {"a stream over HTTP", "text/event-stream", overWeb, ofWeb}} {
+	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", isJSON, overWeb, ofWeb}, {"a stream over HTTP", isStream, overWeb, ofWeb}} {
 		size := 17 << 20
 		web.call = func(w http.ResponseWriter, r *http.Request, id string) {
-			w.Header().Set("Content-Type", c.kind)
-			text := `{"jsonrpc":"2.0","id":` + id + `,"result":` + largeResult(size) + `}`
-			if c.kind == "text/event-stream" {
+			text := `{"jsonrpc":"2.0","id":%ID%,"result":` + largeResult(size) + `}`
+			if c.kind == isStream {
 				text = "data: " + text + "\n\n"
 			}
-			io.WriteString(w, text)
+			reply(w, id, 200, c.kind, text)
 		}
-		execute := func() (*source.Answer, error) {
-			return c.r.Execute(t.Context(), c.w, []byte(fmt.Sprintf(`{"size":%d}`, size)), nil)
-		}
-		_, err := execute()
-		testkit.Fails(t, err, "16777216 bytes", "%s", c.name)
+		execute := func() error { return testkit.Get(c.r.execute(t, c.w, fmt.Sprintf(`{"size":%d}`, size))).Err() }
+		testkit.Fails(t, execute(), "16777216 bytes", "%s", c.name)
 		size = 1000
-		testkit.Until(t, c.name+" to work again", func() bool { _, err := execute(); return err == nil })
+		testkit.Until(t, c.name+" to work again", func() bool { return execute() == nil })
 	}
 }
 
@@ -358,21 +319,13 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))
-	pid := filepath.Join(t.TempDir(), "pid")
-	stdio := command("s", "newest")
-	stdio.Env["PID_FILE"] = pid
-	for name, src := range map[string]config.WorkflowSource{
-		"command": stdio, "url": named(config.WorkflowSource{Name: "s", URL: web.URL}),
-	} {
+	stdio, pid := withPID(t, "newest")
+	for name, src := range map[string]config.WorkflowSource{"command": stdio, "url": named(config.WorkflowSource{Name: "s", URL: web.URL})} {
 		t.Run(name, func(t *testing.T) {
-			r := open(t, settings(src))
-			s := r.tools(t, "one", "two")
+			r, _ := offering(t, src, "one", "two")
 			// Whatever is asked of it, and not only at first.
-			got, err := r.Execute(t.Context(), &s.Tools[1].Workflow, json.RawMessage(`{"n":12345678901234567890}`), nil)
-			testkit.True(t, err == nil && string(got.Output) == `{"n":12345678901234567890}`, "%+v %v", got, err)
-			if report, err := r.Refresh(t.Context(), patience); err != nil {
-				t.Errorf("%+v %v", report, err)
-			}
+			r.gives(t, &r.Snapshot().Tools[1].Workflow, `{"n":12345678901234567890}`, `{"n":12345678901234567890}`)
+			r.refresh(t)
 			const told = "spoken to in another version"
 			r.logged(t, told, "2026-07-28")
 			if name != "command" {
@@ -380,8 +333,8 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			}
 			kill(t, pid)
 			r.until(t, "it to be gone", away)
-			r.until(t, "it to be back", func(s *source.Snapshot) bool { return len(s.Tools) == 2 && !away(s) })
-			testkit.Equal(t, strings.Count(r.log.String(), told), 1, "initialize was refused … times")
+			r.back(t, "one", "two")
+			testkit.Equal(t, r.log.Count(told), 1, "initialize was refused … times")
 		})
 	}
 }

@@ -1,8 +1,11 @@
 package task
 
 import (
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,14 +30,9 @@ func TestTasksAreChecked(t *testing.T) {
 		{TaskChange{JobName: new("j"), WorkflowName: new("w")}, "nobody", `lead "nobody" is not one of agent, server`},
 		{TaskChange{JobName: new(""), WorkflowName: new("")}, AgentLeads, ""},
 	} {
-		task := &Task{Title: "Title", Status: Todo, Priority: Low, Lead: c.lead}
-		err := c.change.Apply(task)
-		if c.fault == "" {
-			testkit.Works(t, err, "%+v", c.change)
-			continue
-		}
-		testkit.FailsWith(t, err, ErrInvalid)
-		testkit.Fails(t, err, c.fault)
+		err := c.change.Apply(&Task{Title: "Title", Status: Todo, Priority: Low, Lead: c.lead})
+		testkit.Equal(t, errors.Is(err, ErrInvalid), c.fault != "", "%+v: %v", c.change, err)
+		testkit.Contains(t, fmt.Sprint(err), cmp.Or(c.fault, "<nil>"))
 	}
 	was := Task{Title: "Title", Description: new("d"), Status: Todo, JobName: new("j"), WorkflowName: new("w"), Inputs: json.RawMessage("{}"), Labels: []string{"a"}, Priority: Normal}
 	now := was
@@ -80,13 +78,9 @@ func TestPlaces(t *testing.T) {
 // A page has at most as many rows as its limit, and a cursor for the rest.
 func TestLists(t *testing.T) {
 	for limit, want := range map[int]int{-1: 1, 0: 1, 7: 7, 100_000: 100_000, 100_001: 100_000} {
-		l, err := Page{Limit: limit}.Listing("tasks")
-		testkit.Must(t, err)
-		testkit.Equal(t, l.Limit, want, "a limit of %d", limit)
+		testkit.Equal(t, testkit.Get(Page{Limit: limit}.Listing("tasks")).Must(t).Limit, want, "a limit of %d", limit)
 	}
-	at := func(n int) (time.Time, string) {
-		return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317"
-	}
+	at := func(n int) (time.Time, string) { return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317" }
 	l := testkit.Get(Page{Limit: 2}.Listing("tasks")).Must(t)
 	rows, next := Cut(l, []int{9, 8}, at)
 	testkit.Same(t, rows, []int{9, 8})
@@ -95,4 +89,60 @@ func TestLists(t *testing.T) {
 	testkit.Same(t, rows, []int{9, 8})
 	l = testkit.Get(Page{Limit: 2, Cursor: next}.Listing("tasks")).Must(t)
 	testkit.Equal(t, l.CreatedAt+" "+l.ID, "1970-01-01T00:00:08.000000Z 32616586-b283-4707-b52a-b3e56f0eb317")
+}
+
+// again is the cursor of the position that a listing begins at.
+func again(l Listing) string {
+	l.Limit = 1
+	at, _ := ParseTime(l.CreatedAt) // fails: the cursor is another
+	_, next := Cut(l, []int{1, 2}, func(int) (time.Time, string) { return at, l.ID })
+	return next
+}
+
+func FuzzCursor(f *testing.F) {
+	list, err := Page{}.Listing("tasks", "x", "")
+	testkit.Must(f, err)
+	good := Listing{CreatedAt: "2026-03-01T11:00:00.123456Z", ID: "32616586-b283-4707-b52a-b3e56f0eb317", list: list.list}
+	early := Listing{CreatedAt: "0001-01-01T00:00:00.000000Z", ID: "00000000-0000-0000-0000-000000000000", list: list.list}
+	for _, l := range []Listing{good, early} {
+		got, err := Page{Cursor: again(l)}.Listing("tasks", "x", "")
+		got.Limit = 0
+		testkit.Equal(f, got, l, "%v", err)
+		testkit.FailsWith(f, testkit.Get(Page{Cursor: again(l)}.Listing("tasks")).Err(), ErrCursor)
+		f.Add(again(l))
+	}
+	testkit.Equal(f, again(good), "MSBmYjc5Y2MwNTQ0NzEgMjAyNi0wMy0wMVQxMTowMDowMC4xMjM0NTZaIDMyNjE2NTg2LWIyODMtNDcwNy1iNTJhLWIzZTU2ZjBlYjMxNw") // clients have such cursors
+	f.Add("")
+	f.Add("=")
+	for _, text := range []string{string(list.list) + "a b", "2" + string(list.list[1:]) + good.CreatedAt + " " + good.ID, string(list.list) + "2026-02-30T11:00:00.123456Z " + good.ID} {
+		f.Add(base64.RawURLEncoding.EncodeToString([]byte(text)))
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		l, err := Page{Cursor: cursor}.Listing("tasks", "x", "")
+		switch {
+		case err != nil:
+			testkit.FailsWith(t, err, ErrCursor, "%+v", l)
+		case cursor == "":
+			testkit.Equal(t, l, list)
+		default: // one position, one cursor
+			testkit.Equal(t, again(l), cursor)
+		}
+	})
+}
+
+func TestCycle(t *testing.T) {
+	on := map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d", "a"}, "d": {"e"}, "e": {"d"}}
+	for id, want := range map[string][]string{"a": {"a", "c", "a"}, "b": nil, "d": {"d", "e", "d"}, "z": nil} {
+		testkit.Same(t, Cycle(id, on), want, "%s", id)
+	}
+	testkit.Equal(t, Cyclic(on), "d", "is said to be on a cycle")
+	testkit.Equal(t, Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}), "d", "is said to be on a cycle")
+	// A graph with 2^60 ways is looked at once per task.
+	wide := map[string][]string{}
+	for i := range 60 {
+		wide[fmt.Sprint("l", i)] = []string{fmt.Sprint("r", i+1), fmt.Sprint("l", i+1)}
+		wide[fmt.Sprint("r", i)] = []string{fmt.Sprint("r", i+1), fmt.Sprint("l", i+1)}
+	}
+	testkit.Same(t, Cycle("l0", wide), nil)
+	testkit.Equal(t, Cyclic(wide), "")
 }

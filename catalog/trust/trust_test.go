@@ -34,11 +34,10 @@ git: {branch: checkout}
 
 func newProject(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root := testkit.Get(filepath.EvalSymlinks(t.TempDir())).Must(t)
+	root := testkit.Dir(t)
 	for name, text := range files {
-		path := filepath.Join(root, name)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o755))
+		testkit.Write(t, filepath.Join(root, name), text)
+		must(t, os.Chmod(filepath.Join(root, name), 0o755))
 	}
 	return root
 }
@@ -49,13 +48,11 @@ func setOf(t *testing.T, root, text string) Set {
 	t.Helper()
 	c, faults := config.Parse("config.yml", []byte(text))
 	testkit.Need(t, c != nil, "%v", faults)
-	s := testkit.Get(SetOf(root, c)).Must(t)
-	return s
+	return testkit.Get(SetOf(root, c)).Must(t)
 }
 
 func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
-	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"})
-	s := setOf(t, root, asks)
+	s := setOf(t, newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"}), asks)
 	var got []string
 	files := map[string]bool{}
 	for _, e := range s {
@@ -65,15 +62,10 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 		}
 	}
 	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
-	testkit.Equal(t, strings.Join(got, " "), want, "it has %v", got)
-	for _, f := range []string{"tools/review.py", "tools/ci.sh", "tools/setup.sh"} {
-		testkit.True(t, files[f], "the content of %s is not in it", f)
-	}
-}
-
-// That an executor reviews is approved, and its command is as an executor.
-func TestASetHasTheExecutorThatReviews(t *testing.T) {
-	s := setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
+	testkit.Equal(t, strings.Join(got, " "), want)
+	testkit.Same(t, files, map[string]bool{"tools/review.py": true, "tools/ci.sh": true, "tools/setup.sh": true})
+	// That an executor reviews is approved, and its command is as an executor.
+	s = setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
 	testkit.True(t, len(s) == 2 && s[1].Key == "quality_gate.reviewer_executor" && s[1].Text() == `"CODEX:PLAN"`, "%+v", s)
 }
 
@@ -96,36 +88,33 @@ func TestWhatChangesASet(t *testing.T) {
 		{"git: {branch: checkout}", "git: {branch: create}", false},
 		{"[.env]", "[.env, id]", false},
 	} {
-		if is := setOf(t, root, strings.Replace(asks, c.from, c.to, 1)); (is.Hash() == was.Hash()) != c.same || (len(is.Changes(was)) == 0) != c.same {
-			t.Errorf("%s instead of %s: the same %v; %v", c.to, c.from, !c.same, is.Changes(was))
-		}
+		is := setOf(t, root, strings.Replace(asks, c.from, c.to, 1))
+		testkit.Equal(t, is.Hash() == was.Hash(), c.same, "%s instead of %s: the same", c.to, c.from)
+		testkit.Equal(t, len(is.Changes(was)) == 0, c.same, "%s instead of %s: no changes", c.to, c.from)
 	}
 	command := []string{"python3", "-u", "tools/review.py"}
 	approved := &config.Approval{Files: []map[string]string{was.files()}}
 	must(t, Check(root, approved, command))
 	must(t, Check(root, nil, command))
-	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
+	script := filepath.Join(root, "tools/review.py")
+	must(t, os.WriteFile(script, []byte("evil"), 0o755))
 	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that was changed")
-	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
+	changes := setOf(t, root, asks).Changes(was)
+	testkit.True(t, len(changes) == 1 && changes[0].Is.Key == "quality_gate.agent_review_command", "the changes are %v", changes)
+	must(t, os.Remove(script))
 	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that is missing")
-	must(t, os.Mkdir(filepath.Join(root, "tools/review.py"), 0o755)) // python3 runs __main__.py in it
+	must(t, os.Mkdir(script, 0o755)) // python3 runs __main__.py in it
 	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a folder in place of a script")
+	must(t, os.Remove(script))
+	must(t, os.WriteFile(script, []byte("1"), 0o755))
 	must(t, Check(root, &config.Approval{Files: []map[string]string{}}, []string{"claude", "tools", "--print"}))
-	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
-	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
-	is := setOf(t, root, asks)
-	if c := is.Changes(was); len(c) != 1 || c[0].Is.Key != "quality_gate.agent_review_command" {
-		t.Errorf("the changes are %v", c)
-	}
 	if runtime.GOOS != "windows" {
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o777))
 		testkit.Contains(t, setOf(t, root, asks).Fault(), "chmod o-w", "a script that everybody may change")
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o755))
 		for _, dir := range []string{root, filepath.Join(root, "tools")} {
 			must(t, os.Chmod(dir, 0o777))
-			if f := setOf(t, root, asks).Fault(); !strings.HasSuffix(f, "everybody may write to "+dir+": run chmod o-w on it") {
-				t.Errorf("a folder in which everybody may replace a script: %q", f)
-			}
+			testkit.Contains(t, setOf(t, root, asks).Fault()+"\n", "everybody may write to "+dir+": run chmod o-w on it\n")
 			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
 			testkit.Equal(t, setOf(t, root, asks).Fault(), "", "a folder like /tmp")
 			must(t, os.Chmod(dir, 0o755))
@@ -152,34 +141,28 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, there.Grant(ctx, two, time.Now()))
 	granted(one, true) // switching back asks for nothing
 	granted(two, true)
-	if r, _ := there.Read(); len(two.Changes(r.Grants[1].Set)) > 0 {
-		t.Errorf("what was kept of a set differs from it: %v", two.Changes(r.Grants[1].Set))
-	}
+	kept := testkit.Get(there.Read()).Must(t).Grants[1].Set
+	testkit.Equal(t, len(two.Changes(kept)), 0, "what was kept of a set differs from it: %v", kept)
 	must(t, here.Deny(ctx))
 	granted(two, false)
 	must(t, here.Grant(ctx, two, time.Now()))
 	granted(two, true)
 	granted(one, false)
+	read := testkit.Get(OpenLedger(file, root).Read()).Must(t).Grants[0].Set
+	testkit.Equal(t, len(two.Changes(read)), 0, "what was read again differs: %v", read)
 	must(t, here.Revoke(ctx))
 	granted(two, false)
-	must(t, there.Grant(ctx, two, time.Now()))
-	r := testkit.Get(OpenLedger(file, root).Read()).Must(t)
-	if c := two.Changes(r.Grants[0].Set); len(c) > 0 {
-		t.Errorf("what was read again differs: %s, %s", c[0].Was.Value, c[0].Is.Value)
-	}
-	must(t, there.Revoke(ctx))
-	if r, err := OpenLedger(file, root+"-other").Read(); err == nil || r.Granted(one.Hash()) {
-		t.Errorf("the record of another project was taken: %v, %v", r, err)
-	}
+	r, err := OpenLedger(file, root+"-other").Read()
+	testkit.True(t, err != nil && !r.Granted(one.Hash()), "the record of another project was taken: %v", r)
 	if runtime.GOOS == "windows" {
 		return // permissions are not looked at there
 	}
 	must(t, here.Grant(ctx, one, time.Now()))
 	granted(one, true)
 	must(t, os.Chmod(file, 0o602))
-	if r, err := here.Read(); err == nil || r.Granted(one.Hash()) || !strings.Contains(err.Error(), "run chmod o-w") {
-		t.Errorf("a record that everybody may write to was taken: %v, %v", r, err)
-	}
+	r, err = here.Read()
+	testkit.Fails(t, err, "run chmod o-w", "a record that everybody may write to")
+	testkit.True(t, !r.Granted(one.Hash()), "it was taken")
 	must(t, os.Chmod(file, 0o600))
 	granted(one, true)
 }
@@ -198,13 +181,10 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	dir := newProject(t, map[string]string{"work/a/x": "", "worker/x": ""})
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink(filepath.Join(dir, "work"), link))
-	for _, c := range []struct {
-		root, folder string
-		want         bool
-	}{
-		{"work/a", "work", true}, {"work", "work", true}, {"worker", "work", false}, {"work", "work/a", false}, {"link/a", "work", true}, {"work/a", "link", true},
+	for c, want := range map[[2]string]bool{
+		{"work/a", "work"}: true, {"work", "work"}: true, {"worker", "work"}: false, {"work", "work/a"}: false, {"link/a", "work"}: true, {"work/a", "link"}: true,
 	} {
-		testkit.Equal(t, InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}), c.want, "%s in %s", c.root, c.folder)
+		testkit.Equal(t, InFolders(filepath.Join(dir, c[0]), []string{filepath.Join(dir, c[1])}), want, "%v", c)
 	}
 	testkit.True(t, !InFolders(dir, []string{"relative", ""}), "a relative folder counts")
 }
@@ -230,9 +210,8 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		t.Helper()
 		c := testkit.Get(s.Current(ctx)).Must(t)
 		w := c.Approval.Withheld
-		if got := strings.Join(c.QualityGate.AgentReviewCommand, " "); got != command || (w != nil) != withheld || w != nil && w.Kept != kept {
-			t.Errorf("in force is %q, withheld %+v", got, w)
-		}
+		got := strings.Join(c.QualityGate.AgentReviewCommand, " ")
+		testkit.True(t, got == command && (w != nil) == withheld && (w == nil || w.Kept == kept), "in force is %q, withheld %+v", got, w)
 	}
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("", true, false)
@@ -244,17 +223,18 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	is("./review.sh two", false, false)
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("./review.sh one", false, false) // granted before
-	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("evil"), 0o755))
-	c := testkit.Get(s.Current(ctx)).Must(t)
-	testkit.FailsWith(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), ErrChanged, "a script that was changed")
+	script := func(text string) error {
+		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
+		c := testkit.Get(s.Current(ctx)).Must(t)
+		return Check(root, c.Approval, c.QualityGate.AgentReviewCommand)
+	}
+	testkit.FailsWith(t, script("evil"), ErrChanged, "a script that was changed")
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
 	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
-		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
-		c := testkit.Get(s.Current(ctx)).Must(t)
-		testkit.Works(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), "a script as it was approved once")
+		testkit.Works(t, script(text), "a script as it was approved once")
 	}
-	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("new"), 0o755))
+	testkit.FailsWith(t, script("new"), ErrChanged)
 	write("quality_gate: {agent_review_command: ./review.sh one} # read with another script")
 	is("./review.sh one", true, true)
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("one"), 0o755)) // as by switching back
@@ -265,8 +245,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	was := testkit.Get(s.Current(ctx)).Must(t)
 	policy.again = time.Time{}
 	testkit.True(t, testkit.Get(s.Current(ctx)).Must(t) == was, "without a change it is another config")
-	must(t, os.MkdirAll(filepath.Dir(config.UserFile()), 0o700))
-	must(t, os.WriteFile(config.UserFile(), []byte("trusted_folders: ['"+filepath.Dir(root)+"']"), 0o600))
+	testkit.Write(t, config.UserFile(), "trusted_folders: ['"+filepath.Dir(root)+"']")
 	is("./review.sh one", false, false)
 	if runtime.GOOS != "windows" {
 		must(t, os.Chmod(file, 0o666))
@@ -283,21 +262,18 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 // A check is approved separately: its command, folder, limit and variables, and the content of the script that it
 // names. Everything else of a job may change.
 func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
-	root := testkit.Dir(t)
-	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 0")
+	root, workspace := testkit.Dir(t), testkit.Dir(t)
+	script := func(root, text string) { testkit.Write(t, filepath.Join(root, "sub", "check.sh"), text) }
+	script(root, "exit 0")
 	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "grants"), root)
 	base := job.StepCheck{Run: []string{"sh", "check.sh", "arg"}, Name: "tests", In: "sub"}
 	entry := func(root string, c job.StepCheck) Entry {
 		t.Helper()
-		e, err := CheckOf(root, "job", "step", &c)
-		testkit.Must(t, err)
-		return e
+		return testkit.Get(CheckOf(root, "job", "step", &c)).Must(t)
 	}
 	approves := func(want bool, what string, e Entry, trusted ...string) {
 		t.Helper()
-		if err := ledger.ApprovesCheck(e, trusted); (err == nil) != want {
-			t.Errorf("%s: %v, want approved %t", what, err, want)
-		}
+		testkit.Equal(t, ledger.ApprovesCheck(e, trusted) == nil, want, "%v", what)
 	}
 	approves(false, "before", entry(root, base))
 	approves(true, "a trusted folder", entry(root, base), filepath.Dir(root))
@@ -319,25 +295,22 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	other.Name, other.Files, other.Protect = "renamed", []string{"src/**"}, []string{"tests/**"}
 	approves(true, "name, files and protect", entry(root, other))
 
-	workspace := testkit.Dir(t)
-	testkit.Write(t, filepath.Join(workspace, "sub", "check.sh"), "exit 0")
+	script(workspace, "exit 0")
 	approves(true, "an attempt", entry(workspace, base))
-	testkit.Write(t, filepath.Join(workspace, "sub", "check.sh"), "exit 0 # edited")
+	script(workspace, "exit 0 # edited")
 	approves(false, "another script in an attempt", entry(workspace, base))
 	testkit.Must(t, os.Remove(filepath.Join(workspace, "sub", "check.sh")))
 	approves(false, "a missing script in an attempt", entry(workspace, base))
 
-	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 1")
+	script(root, "exit 1")
 	approves(false, "an edited script", entry(root, base))
-	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 0")
+	script(root, "exit 0")
 	testkit.Must(t, ledger.Deny(t.Context()))
 	approves(false, "denied", entry(root, base), filepath.Dir(root))
-	if _, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: "gone"}); err == nil {
-		t.Error("a missing folder is accepted")
-	}
 	testkit.Must(t, os.Symlink(workspace, filepath.Join(root, "away")))
-	if _, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: "away"}); err == nil {
-		t.Error("a folder outside is accepted")
+	for _, folder := range []string{"gone", "away"} { // missing, and outside
+		_, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})
+		testkit.Fails(t, err, "", folder)
 	}
 }
 
@@ -346,16 +319,10 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3", "check.sh": "exit 0"})
 	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "p.json"), root)
-	project := func(text string) *config.Config {
-		t.Helper()
-		c, faults := config.Parse("config.yml", []byte(text))
-		testkit.Need(t, c != nil, "%v", faults)
-		return c
-	}
 	changed := func(text string, want ...string) {
 		t.Helper()
-		p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}
-		w := p.Approve(project(text), &config.User{}).Withheld
+		c, _ := config.Parse("config.yml", []byte(text))
+		w := (&Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}).Approve(c, &config.User{}).Withheld
 		testkit.Need(t, w != nil, "it is approved")
 		testkit.Same(t, w.Changed, want, "of what changed")
 	}
@@ -368,7 +335,6 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "tools/setup.sh")))
 	changed(asks, "tools/review.py", "tools/setup.sh")
 	changed(strings.Replace(other, "git: {branch: checkout}", "", 1), "git.branch in .deepwork/config.yml", "tools/review.py", "tools/setup.sh")
-
 	check := &job.StepCheck{Run: []string{"sh", "check.sh"}, Name: "tests"}
 	entry := testkit.Get(CheckOf(root, "job", "step", check)).Must(t)
 	testkit.Equal(t, ledger.ApprovesCheck(entry, nil), ErrUnapproved)
@@ -416,8 +382,7 @@ attempts: {setup: "tools/lib tools/more.sh"}
 
 	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
 	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
-	other := Entry{Key: "b"}
-	changes := Set{is, other}.Changes(Set{was})
+	changes := Set{is, Entry{Key: "b"}}.Changes(Set{was})
 	testkit.Equal(t, len(changes), 2)
 	testkit.Same(t, changes[0].Files(), []string{"edited", "gone", `"new\n"`})
 	testkit.Same(t, changes[1].Files(), nil)
@@ -449,6 +414,7 @@ func TestACommandApprovedEarlier(t *testing.T) {
 	approved(-1, new(config.User), "./review.sh", "-x")
 	p.Approve(project, new(config.User))
 	p.Approve(project, new(config.User))
+	(&Policy{Root: root, File: p.File, Ledger: ledger, Logger: p.Logger}).Approve(project, new(config.User)) // of a later process, which says nothing
 	testkit.Equal(t, strings.Count(logged.String(), "the user approved the project's config"), 1, "%s", &logged)
 	must(t, ledger.Deny(t.Context()))
 	approved(-1, trusted, "./review.sh")

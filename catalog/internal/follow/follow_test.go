@@ -21,10 +21,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, []byte("12345"), 0o644))
-	for name, want := range map[string]Kind{
-		dir: Dir, file: Regular, filepath.Join(dir, "none"): Absent,
-		filepath.Join(file, "below"): Absent,
-	} {
+	for name, want := range map[string]Kind{dir: Dir, file: Regular, filepath.Join(dir, "none"): Absent, filepath.Join(file, "below"): Absent} {
 		got := Path(name).Stat()
 		if want == Absent && runtime.GOOS == "windows" && got.Kind == Failed {
 			continue // it has other words for names that cannot be
@@ -36,9 +33,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	s := Path(file).Stat()
 	testkit.Equal(t, s.Size, 5)
 	testkit.Equal(t, s.Mod, fi.ModTime().UnixNano())
-	if s.Changed().Before(fi.ModTime()) || s.Age(s.Changed().Add(-time.Hour)) != 0 {
-		t.Errorf("changed at %v", s.Changed())
-	}
+	testkit.True(t, !s.Changed().Before(fi.ModTime()) && s.Age(s.Changed().Add(-time.Hour)) == 0, "changed at %v", s.Changed())
 }
 
 func TestEveryChangeGivesAnotherStamp(t *testing.T) {
@@ -48,21 +43,14 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 	last := p.Stat()
 	testkit.Need(t, p.Stat() == last, "two looks differ")
 	past := time.Now().Add(-time.Hour)
-	for _, change := range []struct {
-		name string
-		make func() error
-	}{
-		{"size", func() error { return os.WriteFile(file, []byte("123456"), 0o644) }},
-		{"time", func() error { return os.Chtimes(file, past, past) }},
-		{"replacement", func() error {
-			return errors.Join(os.WriteFile(file+"2", []byte("123456"), 0o644), os.Rename(file+"2", file))
-		}},
-	} {
-		must(t, change.make())
-		now := p.Stat()
-		testkit.True(t, now != last, "%s: the same stamp", change.name)
-		last = now
+	changed := func(what string, err error) {
+		must(t, err)
+		testkit.True(t, p.Stat() != last, "%s: the same stamp", what)
+		last = p.Stat()
 	}
+	changed("size", os.WriteFile(file, []byte("123456"), 0o644))
+	changed("time", os.Chtimes(file, past, past))
+	changed("replacement", errors.Join(os.WriteFile(file+"2", []byte("123456"), 0o644), os.Rename(file+"2", file)))
 	must(t, os.Remove(file))
 	testkit.Equal(t, p.Stat().Kind, Absent, "still there")
 }
@@ -77,13 +65,9 @@ func TestReadGivesTheWholeFileOrNothing(t *testing.T) {
 		testkit.True(t, Path(file).same(s, sha256.Sum256([]byte(content))), "not the same as itself")
 		testkit.True(t, !Path(file).same(s, sha256.Sum256([]byte("other"))), "the same as another content")
 	}
-	if _, _, err := Path(file).Read(4); !errors.Is(err, ErrMoving) {
-		t.Errorf("beyond the limit: %v", err)
-	}
-	for _, name := range []string{dir, filepath.Join(dir, "none")} {
-		if _, _, err := Path(name).Read(10); !errors.Is(err, ErrMoving) {
-			t.Errorf("%s: %v", name, err)
-		}
+	for name, limit := range map[string]int64{file: 4, dir: 10, filepath.Join(dir, "none"): 10} {
+		_, _, err := Path(name).Read(limit)
+		testkit.FailsWith(t, err, ErrMoving, "%s", name)
 	}
 }
 
@@ -98,9 +82,8 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	testkit.True(t, !f.Stale(), "the same content is stale")
 	f.sum[0]++
 	testkit.True(t, f.Stale(), "other content under the same stamp is not stale")
-	if f.Racy = false; f.Stale() {
-		t.Error("the content of an old file is read again")
-	}
+	f.Racy = false
+	testkit.True(t, !f.Stale(), "the content of an old file is read again")
 }
 
 // A look gives what is in use, and when to look again.
@@ -154,7 +137,6 @@ func TestAFileIsFollowed(t *testing.T) {
 		} {
 			c.do()
 			time.Sleep(c.after)
-			was := f
 			f = f.Look(format)
 			got := []string{"gone", "present", "moving", "torn", "vanished"}[f.Phase]
 			if f.Good != nil {
@@ -167,9 +149,8 @@ func TestAFileIsFollowed(t *testing.T) {
 				got += ", due in " + time.Until(f.Due).String()
 			}
 			testkit.Equal(t, got, c.want, "%s", c.what)
-			if next := f.Look(format); f.Due.IsZero() && next != f || f.Stale() != (f.Phase == Moving) {
-				t.Errorf("%s: another look gives another file, %+v after %+v, stale %v", c.what, next, was, f.Stale())
-			}
+			testkit.True(t, !f.Due.IsZero() || f.Look(format) == f, "%s: another look gives another file", c.what)
+			testkit.Equal(t, f.Stale(), f.Phase == Moving, "%s: stale", c.what)
 			testkit.Equal(t, f.Awake(f.Due.Add(-1)), false)
 			testkit.Equal(t, f.Awake(f.Due), !f.Due.IsZero())
 		}

@@ -3,6 +3,8 @@ package yamltree
 import (
 	"bytes"
 	"errors"
+	"flag"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -48,98 +50,54 @@ func decoder(source string, lenient bool) (*Decoder, []item) {
 	return d, all
 }
 
+var update = flag.Bool("update", false, "write golden files anew")
+
 func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
-	for _, test := range []struct {
-		source  string
-		lenient bool
-		want    string // the faults, or the beginning of the first
-	}{
-		{"- name: a\n  of: {x y: b, é: [c]}", false, `f:2:19: [0].of["é"]: is a list; expected a text`},
-		{"- nmae: a\n  name: a", false, "f:1:3: [0].nmae: unknown key: did you mean name?"},
-		{"- {zzzzzz: a, name: a}", false, "f:1:4: [0].zzzzzz: unknown key; the keys here are name, of, kind, wait, size, flag, own, more, plus, half, low"},
-		{"- name: a\n  name: b", false, "f:2:3: [0].name: this key appears twice, the first time in line 1"},
-		{"- name: a\n  of: {b: 1, c: 2, b: 3}", true, "f:2:20: [0].of.b: this key appears twice, the first time in line 2"},
-		{"- {}\n- name: a\n- of: {}", false, "f:1:3: [0]: name is missing: add a name\nf:3:3: [2]: name is missing: add a name"},
-		{"- name: a\n- name: b\n- name: a", false, `f:3:9: [2].name: "a" is the name of [0] too, in line 1: give each its own`},
-		{"- name: a\n  of: {[b]: 1}", true, "f:2:8: [0].of: a key is a list"},
-		{"- name: a\n  of: {1: b}", true, `f:2:8: [0].of: the key is a number (1); expected a text: put it in quotes, as in "1"`},
-		{"- name: &x a\n  of: {<<: *x}", false, "f:2:8: [0].of: merge keys (<<)"},
-		{"- name: a\n  of:", false, "f:2:3: [0].of: is empty; expected names: fill it in"},
-		{"- name: a\n  of:\n  kind: ~", true, ""},
-		{"-", true, "f:1:2: [0]: name is missing"},
-		{"- {name: ~}", false, "f:1:4: [0].name: is empty; expected a text: fill it in"},
-		{"- !odd {name: a}", false, `f:1:3: [0]: the tag "!odd" is not supported: remove it`},
-		{"- a", false, `f:1:3: [0]: is a text ("a"); expected a mapping with the keys name, of, `},
-		{"a: b", false, "f:1:1: is a mapping; expected a list"},
-		{"- &a {name: a, of: [b]}\n- {name: b, more: *a}", false, "f:1:20: [0].of: is a list; expected names\nf:1:20: [1].more.of: is a list; expected a text"},
-		{"- {name: a, own: [1, 2]}", false, `f:1:19: [0].own[0]: is a number (1); expected a text: put it in quotes, as in "1"`},
-		{"- {name: a, of: {b: 7, c: high}}", false, "f:1:27: [0].of.c: is high"},
-		{"- {name: 1.0}", false, `f:1:10: [0].name: is a number (1.0); expected a text: put it in quotes, as in "1.0"`},
-		{"- {name: a, kind: oter}", false, `f:1:19: [0].kind: "oter" is not one of one, other: did you mean other?`},
-		{"- {name: a, kind: 1}", false, `f:1:19: [0].kind: is a number (1); expected one of one, other`},
-		{"- {name: a, kind: \"one\\0\"}", false, `f:1:19: [0].kind: has a NUL byte in it: remove it`},
-		{"- {name: a, wait: 0.5}", false, "f:1:19: [0].wait: is 500ms; expected 0 (never) or at least 1s"},
-		{"- {name: a, wait: -1}", false, "f:1:19: [0].wait: is -1s; expected 0s to 168h0m0s"},
-		{"- {name: a, wait: .inf}", false, "f:1:19: [0].wait: is a number (.inf); expected a number of seconds, or a text like 90s or 2m30s, at most"},
-		{"- {name: a, wait: '5'}", false, `f:1:19: [0].wait: is a text ("5"); expected a number of seconds, or a text like 90s or 2m30s; seconds are written without quotes`},
-		{"- {name: a, size: 10}", false, "f:1:19: [0].size: is a number (10); expected a whole number from 1 to 9"},
-		{"- {name: a, size: 1.5}", false, "f:1:19: [0].size: is a number (1.5); expected a whole number"},
-		{"- {name: a, plus: .nan}", false, "f:1:19: [0].plus: is a number (.nan); expected a number from 0"},
-		{"- {name: a, flag: yes}", false, `f:1:19: [0].flag: is a text ("yes"); expected true or false, without quotes`},
-		{"- {name: a, more: {}}", false, "f:1:19: [0].more: is empty: add one"},
-		{"- {name: a, own: [high]}", false, "f:1:19: [0].own[0]: is high"},
-		{"--- []\n--- []", false, "f:2:1: a second document begins here"},
-		{"- {name: \"\x00\"}", false, "f:1:11: the byte at offset 10 is NUL"},
-		{"- {name: a, half: 11}", false, "f:1:19: [0].half: is a number (11); expected a number from 0 to 10"},
-		{"- {name: a, low: {high: true}}", false, "f:1:19: [0].low.high: is high"},
-		{"- {name: a, low: 2020-01-02}", false, "f:1:18: [0].low: is a date (2020-01-02); expected names to booleans"},
-		{"- {name: 1.0, own: [true]}", false, "f:1:10: [0].name"},
-		{"- {name: a, wait: [1]}", false, "f:1:19: [0].wait: is a list; expected a number of seconds"},
-		{"- {name: a, own: [!!int high]}", false, "f:1:19: [0].own[0]: is a number (high); expected a text: put it in quotes; also, is high"},
-		{"- {name: a, of: {!x b: c}}", false, `f:1:18: [0].of: the tag "!x" is not supported: remove it`},
-		{"- &a [*a]", false, "f:1:7: the alias *a is inside the value it names"},
-		{"- &a {name: a, own: [" + strings.Repeat("x,", 1000) + "]}\n" + strings.Repeat("- *a\n", 200), false, "f:101:3: the aliases of this file expand to more than 100000 values"},
-		{"\xef\xbb\xbf- 1", false, "f:1:3: [0]: is a number (1); expected a mapping"},
-		{"\xff\xfea", false, "f:1:1: is UTF-16"},
-		{strings.Repeat("#", MaxBytes+1), false, "f: is larger than 1048576 bytes"},
-		{"- é\xff", false, "f:1:4: the byte 0xff at offset 4 is not UTF-8"},
-		{"- é\n- >\n  a\u2028 b", false, "f:3:4: the character U+2028 (line separator) at offset 12 would end the line"},
-		{"- é\x1b", false, "f:1:4: the character U+001B at offset 4 is not allowed in YAML"},
-		{strings.Repeat("%TAG !a! b\n", 17), false, "f:17:1: there are more than 16 %TAG directives"},
-		{"- a: b: c", false, `f:1:7: mapping values are not allowed in this context: a value that contains ": " must be put in quotes`},
-		{"- {name: @a}", false, "f:1:1: found character that cannot start any token: a value that begins with @"},
-		{"- {name: a, size: 1, wait: 1}\n- {name: b, size: 9, wait: 604800}\n- {name: c, wait: 0}", false, ""},
-		{"- {name: a, wait: 604801}", false, "f:1:19: [0].wait: is 168h0m1s; expected 0s to 168h0m0s"},
-		{"- {name: a", false, "f:1:1: did not find expected ',' or '}': a { is not closed"},
-	} {
-		d, _ := decoder(test.source, test.lenient)
-		if got := d.Diagnostics().Error(); got != test.want && (test.want == "" || !strings.HasPrefix(got, test.want)) {
-			t.Errorf("%q:\n got %s\nwant %s", test.source, got, test.want)
+	// The files of both have sources, each with its faults below, which begin with "! ".
+	for file, lenient := range map[string]bool{"testdata/faults.txt": false, "testdata/lenient.txt": true} {
+		var all []string
+		for block := range strings.SplitSeq(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\n\n") {
+			source, _, _ := strings.Cut(block, "\n! ")
+			if d, _ := decoder(source, lenient); d.Faults() > 0 {
+				source += "\n! " + strings.ReplaceAll(d.Diagnostics().Error(), "\n", "\n! ")
+			}
+			all = append(all, source)
 		}
+		testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
+	}
+	for source, want := range map[string]string{
+		"- {name: a, kind: \"one\\0\"}": `f:1:19: [0].kind: has a NUL byte in it: remove it`,
+		"- {name: \"\x00\"}":            "f:1:11: the byte at offset 10 is NUL",
+		"- &a {name: a, own: [" + strings.Repeat("x,", 1000) + "]}\n" + strings.Repeat("- *a\n", 200): "f:101:3: the aliases of this file expand to more than 100000 values",
+		"\xef\xbb\xbf- 1":                  "f:1:3: [0]: is a number (1); expected a mapping",
+		"\xff\xfea":                        "f:1:1: is UTF-16",
+		strings.Repeat("#", MaxBytes+1):    "f: is larger than 1048576 bytes",
+		"- é\xff":                          "f:1:4: the byte 0xff at offset 4 is not UTF-8",
+		"- é\n- >\n  a\u2028 b":            "f:3:4: the character U+2028 (line separator) at offset 12 would end the line",
+		"- é\x1b":                          "f:1:4: the character U+001B at offset 4 is not allowed in YAML",
+		strings.Repeat("%TAG !a! b\n", 17): "f:17:1: there are more than 16 %TAG directives",
+	} {
+		d, _ := decoder(source, false)
+		testkit.True(t, strings.HasPrefix(d.Diagnostics().Error(), want), "%.60q: %v, want %s", source, d.Diagnostics(), want)
 	}
 	d, _ := decoder(strings.Repeat("- 1\n", MaxDiagnostics+7), false)
-	if many := d.Diagnostics(); len(many) != MaxDiagnostics+1 || many[MaxDiagnostics].Message != "7 more errors were found: fix the ones above first" {
-		t.Errorf("%d faults, the last: %v", len(many), many[len(many)-1])
-	}
+	many := d.Diagnostics()
+	testkit.Need(t, len(many) == MaxDiagnostics+1, "%d faults", len(many))
+	testkit.Equal(t, many[MaxDiagnostics].Message, "7 more errors were found: fix the ones above first")
 }
 
 func TestDecodedValues(t *testing.T) {
 	d, all := decoder("- {name: a, of: {B: true, c: 7}, wait: 1m, size: 9, flag: false, own: [X, 'Y'], more: {z: '1', y: '2'}, plus: 1, half: 7, low: {on: true}}\n- {name: b, kind: other, wait: 0}\n", false)
-	plus := 1.0
-	want := []item{
-		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, &plus, 3.5, map[string]bool{"on": true}},
+	testkit.Works(t, d.Diagnostics().Err())
+	testkit.Same(t, all, []item{
+		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, new(1.0), 3.5, map[string]bool{"on": true}},
 		{Name: "b", Kind: "other", Flag: true},
-	}
-	if d.Faults() > 0 || !reflect.DeepEqual(all, want) {
-		t.Errorf("%v\n%+v\nwant %+v", d.Diagnostics(), all, want)
-	}
-	if v := d.Find("x", 0); v.Node != d.root || !d.Has([]any{1}, "kind") || d.Has([]any{1, "kind", "x"}) || d.Has([]any{2}) {
-		t.Error("what is at a path is not found")
-	}
+	})
+	v := d.Find("x", 0)
+	testkit.True(t, v.Node == d.root && d.Has([]any{1}, "kind") && !d.Has([]any{1, "kind", "x"}) && !d.Has([]any{2}), "what is at a path is not found")
 	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 
-// A key that may not be in the file is reported if it has a value.
 func TestForeignKeys(t *testing.T) {
 	for source, want := range map[string]string{"own: [x]": "f: own: --own", "own: []": "", "own:": ""} {
 		d := &Decoder{File: "f"}
@@ -158,66 +116,34 @@ func TestWarnings(t *testing.T) {
 	d.WarnAt([]any{0, "name"}, "is %s", "short")
 	d.WarnAt(nil, "is short")
 	testkit.Equal(t, d.Warnings().Error(), "f: warning: is short\nf:1:9: warning: [0].name: is short")
-	if got := d.All().Error(); d.Diagnostics().Err() == nil || got != d.Warnings().Error()+"\n"+d.Diagnostics().Error() {
-		t.Error(got)
-	}
+	testkit.Fails(t, d.Diagnostics().Err(), "")
+	testkit.Equal(t, d.All().Error(), d.Warnings().Error()+"\n"+d.Diagnostics().Error())
 	for range MaxDiagnostics {
 		d.WarnAt(nil, "again")
 	}
-	if got := d.Warnings(); got[len(got)-1].Message != "2 more warnings were found: fix the ones above first" || Diagnostics(nil).Err() != nil {
-		t.Error(got[len(got)-1])
-	}
+	testkit.Equal(t, d.Warnings()[MaxDiagnostics].Message, "2 more warnings were found: fix the ones above first")
+	testkit.Works(t, Diagnostics(nil).Err())
 }
 
 // What the tags name must exist.
 func TestUnknownRules(t *testing.T) {
-	for _, of := range []any{
-		&struct {
-			A string `yaml:"a" as:"none"`
-		}{},
-		&struct {
-			A map[string]string `yaml:"a" keys:"none"`
-		}{},
-		&struct {
-			A []string `yaml:"a" as:"none"`
-		}{},
-		&struct {
-			A uint8 `yaml:"a"`
-		}{},
-		&struct {
-			A int `yaml:"a" max:"x"`
-		}{},
-	} {
+	for tag, zero := range map[string]any{`as:"none"`: "", `keys:"none"`: map[string]string{}, `as:"none" is:"a list"`: []string{}, `min:"1"`: uint8(0), `max:"x"`: 0} {
 		func() {
-			defer func() {
-				testkit.True(t, recover() != nil, "accepted: %T", of)
-			}()
-			source := "a: 1"
-			if reflect.TypeOf(of).Elem().Field(0).Type.Kind() == reflect.Map {
-				source = "a: {b: c}"
-			}
+			defer func() { testkit.True(t, recover() != nil, "accepted: %T %s", zero, tag) }()
+			of := reflect.StructOf([]reflect.StructField{{Name: "A", Type: reflect.TypeOf(zero), Tag: reflect.StructTag(`yaml:"a" ` + tag)}})
 			d := &Decoder{}
-			d.Decode(Self(d.Open([]byte(source))), of)
+			d.Decode(Self(d.Open([]byte(map[bool]string{true: "a: {b: c}", false: "a: 1"}[of.Field(0).Type.Kind() == reflect.Map]))), reflect.New(of).Interface())
 		}()
 	}
 }
 
-// One mistake is one fault: a key that was misspelt is neither missing nor given twice.
-func TestOneMistakeIsOneFault(t *testing.T) {
-	for source, want := range map[string]string{
-		"- nmae: a":                         "f:1:3: [0].nmae: unknown key: did you mean name?",
-		"- nmae: a\n  name: b\n- {name: a}": "f:1:3: [0].nmae: unknown key: did you mean name?",
-	} {
-		d, _ := decoder(source, false)
-		testkit.Equal(t, d.Diagnostics().Error(), want)
-	}
+func TestFaultsOfOtherPlaces(t *testing.T) {
 	d, _ := decoder("- 1", false)
 	d.FaultIn(Position{}, "", "of no line")
 	d.FaultIn(Position{Line: 2}, "", "of another file")
 	testkit.Equal(t, len(d.Diagnostics()), 3)
 }
 
-// A quote that is not closed is found in the line that opens it.
 func TestUnclosedQuotes(t *testing.T) {
 	for text, want := range map[string]int{
 		"a: \"x\nb: \"y": 1, "a: 'it''s\n b' c": 1, "a: \"x\\\" \ny\" z": 1, "- 'x\ny' z": 1, "{a: 'x\n y' z}": 1, "\"x\ny\" z": 1, "a:   \"x\ny\" z": 1, "a: [b, 'x\ny' z": 1,

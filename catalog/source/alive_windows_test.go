@@ -1,4 +1,0 @@
-package source_test
-
-// alive is not told here.
-func alive(string) bool { return false }
