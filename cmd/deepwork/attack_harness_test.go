@@ -343,9 +343,8 @@ func (s *attackedServer) calls() map[string]string {
 	s.v.t.Helper()
 	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)
 	defer cancel()
-	if _, err := s.client.ListTools(ctx, nil); err != nil {
-		s.v.t.Error("tools/list:", err)
-	}
+	_, err := s.client.ListTools(ctx, nil)
+	testkit.True(s.v.t, err == nil, "%v %v", "tools/list:", err)
 	codes := map[string]string{}
 	call := func(tool string, args map[string]any) string {
 		text, code := s.call(tool, args)

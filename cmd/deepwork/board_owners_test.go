@@ -146,9 +146,8 @@ func TestBoardHasOwners(t *testing.T) {
 	// A request_id is its identity's.
 	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
 	for who, want := range map[*boardProject]int{p: 3, ann: 1, bob: 1, eve: 1, solo: 0} {
-		if got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != want || got.Count != want {
-			t.Errorf("%d of %d tasks, want %d", got.Count, got.Total, want)
-		}
+		got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
+		testkit.True(t, got.Total == want && got.Count == want, "%d of %d tasks, want %d", got.Count, got.Total, want)
 	}
 	eve.ends(eve.start(own).AttemptID)
 	solo.refused("start_task_attempt", map[string]any{"task_id": own.TaskID, "executor": "CODER", "repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}},
@@ -159,9 +158,8 @@ func TestBoardHasOwners(t *testing.T) {
 	p.git(p.root, "remote", "add", "origin", p.root)
 	for _, r := range boardRows {
 		got, refused := r.call(t, bob.client, id)
-		if needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have"); needs != refused || refused != (r.right == "agents") {
-			t.Errorf("%s %s of the same group: %s", r.tool, r.args, got)
-		}
+		needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have")
+		testkit.True(t, needs == refused && refused == (r.right == "agents"), "%s %s of the same group: %s", r.tool, r.args, got)
 	}
 	ann.refused("get_task", map[string]any{"task_id": task.TaskID}, "ToolError", task.TaskID)
 }

@@ -26,15 +26,13 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	out := p.output(x.AttemptID)
 	testkit.Need(t, x.State == "completed" && strings.Contains(out, "workflow workflow_complete"), "%+v\n%s", x, out)
 	testkit.True(t, deref(x.WorkflowStatus) == "completed" && deref(x.WorkflowStep) == "three" && len(deref(x.WorkflowSession)) == 8, "%+v", x)
-	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(now.JobName) != "release" {
-		t.Errorf("%+v", now)
-	}
+	now := p.getTask(v.TaskID)
+	testkit.True(t, now.Status == "inreview" && deref(now.JobName) == "release", "%+v", now)
 	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
 	sessions, _ := filepath.Glob(filepath.Join(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json"))
 	testkit.Equal(t, len(sessions), 1, "sessions in the workspace: %v", sessions)
-	if outside, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "session_*.json")); len(outside) != 0 {
-		t.Errorf("sessions in the project: %v", outside)
-	}
+	outside, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "session_*.json"))
+	testkit.True(t, len(outside) == 0, "sessions in the project: %v", outside)
 }
 
 // A run of the task's workflow inside another one of the same is a part of that
@@ -43,12 +41,10 @@ func TestBoardNestedWorkflow(t *testing.T) {
 	p := newBoardProject(t)
 	v := p.workflowTask("! nest 3")
 	x := p.ends(p.start(v).AttemptID)
-	if out := p.output(x.AttemptID); x.State != "completed" || !strings.Contains(out, "workflow_complete") {
-		t.Fatalf("%+v\n%s", x, out)
-	}
-	if now := p.getTask(v.TaskID); now.Status != "inprogress" || deref(x.WorkflowStatus) != "active" || deref(x.WorkflowStep) != "one" {
-		t.Errorf("%+v\n%+v", now, x)
-	}
+	out := p.output(x.AttemptID)
+	testkit.Need(t, x.State == "completed" && strings.Contains(out, "workflow_complete"), "%+v\n%s", x, out)
+	now := p.getTask(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && deref(x.WorkflowStatus) == "active" && deref(x.WorkflowStep) == "one", "%+v\n%+v", now, x)
 }
 
 // An agent that stops early leaves its task inprogress with the step it stopped
@@ -60,9 +56,8 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 	if x.State != "completed" || deref(x.WorkflowStatus) != "active" || deref(x.WorkflowStep) != "two" {
 		t.Errorf("%+v\n%s", x, p.output(x.AttemptID))
 	}
-	if now := p.getTask(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	now := p.getTask(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed, "%+v", now)
 	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
 	x = p.ends(x.AttemptID)
 	out := p.output(x.AttemptID)
@@ -82,9 +77,8 @@ func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 	client, _ := startClient(t, root)
 	testkit.Get(client.ListTools(t.Context(), nil)).Must(t)
 	board := state.Of(root).Database()
-	if _, err := os.Stat(board); !os.IsNotExist(err) {
-		t.Fatalf("there is a database: %v", err)
-	}
+	_, err := os.Stat(board)
+	testkit.Need(t, os.IsNotExist(err), "there is a database: %v", err)
 	callTool(t, client, "list_projects", map[string]any{})
 	testkit.Works(t, testkit.Get(os.Stat(board)).Err())
 }
@@ -111,9 +105,8 @@ func TestBoardServersElsewhere(t *testing.T) {
 	x := p.ends(p.start(v).AttemptID)
 	out := p.output(x.AttemptID)
 	testkit.True(t, x.State == "completed" && x.WorkflowSession == nil && x.WorkflowStatus == nil, "%+v\nbefore: %s\n%s", x, aborted, out)
-	if now := p.getTask(v.TaskID); now.Status != "inprogress" {
-		t.Errorf("%+v", now)
-	}
+	now := p.getTask(v.TaskID)
+	testkit.True(t, now.Status == "inprogress", "%+v", now)
 	if strings.Count(out, `start_workflow said {"begin_step"`) != 2 || !strings.Contains(out, `unknown tool "get_context"`) || !strings.Contains(out, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents.") {
 		t.Errorf("the agent's calls:\n%s", out)
 	}
@@ -158,16 +151,13 @@ func taskList(t *testing.T, p *boardProject) {
 		deref(got.LatestSessionID) != deref(second.LatestSessionID) || deref(got.LatestSessionExecutor) != "CODER" || got.HasInProgressAttempt || got.LastAttemptFailed || got.Status != "inreview" {
 		t.Errorf("the latest of two: %+v, want %+v", got, second)
 	}
-	if only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1}); only.Total != 1 || only.Tasks[0].TaskID != idle.TaskID || deref(only.Filters.Status) != "todo" {
-		t.Errorf("%+v", only)
-	}
+	only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1})
+	testkit.True(t, only.Total == 1 && only.Tasks[0].TaskID == idle.TaskID && deref(only.Filters.Status) == "todo", "%+v", only)
 	failed := p.task("! exit 3")
-	if x := p.ends(p.start(failed).AttemptID); x.State != "failed" || *x.ExitCode != 3 {
-		t.Errorf("%+v", x)
-	}
-	if got := p.getTask(failed.TaskID); !got.LastAttemptFailed || got.Status != "inprogress" {
-		t.Errorf("after a failure: %+v", got)
-	}
+	x := p.ends(p.start(failed).AttemptID)
+	testkit.True(t, x.State == "failed" && *x.ExitCode == 3, "%+v", x)
+	got := p.getTask(failed.TaskID)
+	testkit.True(t, got.LastAttemptFailed && got.Status == "inprogress", "after a failure: %+v", got)
 }
 
 func sessionSummary(t *testing.T, p *boardProject) {
@@ -209,9 +199,8 @@ func sends(t *testing.T, p *boardProject) {
 	v := p.task("! say first")
 	x := p.ends(p.start(v).AttemptID)
 	args := map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN", "workspace_id": x.AttemptID}
-	if r := boardCall[attempt.FollowUpReply](p, "follow_up", args); r.Status != "started" || r.SessionID != *x.LatestSessionID || r.Action != "send" {
-		t.Errorf("%+v", r)
-	}
+	r := boardCall[attempt.FollowUpReply](p, "follow_up", args)
+	testkit.True(t, r.Status == "started" && r.SessionID == *x.LatestSessionID && r.Action == "send", "%+v", r)
 	p.ends(x.AttemptID)
 	testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
 	p.refused("follow_up", map[string]any{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"}, "ToolError")
@@ -227,15 +216,13 @@ func queues(t *testing.T, p *boardProject) {
 		return boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"session_id": *x.LatestSessionID, "action": action, "prompt": prompt})
 	}
 	p.refused("follow_up", map[string]any{"session_id": *x.LatestSessionID, "action": "send", "prompt": "x"}, "StateError", "queue")
-	if r := follow("queue", "! say second"); r.Status != "queued" || deref(r.QueuedPrompt) != "! say second" {
-		t.Errorf("%+v", r)
-	}
+	r := follow("queue", "! say second")
+	testkit.True(t, r.Status == "queued" && deref(r.QueuedPrompt) == "! say second", "%+v", r)
 	if r := follow("queue", "! say third"); r.Status != "queued" || deref(r.DroppedPrompt) != "! say second" || !strings.Contains(deref(r.Notice), "second") {
 		t.Errorf("a second one: %+v", r)
 	}
-	if q := p.get(id).QueuedFollowUp; q == nil || q.Prompt != "! say third" {
-		t.Errorf("%+v", q)
-	}
+	q := p.get(id).QueuedFollowUp
+	testkit.True(t, q != nil && q.Prompt == "! say third", "%+v", q)
 	open()
 	p.eventually(func() string {
 		if out := p.output(id); !strings.Contains(out, "coder resumed\nthird\nall done") {
@@ -244,12 +231,10 @@ func queues(t *testing.T, p *boardProject) {
 		return ""
 	})
 	p.ends(id)
-	if out := p.output(id); strings.Contains(out, "\nsecond") {
-		t.Errorf("what was replaced ran:\n%s", out)
-	}
-	if now := p.getTask(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
-	}
+	out := p.output(id)
+	testkit.True(t, !strings.Contains(out, "\nsecond"), "what was replaced ran:\n%s", out)
+	now := p.getTask(v.TaskID)
+	testkit.True(t, now.Status == "inreview", "%+v", now)
 }
 
 func cancels(t *testing.T, p *boardProject) {
@@ -262,17 +247,15 @@ func cancels(t *testing.T, p *boardProject) {
 		return boardCall[attempt.FollowUpReply](p, "follow_up", args)
 	}
 	follow(map[string]any{"action": "queue", "prompt": "! say second"})
-	if r := follow(map[string]any{"action": "cancel"}); r.Status != "cancelled" || deref(r.DroppedPrompt) != "! say second" || r.QueuedPrompt != nil {
-		t.Errorf("%+v", r)
-	}
+	r := follow(map[string]any{"action": "cancel"})
+	testkit.True(t, r.Status == "cancelled" && deref(r.DroppedPrompt) == "! say second" && r.QueuedPrompt == nil, "%+v", r)
 	if r := follow(map[string]any{"action": "cancel"}); r.Status != "empty" {
 		t.Errorf("with nothing queued: %+v", r)
 	}
 	open()
 	p.ends(id)
-	if out := p.output(id); strings.Contains(out, "second") {
-		t.Errorf("what was cancelled ran:\n%s", out)
-	}
+	out := p.output(id)
+	testkit.True(t, !strings.Contains(out, "second"), "what was cancelled ran:\n%s", out)
 }
 
 func unifiedContext(t *testing.T, p *boardProject) {
@@ -331,11 +314,8 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	last := finish("three", "kept.md")
 	testkit.Need(t, last.Status == machine.WorkflowComplete && last.Summary != nil, "the last step: %+v", last)
 	testkit.ContainsAll(t, *last.Summary, []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
-	if strings.Contains(*last.Summary, "kept.md") {
-		t.Errorf("the summary names a file that exists: %s", *last.Summary)
-	}
+	testkit.True(t, !strings.Contains(*last.Summary, "kept.md"), "the summary names a file that exists: %s", *last.Summary)
 	writeFiles(t, root, map[string]string{"gone.md": "back"})
-	if again := finish("three", "kept.md"); *again.Summary != *last.Summary {
-		t.Errorf("the repeated call got another summary: %s", *again.Summary)
-	}
+	again := finish("three", "kept.md")
+	testkit.True(t, *again.Summary == *last.Summary, "the repeated call got another summary: %s", *again.Summary)
 }

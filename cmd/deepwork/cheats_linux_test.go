@@ -119,9 +119,8 @@ func (a *cheater) shell(script string) {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.t.Context(), "sh", "-ec", a.named(script))
 	cmd.Dir = a.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		a.t.Fatalf("%s: %v %s", script, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.Need(a.t, err == nil, "%s: %v %s", script, err, out)
 }
 
 // refusedShell is a command without a terminal that must fail.
@@ -149,8 +148,7 @@ func (a *cheater) call(tool string, args map[string]any) {
 // finish hands in a step, with more arguments.
 func (a *cheater) finish(step string, outputs any, more ...any) {
 	a.t.Helper()
-	text, err := json.Marshal(outputs)
-	must(a.t, err)
+	text := testkit.Get(json.Marshal(outputs)).Must(a.t)
 	args := map[string]any{"session_id": a.id, "outputs": json.RawMessage(a.named(string(text)))}
 	if step != "" {
 		args["step_id"] = step
@@ -163,9 +161,8 @@ func (a *cheater) finish(step string, outputs any, more ...any) {
 
 func (a *cheater) passes(step string, outputs any, more ...any) {
 	a.t.Helper()
-	if a.finish(step, outputs, more...); !a.accepted {
-		a.t.Errorf("honest work at %s was refused: %.1500s", step, a.text)
-	}
+	a.finish(step, outputs, more...)
+	testkit.True(a.t, a.accepted, "honest work at %s was refused: %.1500s", step, a.text)
 }
 
 // begin starts a session at the step that cheats are about.
@@ -185,9 +182,8 @@ func (a *cheater) stands(says string) {
 	a.t.Helper()
 	testkit.True(a.t, !a.accepted && strings.Contains(a.text, says), "the last reply does not say %q, or accepts: %.1500s", says, a.text)
 	a.call("get_step", map[string]any{"session_id": a.id})
-	if at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id")); at != `"`+a.ground.at+`"` && !strings.HasPrefix(a.text, "session_ended") {
-		a.t.Errorf("the session is at %s: %.500s", at, a.text)
-	}
+	at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id"))
+	testkit.True(a.t, at == `"`+a.ground.at+`"` || strings.HasPrefix(a.text, "session_ended"), "the session is at %s: %.500s", at, a.text)
 }
 
 // Agents that cheat get nowhere, whatever they edit, claim or hand in, and the honest twin of each gets on, in the
@@ -221,9 +217,8 @@ func TestCheats(t *testing.T) {
 		t.Fatalf("a check before trust: %s", a.text)
 	}
 	a.write("check.sh", checkedFiles["check.sh"])
-	if out, screen, err := typing(t, "yes", "deepwork", "trust", "--path", root); err != nil {
-		t.Fatalf("%v %s %s", err, out, screen)
-	}
+	out, screen, err := typing(t, "yes", "deepwork", "trust", "--path", root)
+	testkit.Need(t, err == nil, "%v %s %s", err, out, screen)
 	for i, c := range cheats {
 		t.Run(c.name, func(t *testing.T) {
 			a := &cheater{t: t, client: client, root: root, ground: grounds[c.on], name: fmt.Sprint("c", i)}

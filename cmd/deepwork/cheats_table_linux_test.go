@@ -42,9 +42,8 @@ func edits(script, undo string) func(*cheater) {
 func afterwards(script, undo string) func(*cheater) {
 	return func(a *cheater) {
 		a.write("src.txt", well)
-		if a.finish("one", oneReport); !strings.Contains(a.text, "Quality review required") {
-			a.t.Errorf("the checks did not pass: %.500s", a.text)
-		}
+		a.finish("one", oneReport)
+		testkit.True(a.t, strings.Contains(a.text, "Quality review required"), "the checks did not pass: %.500s", a.text)
 		a.shell(script)
 		a.finish("one", oneReport, "quality_review_override_reason", "seen")
 		a.honest = func(a *cheater) {
@@ -146,9 +145,8 @@ func cheats() []cheat {
 		{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
 		{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
 		{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
-			if a.finish("one", oneReport); len(a.text) > 20_000 {
-				a.t.Errorf("the reply has %d bytes", len(a.text))
-			}
+			a.finish("one", oneReport)
+			testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
 		}, says: "Checks failed"},
 		{name: "changes a file under the check", on: "checked", check: "grep -q good src.txt || date +%N > made", do: tries("one", oneReport), says: "Not decided"},
 		{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: func(a *cheater) {

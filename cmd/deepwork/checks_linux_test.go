@@ -46,21 +46,17 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 		testkit.True(t, err == nil && strings.Contains(out, want), "it does not show %q: %v %s", want, err, out)
 	}
 	testkit.True(t, strings.Contains(screen, "2 checks, of which 2 were not approved before"), "at the terminal: %s", screen)
-	if list := mustPrint(t, root, "trust", "--list"); !strings.Contains(list, "checks.two.a.tests") {
-		t.Errorf("the list: %s", list)
-	}
+	testkit.Contains(t, mustPrint(t, root, "trust", "--list"), "checks.two.a.tests", "the list")
 	if text, code := finish(one); code != "" || !strings.Contains(text, "Checks failed: 1 of 1") || !strings.Contains(text, "exit code 1") {
 		t.Fatalf("a failed check: %s %s", code, text)
 	}
-	if got := mustPrint(t, root, "sessions", "show", one); !strings.Contains(got, "check tests: failed") || !strings.Contains(got, "calls whose checks failed: 1") {
-		t.Errorf("sessions show: %s", got)
-	}
+	got := mustPrint(t, root, "sessions", "show", one)
+	testkit.True(t, strings.Contains(got, "check tests: failed") && strings.Contains(got, "calls whose checks failed: 1"), "sessions show: %s", got)
 
 	// Another edit of the job needs nothing; another script does.
 	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": strings.Replace(jobOf("one", ""), "name: A,", "name: B,", 2), "out.txt": "good\n", "check.sh": "exit 0 # edited"})
-	if text, code := finish(one); code != session.CodeUntrusted {
-		t.Errorf("an edited script: %s %s", code, text)
-	}
+	text, code := finish(one)
+	testkit.True(t, code == session.CodeUntrusted, "an edited script: %s %s", code, text)
 	writeFiles(t, root, map[string]string{"check.sh": "echo tried >> tried; grep -q good out.txt"})
 	if text, code := finish(one); code != "" || !strings.Contains(text, `"next_step"`) {
 		t.Errorf("after an edit of something else: %s %s", code, text)

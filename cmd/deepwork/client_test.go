@@ -74,9 +74,7 @@ func connect(ctx context.Context, server *exec.Cmd) (*mcp.ClientSession, error) 
 func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) json.RawMessage {
 	t.Helper()
 	result := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(t)
-	if result.IsError {
-		t.Fatalf("%s was refused: %s", tool, resultText(result))
-	}
+	testkit.Need(t, !result.IsError, "%s was refused: %s", tool, resultText(result))
 	return json.RawMessage(resultText(result))
 }
 

@@ -77,9 +77,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 			}
 			left, err := os.ReadDir(temp)
 			testkit.True(t, err == nil && len(left) <= 0, "its folder is left: %v, %v", left, err)
-			if left := processesWith(t, temp); left != "" {
-				t.Errorf("its processes are left:\n%s", left)
-			}
+			testkit.Equal(t, processesWith(t, temp), "", "its processes are left")
 		})
 	}
 }
@@ -129,9 +127,8 @@ func TestDemoAtATerminal(t *testing.T) {
 	if err := cmd.Wait(); err != nil || chapters != 8 || !bytes.Contains(page, []byte("November")) {
 		t.Errorf("it ended with %v, after %d chapters, and showed the page\n%s\n%s", err, chapters, page, screen)
 	}
-	if left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t); len(left) > 0 {
-		t.Errorf("its folder is left: %v", left)
-	}
+	left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t)
+	testkit.True(t, len(left) == 0, "its folder is left: %v", left)
 }
 
 // processesWith returns the command lines of processes that have a text in their environment.

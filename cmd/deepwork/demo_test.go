@@ -37,9 +37,8 @@ func TestDemoUnread(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	if err := runDemo(t, unread, "deepwork"); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "chapter 3") {
-		t.Errorf("run = %v, want that its output is closed", err)
-	}
+	err := runDemo(t, unread, "deepwork")
+	testkit.True(t, errors.Is(err, os.ErrClosed) && strings.Contains(err.Error(), "chapter 3"), "run = %v, want that its output is closed", err)
 }
 
 // The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
@@ -58,9 +57,8 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 		return text
 	}
 	for kind, most := range map[string]int{"yaml job": 17, "transcript": 15} {
-		if lines := strings.Count(strings.ReplaceAll(block(kind), "\n\n", "\n"), "\n"); lines > most {
-			t.Errorf("README.md has %d lines of %s; expected at most %d", lines, kind, most)
-		}
+		lines := strings.Count(strings.ReplaceAll(block(kind), "\n\n", "\n"), "\n")
+		testkit.True(t, lines <= most, "README.md has %d lines of %s; expected at most %d", lines, kind, most)
 	}
 	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)), "the job of README.md")
 	var printed bytes.Buffer

@@ -135,9 +135,8 @@ func TestField14_EveryNextWorks(t *testing.T) {
 					}
 				}
 				changed = !onlyReads.MatchString(command)
-				if out, code := p.sh(command); code != 0 {
-					t.Errorf("%s: exit code %d\n%s", command, code, out)
-				}
+				out, code := p.sh(command)
+				testkit.True(t, code == 0, "%s: exit code %d\n%s", command, code, out)
 			}
 		})
 	}

@@ -22,9 +22,8 @@ import (
 func goBuild(b testing.TB, name, source string) string {
 	b.Helper()
 	built := filepath.Join(b.TempDir(), name)
-	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", built, source).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(b.Context(), "go", "build", "-o", built, source).CombinedOutput()
+	testkit.Need(b, err == nil, "%v\n%s", err, out)
 	return built
 }
 

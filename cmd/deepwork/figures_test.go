@@ -48,9 +48,8 @@ type program struct {
 func startProgram(b *testing.B, name string, args ...string) *program {
 	b.Helper()
 	cmd := exec.Command(name, args...)
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).
-		Connect(b.Context(), &mcp.CommandTransport{Command: cmd}, nil)
-	must(b, err)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).
+		Connect(b.Context(), &mcp.CommandTransport{Command: cmd}, nil)).Must(b)
 	b.Cleanup(func() { cs.Close() })
 	return &program{cs, cmd.Process.Pid}
 }
@@ -62,9 +61,8 @@ func builtProgram(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "deepwork")
 	build := exec.Command("go", "build", "-trimpath", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	testkit.Need(b, err == nil, "%v\n%s", err, out)
 	return path
 }
 

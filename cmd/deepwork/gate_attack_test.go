@@ -135,8 +135,7 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 		walk(decoded)
 		frame := len(reply) - values
 		t.Logf("%s: %d characters, %d of them frame, %d inputs and outputs", name, len(reply), frame, parts)
-		if most := 600 + 100*parts; frame > most {
-			t.Errorf("%s: the frame has %d characters, and may have %d:\n%s", name, frame, most, reply)
-		}
+		most := 600 + 100*parts
+		testkit.True(t, frame <= most, "%s: the frame has %d characters, and may have %d:\n%s", name, frame, most, reply)
 	}
 }

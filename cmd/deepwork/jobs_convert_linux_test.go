@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -22,8 +23,7 @@ func TestConvertAsks(t *testing.T) {
 		}
 		now, rerr := os.ReadFile(file)
 		must(t, rerr)
-		if changed := string(now) != old; changed != (c.answer == "yes") {
-			t.Errorf("%s: the file is %q", c.answer, now)
-		}
+		changed := string(now) != old
+		testkit.True(t, changed == (c.answer == "yes"), "%s: the file is %q", c.answer, now)
 	}
 }

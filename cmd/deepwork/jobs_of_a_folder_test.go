@@ -51,8 +51,7 @@ func TestJobsOfAFolder(t *testing.T) {
 }
 
 func walkFile(t *testing.T, path string) {
-	source, err := os.ReadFile(path)
-	must(t, err)
+	source := testkit.Get(os.ReadFile(path)).Must(t)
 	var file any
 	must(t, yaml.Unmarshal(source, &file))
 	root := t.TempDir()
@@ -103,10 +102,9 @@ steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs:
 func passingClient(t *testing.T, root string) *mcp.ClientSession {
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error", "--no-quality-gate")
 	server.Stderr = t.Output()
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
-	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	must(t, err)
+	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -281,8 +279,7 @@ func (w *walker) value(folder, name string, kind job.OutputType, schema job.Cont
 	if schema.JSON != nil {
 		s := new(jsonschema.Schema)
 		must(w.t, json.Unmarshal(schema.JSON, s))
-		data, err := json.Marshal(instance(s))
-		must(w.t, err)
+		data := testkit.Get(json.Marshal(instance(s))).Must(w.t)
 		text = string(data)
 	}
 	if kind == job.Text || kind == "" {
@@ -346,8 +343,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	template, _, _ := job.SplitItem(s.StepID)
 	of := view.Step(template)
 	testkit.Need(w.t, of != nil, "%s: the job has no such step", place)
-	want, err := job.Instructions(view, of)
-	must(w.t, err)
+	want := testkit.Get(job.Instructions(view, of)).Must(w.t)
 	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
 	testkit.True(w.t, strings.TrimSpace(got) == strings.TrimSpace(want), "%s: its instructions are %q, want %q", place, s.Instructions, want)
 	var names, expected []string
@@ -384,8 +380,7 @@ func textsIn(value any) (all []string) {
 
 // asJSON is a value as JSON decodes it.
 func asJSON(t *testing.T, value any) (decoded any) {
-	data, err := json.Marshal(value)
-	must(t, err)
+	data := testkit.Get(json.Marshal(value)).Must(t)
 	must(t, json.Unmarshal(data, &decoded))
 	return decoded
 }

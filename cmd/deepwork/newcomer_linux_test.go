@@ -56,23 +56,20 @@ type newcomer struct {
 func newNewcomer(t *testing.T) *newcomer {
 	t.Helper()
 	top := testkit.Dir(t)
-	checkout, err := filepath.Abs(filepath.Join("..", ".."))
-	must(t, err)
+	checkout := testkit.Get(filepath.Abs(filepath.Join("..", ".."))).Must(t)
 	n := &newcomer{t: t, top: top, dir: checkout}
 	bin, home, project := filepath.Join(top, "bin"), filepath.Join(top, "home"), n.project()
 	for _, dir := range []string{bin, home, project} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
 	for _, name := range []string{"go", "git", "sh", "env", "cat", "chmod", "grep", "cp", "mkdir"} {
-		path, err := exec.LookPath(name)
-		must(t, err)
+		path := testkit.Get(exec.LookPath(name)).Must(t)
 		must(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
 	n.env = []string{"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(home, "go", "bin"), "NO_COLOR=1"}
 	// With the same settings, what go test has compiled is not compiled again.
 	names := []string{"GOMODCACHE", "GOCACHE", "CGO_ENABLED"}
-	settings, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
-	must(t, err)
+	settings := testkit.Get(exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()).Must(t)
 	for i, value := range strings.Fields(string(settings)) {
 		n.env = append(n.env, names[i]+"="+value)
 	}
@@ -111,16 +108,14 @@ func (n *newcomer) walk(at, line string) {
 		return
 	}
 	if strings.Contains(line, "CLAUDE_CODE") && !n.hasClaude {
-		if said, err := n.run(line); err == nil || !strings.Contains(said, "not found: claude. Install it") {
-			n.t.Fatalf("%s: %s without Claude Code: %v\n%s", at, line, err, said)
-		}
+		said, err := n.run(line)
+		testkit.Need(n.t, err != nil && strings.Contains(said, "not found: claude. Install it"), "%s: %s without Claude Code: %v\n%s", at, line, err, said)
 		n.installClaude()
 	}
 	said, err := n.run(line)
 	testkit.Need(n.t, err == nil, "%s: %s: %v\n%s", at, line, err, said)
-	if want := promised[line]; !regexp.MustCompile(want).MatchString(said) {
-		n.t.Errorf("%s: %s does not print %s:\n%s", at, line, want, said)
-	}
+	want := promised[line]
+	testkit.True(n.t, regexp.MustCompile(want).MatchString(said), "%s: %s does not print %s:\n%s", at, line, want, said)
 }
 
 // run runs a command in the shell, and returns what it prints. Where it asks at the terminal, it hears yes.
@@ -141,8 +136,7 @@ func (n *newcomer) run(line string) (said string, err error) {
 
 func (n *newcomer) installClaude() {
 	n.t.Helper()
-	stepper, err := exec.LookPath("stepper")
-	must(n.t, err)
+	stepper := testkit.Get(exec.LookPath("stepper")).Must(n.t)
 	dir := filepath.Join(n.top, "stepper")
 	testkit.Write(n.t, filepath.Join(dir, "plan"), claudePlan)
 	must(n.t, os.WriteFile(filepath.Join(n.top, "bin", "claude"), fmt.Appendf(nil, claude, stepper, dir), 0o755))
@@ -163,8 +157,7 @@ func (n *newcomer) program(args ...string) *exec.Cmd {
 // connect checks that init has written what README.md shows, and asks for the workflows as a client would.
 func (n *newcomer) connect(at, shown string) {
 	n.t.Helper()
-	written, err := os.ReadFile(filepath.Join(n.project(), ".mcp.json"))
-	must(n.t, err)
+	written := testkit.Get(os.ReadFile(filepath.Join(n.project(), ".mcp.json"))).Must(n.t)
 	type servers struct {
 		MCPServers map[string]struct {
 			Command string
@@ -175,8 +168,7 @@ func (n *newcomer) connect(at, shown string) {
 	must(n.t, json.Unmarshal(written, &got))
 	must(n.t, json.Unmarshal([]byte(shown), &want))
 	testkit.Need(n.t, reflect.DeepEqual(got, want) && want.MCPServers["deepwork"].Command == "deepwork", "%s: deepwork init has written %s", at, written)
-	client, err := connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))
-	must(n.t, err)
+	client := testkit.Get(connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))).Must(n.t)
 	if reply := callTool(n.t, client, "get_workflows", map[string]any{}); !strings.Contains(string(reply), `"release_notes"`) || !strings.Contains(string(reply), `"new_job"`) {
 		n.t.Errorf("%s: the client is offered %s", at, reply)
 	}
@@ -197,21 +189,17 @@ func (n *newcomer) write(text string) {
 func (n *newcomer) browse() {
 	n.t.Helper()
 	cmd := n.program("ui")
-	stdout, err := cmd.StdoutPipe()
-	must(n.t, err)
+	stdout := testkit.Get(cmd.StdoutPipe()).Must(n.t)
 	must(n.t, cmd.Start())
-	url, err := bufio.NewReader(stdout).ReadString('\n')
-	must(n.t, err)
-	jar, err := cookiejar.New(nil)
-	must(n.t, err)
+	url := testkit.Get(bufio.NewReader(stdout).ReadString('\n')).Must(n.t)
+	jar := testkit.Get(cookiejar.New(nil)).Must(n.t)
 	res, err := (&http.Client{Jar: jar}).Get(strings.TrimSpace(url))
 	must(n.t, err)
 	must(n.t, res.Body.Close())
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))
 	err = cmd.Wait()
-	if exit, is := errors.AsType[*exec.ExitError](err); res.StatusCode != http.StatusOK || is || err != nil {
-		n.t.Errorf("the page of deepwork ui: %s; its end: %v, %v", res.Status, err, exit)
-	}
+	exit, is := errors.AsType[*exec.ExitError](err)
+	testkit.True(n.t, res.StatusCode == http.StatusOK && !is && err == nil, "the page of deepwork ui: %s; its end: %v, %v", res.Status, err, exit)
 }
 
 // serve asks a server over HTTP whether it is ready, and ends it with Ctrl-C. Its port is another one than on the page,
@@ -221,15 +209,12 @@ func (n *newcomer) serve() {
 	cmd := n.program("serve", "--path", n.project(), "--transport", "http", "--port", "0")
 	cmd.Stderr = nil
 	url, log := startServer(n.t, cmd)
-	res, err := http.Get(strings.Replace(url, "/mcp", "/healthz", 1))
-	must(n.t, err)
+	res := testkit.Get(http.Get(strings.Replace(url, "/mcp", "/healthz", 1))).Must(n.t)
 	must(n.t, res.Body.Close())
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))
-	_, err = io.Copy(n.t.Output(), log)
-	must(n.t, err)
-	if err := cmd.Wait(); err != nil || res.StatusCode != http.StatusOK {
-		n.t.Errorf("/healthz of the server: %s; its end: %v", res.Status, err)
-	}
+	testkit.Get(io.Copy(n.t.Output(), log)).Must(n.t)
+	err := cmd.Wait()
+	testkit.True(n.t, err == nil && res.StatusCode == http.StatusOK, "/healthz of the server: %s; its end: %v", res.Status, err)
 }
 
 // readerPlan is what the agents of a run in a tutorial do.
@@ -247,8 +232,7 @@ func newReader(t *testing.T, page testkit.Page) *newcomer {
 	t.Helper()
 	n := newNewcomer(t)
 	n.dir = n.project()
-	program, err := exec.LookPath("deepwork")
-	must(t, err)
+	program := testkit.Get(exec.LookPath("deepwork")).Must(t)
 	must(t, os.Symlink(program, filepath.Join(n.top, "bin", "deepwork")))
 	if strings.Contains(page.Text, "CLAUDE_CODE") {
 		n.installClaude()
@@ -307,13 +291,11 @@ func (n *newcomer) follow(s snippet) {
 				continue
 			}
 			if n.agent == nil {
-				client, err := connect(n.t.Context(), n.program("serve", "--path", "."))
-				must(n.t, err)
+				client := testkit.Get(connect(n.t.Context(), n.program("serve", "--path", "."))).Must(n.t)
 				n.agent = client
 			}
 			tool, arguments, _ := strings.Cut(call, " ")
-			result, err := n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
-			must(n.t, err)
+			result := testkit.Get(n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t)
 			said = resultText(result)
 		}
 	}

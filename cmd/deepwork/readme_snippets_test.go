@@ -394,12 +394,10 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
 			continue
 		}
-		if _, is := commands[tool.Name]; !is {
-			t.Errorf("commands lacks %s", tool.Name)
-		}
-		if got := inCommands("It is over. Call " + tool.Name + " again."); strings.Contains(got, tool.Name) || !strings.HasPrefix(got, "It is over.") {
-			t.Errorf("%s: %q", tool.Name, got)
-		}
+		_, is := commands[tool.Name]
+		testkit.True(t, is, "commands lacks %s", tool.Name)
+		got := inCommands("It is over. Call " + tool.Name + " again.")
+		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
 	}
 	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
 	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")

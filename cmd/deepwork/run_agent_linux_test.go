@@ -24,9 +24,8 @@ func TestRunInsideARun(t *testing.T) {
 			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 			const refusal = "An agent that works on an attempt cannot start agents"
 			for event, want := range map[string]string{"run_workflow": "unknown tool", "serve run_workflow": refusal} {
-				if said := p.recorded(event, "a"); len(said) != 1 || !strings.Contains(said[0].Text, want) {
-					t.Errorf("%s: %+v", event, said)
-				}
+				said := p.recorded(event, "a")
+				testkit.True(t, len(said) == 1 && strings.Contains(said[0].Text, want), "%s: %+v", event, said)
 			}
 			if said := p.recorded("deepwork", "a"); len(said) != 2 || !strings.HasPrefix(said[0].Text, "1 ") || !strings.Contains(said[0].Text, refusal) || !strings.HasPrefix(said[1].Text, "1 ") || !strings.Contains(said[1].Text, refusal) {
 				t.Errorf("%+v", said)
@@ -60,32 +59,28 @@ func TestRunTokens(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(x.URL, "/mcp")+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
 		must(t, err)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-		res, err := (&http.Client{Transport: bearer(token)}).Do(req)
-		must(t, err)
+		res := testkit.Get((&http.Client{Transport: bearer(token)}).Do(req)).Must(t)
 		res.Body.Close()
 		return res.Status
 	}
 	for _, call := range [][3]string{{"POST", "/mcp", ""}, {"POST", "/mcp", " "}, {"POST", "/mcp", "dw_wrong"}, {"GET", "/", ""}, {"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/version", ""}, {"GET", "/metrics", ""}, {"GET", "/ui", ""},
 		{"GET", "/board", ""}, {"GET", "/login", ""}, {"OPTIONS", "/mcp", ""}, {"GET", "/mcp", p.recorded("begin", "a")[0].Token}, {"POST", "/mcp", p.recorded("begin", "a")[0].Token}, {"POST", "/mcp", y.Token}} {
-		if got := code(call[0], call[1], call[2]); !strings.HasPrefix(got, "401") {
-			t.Errorf("%v: %s", call[:2], got)
-		}
+		got := code(call[0], call[1], call[2])
+		testkit.True(t, strings.HasPrefix(got, "401"), "%v: %s", call[:2], got)
 	}
 	p.touch("go")
 	p.awaits("d", 1)
 	for _, step := range []string{"a", "b", "c"} {
-		if _, err := dialStep(t.Context(), x.URL, p.recorded("begin", step)[0].Token); err == nil {
-			t.Errorf("the token of the step %s is accepted after the end of its agent", step)
-		}
+		_, err := dialStep(t.Context(), x.URL, p.recorded("begin", step)[0].Token)
+		testkit.True(t, err != nil, "the token of the step %s is accepted after the end of its agent", step)
 	}
 	p.touch("end")
 	r.exits(0)
 	another.exits(0)
 	answers := map[string]string{"get_step": "'b' is another one", "start_workflow": "'" + y.Session + "' is another one", "abort_workflow": "unknown tool"}
 	for _, s := range p.journal() {
-		if want := answers[s.Event]; want != "" && s.Step == "c" && !strings.Contains(s.Text, want) {
-			t.Errorf("%s said %s, want %s", s.Event, s.Text, want)
-		}
+		want := answers[s.Event]
+		testkit.True(t, want == "" || s.Step != "c" || strings.Contains(s.Text, want), "%s said %s, want %s", s.Event, s.Text, want)
 	}
 	if said := p.recorded("finished_step", "c"); len(said) != 3 || !strings.Contains(said[0].Text, "'b' is another one") || !strings.Contains(said[1].Text, "'"+y.Session+"' is another one") {
 		t.Errorf("%+v", said)
@@ -122,9 +117,8 @@ func TestRunKnownPrograms(t *testing.T) {
 		name := strings.TrimSuffix(program, "-agent")
 		begun := p.recorded("begin", name)
 		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+is.goesOn), "%s: %+v", program, begun)
-		if said := p.recorded("get_step", name); len(said) != 1 || !strings.Contains(said[0].Text, `"step_id":"`+name+`"`) {
-			t.Errorf("%s: %+v", program, said)
-		}
+		said := p.recorded("get_step", name)
+		testkit.True(t, len(said) == 1 && strings.Contains(said[0].Text, `"step_id":"`+name+`"`), "%s: %+v", program, said)
 	}
 	p.clean()
 }

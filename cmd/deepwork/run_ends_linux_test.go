@@ -29,9 +29,8 @@ func TestRunLeaderKilled(t *testing.T) {
 	_, shim := processOf(p.recorded("begin", "d")[0].PID)
 	must(t, syscall.Kill(shim, syscall.SIGKILL)) // with its shim, and so without a record of its end
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 8 || got[7] != "e" {
-		t.Error(got)
-	}
+	got := strings.Fields(p.steps())
+	testkit.True(t, len(got) == 8 && got[7] == "e", "%v", got)
 	if b, c := p.recorded("begin", "b")[1], p.recorded("begin", "c")[1]; fmt.Sprint(b.Args) != "[resumed talk-b]" || len(c.Args) > 0 {
 		t.Errorf("%+v\n%+v", b, c)
 	}
@@ -62,9 +61,8 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") || len(p.recorded("begin", "x")) != 1 {
 		t.Errorf("%s: %+v", p.steps(), begun)
 	}
-	if got := p.steps(); !strings.HasSuffix(got, " c") {
-		t.Error(got)
-	}
+	got := p.steps()
+	testkit.True(t, strings.HasSuffix(got, " c"), "%v", got)
 	p.clean()
 }
 
@@ -91,9 +89,8 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	p.awaits("b", 1)
 	p.start("stop", "latest").exits(0)
 	events := r.exits(1)
-	if end := events[len(events)-1]; end.State != "stopped" {
-		t.Errorf("%+v", end)
-	}
+	end := events[len(events)-1]
+	testkit.True(t, end.State == "stopped", "%+v", end)
 	p.clean()
 	r = p.resume()
 	p.awaits("b", 2)
@@ -116,12 +113,10 @@ func TestRunStoppedWithoutALeader(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	p.start("stop", "latest").exits(0)
-	if now := p.status(); now.State != "stopped" || now.Reason == nil || *now.Reason != "It was stopped." || now.Steps[0].EndedAt == nil {
-		t.Errorf("%+v", now)
-	}
-	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || strings.Contains(string(out), "attempt_to_review") {
-		t.Errorf("the person who stopped it is asked to look at it: %v\n%s", err, out)
-	}
+	now := p.status()
+	testkit.True(t, now.State == "stopped" && now.Reason != nil && *now.Reason == "It was stopped." && now.Steps[0].EndedAt != nil, "%+v", now)
+	out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput()
+	testkit.True(t, err == nil && !strings.Contains(string(out), "attempt_to_review"), "the person who stopped it is asked to look at it: %v\n%s", err, out)
 	p.clean()
 	p.resume().exits(0)
 	p.clean()
@@ -143,9 +138,7 @@ func TestRunResumedBySeveral(t *testing.T) {
 	for _, each := range all {
 		each.exits(0)
 	}
-	if got := p.steps(); got != "a a b" {
-		t.Error(got)
-	}
+	testkit.Equal(t, p.steps(), "a a b")
 	p.clean()
 }
 
@@ -166,9 +159,7 @@ func TestRunTakenOverByAServer(t *testing.T) {
 		}
 		return ""
 	})
-	if got := p.steps(); got != "a a b" {
-		t.Error(got)
-	}
+	testkit.Equal(t, p.steps(), "a a b")
 }
 
 // Nobody reads what a run prints, and then its terminal is closed: no agent goes on without a leader.
@@ -194,9 +185,8 @@ func TestRunWithoutATerminal(t *testing.T) {
 	if err := cmd.Wait(); err == nil {
 		t.Error("it ended well")
 	}
-	if s := p.status(); s.State != "interrupted" {
-		t.Errorf("%+v", s)
-	}
+	s := p.status()
+	testkit.True(t, s.State == "interrupted", "%+v", s)
 	p.clean()
 	p.resume().exits(0)
 	p.clean()

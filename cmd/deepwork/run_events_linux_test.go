@@ -15,12 +15,10 @@ import (
 // Every event of a run fits the published schema, whatever becomes of the run.
 func TestRunEventsFitTheirSchema(t *testing.T) {
 	t.Parallel()
-	published, err := exec.CommandContext(t.Context(), "deepwork", "schema", "run").Output()
-	must(t, err)
+	published := testkit.Get(exec.CommandContext(t.Context(), "deepwork", "schema", "run").Output()).Must(t)
 	var schema jsonschema.Schema
 	must(t, json.Unmarshal(published, &schema))
-	resolved, err := schema.Resolve(nil)
-	must(t, err)
+	resolved := testkit.Get(schema.Resolve(nil)).Must(t)
 	testkit.Need(t, resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) != nil, "the schema takes a step without an id")
 	step := "step_started step_ended "
 	for name, c := range map[string]struct {
@@ -44,17 +42,14 @@ func TestRunEventsFitTheirSchema(t *testing.T) {
 			for line := range strings.Lines(r.out.String()) {
 				var event map[string]any
 				must(t, json.Unmarshal([]byte(line), &event))
-				if err := resolved.Validate(event); err != nil {
-					t.Errorf("%s: %v", strings.TrimSpace(line), err)
-				}
+				testkit.Equal(t, resolved.Validate(event), nil, "%s", strings.TrimSpace(line))
 			}
 			var names []string
 			for _, e := range events {
 				names = append(names, e.Event)
 			}
-			if got := strings.Join(names, " "); got != c.events {
-				t.Errorf("the events are %s\n%s%s", got, &r.out, &r.err)
-			}
+			got := strings.Join(names, " ")
+			testkit.True(t, got == c.events, "the events are %s\n%s%s", got, &r.out, &r.err)
 			testkit.Equal(t, slices.ContainsFunc(events, func(e runEvent) bool { return e.Until != nil }), (name == "limited"), "a limit is in the events")
 			status := p.start("status", "latest")
 			status.exits(0)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/board"
 	"deepwork/session/show"
 )
@@ -20,8 +21,7 @@ func TestRunWaitsTwiceForTheSame(t *testing.T) {
 		for _, r := range []*board.RunReply{working, budget, budget, working, budget, budget} {
 			v.show(t.Context(), r)
 		}
-		if n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`); n != 2 {
-			t.Errorf("it was printed %d times; expected 2:\n%s", n, out.String())
-		}
+		n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`)
+		testkit.True(t, n == 2, "it was printed %d times; expected 2:\n%s", n, out.String())
 	}
 }

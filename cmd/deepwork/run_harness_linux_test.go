@@ -75,8 +75,7 @@ func (p *runProject) plan(lines ...string) {
 // also adds lines to the plan.
 func (p *runProject) also(lines ...string) {
 	p.t.Helper()
-	plan, err := os.ReadFile(filepath.Join(p.dir, "plan"))
-	must(p.t, err)
+	plan := testkit.Get(os.ReadFile(filepath.Join(p.dir, "plan"))).Must(p.t)
 	p.plan(strings.TrimSpace(string(plan)) + "\n" + strings.Join(lines, "\n"))
 }
 
@@ -145,9 +144,8 @@ func (p *runProject) status() *board.RunReply {
 	r := p.start("status", "latest", "--json")
 	r.exits(0)
 	reply := new(board.RunReply)
-	if err := json.Unmarshal([]byte(r.out.String()), reply); err != nil {
-		p.t.Fatalf("%v in %s", err, &r.out)
-	}
+	err := json.Unmarshal([]byte(r.out.String()), reply)
+	testkit.Need(p.t, err == nil, "%v in %s", err, &r.out)
 	return reply
 }
 

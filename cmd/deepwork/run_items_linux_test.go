@@ -30,9 +30,7 @@ func (p *runProject) merged(file string) (merges []string, text string) {
 	for line := range strings.Lines(testkit.Git(p.t, p.root, "log", "--reverse", "--first-parent", "--merges", "--format=%s", branch)) {
 		merges = append(merges, strings.TrimSpace(line))
 	}
-	if left := testkit.Git(p.t, p.root, "branch", "--list", branch+"-*"); left != "" {
-		p.t.Errorf("branches of items are left:\n%s", left)
-	}
+	testkit.Equal(p.t, testkit.Git(p.t, p.root, "branch", "--list", branch+"-*"), "", "branches of items are left")
 	return merges, testkit.Git(p.t, p.root, "show", branch+":"+file)
 }
 
@@ -47,9 +45,8 @@ func TestRunItemsInWorktrees(t *testing.T) {
 	p.begin().exits(0)
 	merges, text := p.merged("same")
 	testkit.True(t, len(merges) == 3 && strings.TrimSpace(text) == "all", "%q: %q", merges, text)
-	if files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch); strings.Contains(files, ".deepwork/tmp") || !strings.Contains(files, "alone") {
-		t.Errorf("the branch has the files:\n%s", files)
-	}
+	files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch)
+	testkit.True(t, !strings.Contains(files, ".deepwork/tmp") && strings.Contains(files, "alone"), "the branch has the files:\n%s", files)
 	folders := map[string]bool{}
 	for i := range 3 {
 		port, look := p.recorded("begin", fmt.Sprintf("port[%d]", i)), p.recorded("begin", fmt.Sprintf("look[%d]", i))
@@ -59,12 +56,10 @@ func TestRunItemsInWorktrees(t *testing.T) {
 	}
 	last := p.recorded("begin", "last")[0]
 	testkit.True(t, !folders[last.Folder] && len(folders) == 3, "the items were done in %v, and the last step in %s", folders, last.Folder)
-	if got := p.recorded("run", "merge:port[1]"); !strings.Contains(got[0].Text, "<<<<<<<") {
-		t.Errorf("%+v", got)
-	}
-	if n := len(p.recorded("begin", "merge:port[0]")); n > 0 {
-		t.Errorf("%d agents were started for a merge without conflicts", n)
-	}
+	got := p.recorded("run", "merge:port[1]")
+	testkit.True(t, strings.Contains(got[0].Text, "<<<<<<<"), "%+v", got)
+	n := len(p.recorded("begin", "merge:port[0]"))
+	testkit.True(t, n <= 0, "%d agents were started for a merge without conflicts", n)
 	p.clean()
 }
 
@@ -109,12 +104,10 @@ func TestRunItemsForAPerson(t *testing.T) {
 	testkit.Git(t, folder, "checkout", "-q", "--ours", "same")
 	testkit.Git(t, folder, "commit", "-qam", "mine")
 	self := testkit.Get(exec.LookPath("deepwork")).Must(t)
-	if out, screen, err := typing(t, "yes", self, "sessions", "drop", *p.status().SessionID, "port[2]", "--reason", "obsolete", "--path", p.root); err != nil {
-		t.Fatalf("%v: %s%s", err, out, screen)
-	}
+	out, screen, err := typing(t, "yes", self, "sessions", "drop", *p.status().SessionID, "port[2]", "--reason", "obsolete", "--path", p.root)
+	testkit.Need(t, err == nil, "%v: %s%s", err, out, screen)
 	p.resume().exits(0)
-	if merges, text := p.merged("same"); len(merges) != 2 || strings.TrimSpace(text) != "1" {
-		t.Errorf("%q: %q", merges, text)
-	}
+	merges, text := p.merged("same")
+	testkit.True(t, len(merges) == 2 && strings.TrimSpace(text) == "1", "%q: %q", merges, text)
 	p.clean()
 }

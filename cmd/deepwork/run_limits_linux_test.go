@@ -83,30 +83,25 @@ func TestRunBudgets(t *testing.T) {
 	paused := func(r *runProcess, reason string) {
 		r.p.t.Helper()
 		events := r.exits(3)
-		if end := events[len(events)-1]; end.State != "paused" || end.Reason == nil || !strings.Contains(*end.Reason, reason) {
-			r.p.t.Errorf("%+v", end)
-		}
+		end := events[len(events)-1]
+		testkit.True(r.p.t, end.State == "paused" && end.Reason != nil && strings.Contains(*end.Reason, reason), "%+v", end)
 	}
 	t.Run("cost", func(t *testing.T) {
 		t.Parallel()
 		p := newRunProject(t, "", job)
 		p.plan("* finish", result)
 		paused(p.begin("--max-cost", "0.5"), "0.8 USD")
-		if got := p.steps(); got != "a b" {
-			t.Error(got)
-		}
+		testkit.Equal(t, p.steps(), "a b")
 		paused(p.resume(), "0.8 USD") // it counts the whole run
 		events := p.resume("--max-cost", "5").exits(0)
-		if cost := events[len(events)-1].CostUSD; cost == nil || *cost < 1.19 || *cost > 1.21 {
-			t.Errorf("%+v", events[len(events)-1])
-		}
+		cost := events[len(events)-1].CostUSD
+		testkit.True(t, cost != nil && *cost >= 1.19 && *cost <= 1.21, "%+v", events[len(events)-1])
 		p.clean()
 	})
 	t.Run("cost of an executor that reviews", func(t *testing.T) {
 		t.Parallel()
 		verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r","total_cost_usd":0.4,"num_turns":1}`
-		command, err := json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})
-		must(t, err)
+		command := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})).Must(t)
 		reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
 		p := newRunProject(t, fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", command),
 			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"))
@@ -144,18 +139,14 @@ func TestRunBudgets(t *testing.T) {
 		must(t, r.cmd.Process.Kill())
 		_ = r.cmd.Wait()
 		paused(p.resume("--max-cost", "0.3"), "0.3 USD")
-		if got := p.steps(); got != "a b" {
-			t.Error(got)
-		}
+		testkit.Equal(t, p.steps(), "a b")
 		p.clean()
 	})
 	t.Run("unknown", func(t *testing.T) {
 		t.Parallel()
 		p := newRunProject(t, "", job)
 		paused(p.begin("--max-unknown", "1"), "cost is unknown")
-		if got := p.steps(); got != "a" {
-			t.Error(got)
-		}
+		testkit.Equal(t, p.steps(), "a")
 		p.resume("--max-unknown", "9").exits(0)
 	})
 	t.Run("of the board", func(t *testing.T) {
@@ -169,9 +160,8 @@ func TestRunBudgets(t *testing.T) {
 			}
 			return ""
 		})
-		if now := p.status(); now.State != "running" || !strings.Contains(optional(now.Reason), "attempts.max_unknown is 1") {
-			t.Errorf("%+v", now)
-		}
+		now := p.status()
+		testkit.True(t, now.State == "running" && strings.Contains(optional(now.Reason), "attempts.max_unknown is 1"), "%+v", now)
 		must(t, r.cmd.Process.Signal(os.Interrupt))
 		r.exits(130)
 		testkit.Equal(t, p.steps(), "a", "the steps were begun as")
@@ -183,9 +173,8 @@ func TestRunBudgets(t *testing.T) {
 			return ""
 		})
 		must(t, r.cmd.Process.Signal(os.Interrupt))
-		if r.exits(130); !strings.Contains(r.err.String(), "waits for a process to lead it") {
-			t.Errorf("%s", &r.err)
-		}
+		r.exits(130)
+		testkit.True(t, strings.Contains(r.err.String(), "waits for a process to lead it"), "%s", &r.err)
 	})
 	t.Run("time", func(t *testing.T) {
 		t.Parallel()

@@ -26,18 +26,15 @@ func TestRunGroupOfEight(t *testing.T) {
 	p.awaits("", 9)
 	p.touch("go")
 	events := r.exits(0)
-	if n := p.most(); n != 8 {
-		t.Errorf("%d agents at once, want 8", n)
-	}
-	if got := p.steps(); !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") || len(strings.Fields(got)) != 10 {
-		t.Errorf("the steps were begun as %s", got)
-	}
+	n := p.most()
+	testkit.True(t, n == 8, "%d agents at once, want 8", n)
+	got := p.steps()
+	testkit.True(t, strings.HasPrefix(got, "first ") && strings.HasSuffix(got, " last") && len(strings.Fields(got)) == 10, "the steps were begun as %s", got)
 	for _, said := range p.recorded("finished_step", "") {
 		testkit.True(t, !strings.Contains(said.Text, "concurrent"), "the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 	}
-	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "completed" || events[0].Event != "run_started" || events[0].Branch == nil {
-		t.Errorf("%+v", events)
-	}
+	last := events[len(events)-1]
+	testkit.True(t, last.Event == "run_ended" && last.State == "completed" && events[0].Event == "run_started" && events[0].Branch != nil, "%+v", events)
 	for _, x := range p.recorded("begin", "") {
 		testkit.True(t, x.Mode == "-rw-------" && strings.HasPrefix(x.Config, state.Of(p.root).Dir) && x.Folder != p.root, "%+v", x)
 		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) || !strings.Contains(x.Prompt, "Commit the files of your step") {
@@ -52,12 +49,10 @@ func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
 	p.plan("a await b", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
 	events := p.begin("--in-place", "--parallel", "2").exits(0)
-	if n := p.most(); n != 2 {
-		t.Errorf("%d agents at once", n)
-	}
-	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil || strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit") {
-		t.Error(err, events[0])
-	}
+	n := p.most()
+	testkit.True(t, n == 2, "%d agents at once", n)
+	_, err := os.Stat(filepath.Join(p.root, "a.md"))
+	testkit.True(t, err == nil && events[0].Branch == nil && !strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit"), "%v %v", err, events[0])
 	if out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "list", "--path", p.root).CombinedOutput(); err != nil || strings.Count(string(out), "job0/w") != 1 {
 		t.Errorf("the session of the run is not listed once: %v\n%s", err, out)
 	}
@@ -98,9 +93,8 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 	}
 	p.clean()
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 7 || got[5] != "b" || got[6] != "d" {
-		t.Errorf("the steps were begun as %v", got)
-	}
+	got := strings.Fields(p.steps())
+	testkit.True(t, len(got) == 7 && got[5] == "b" && got[6] == "d", "the steps were begun as %v", got)
 	p.clean()
 	p.resume().exits(0) // it is complete already
 }
@@ -127,9 +121,7 @@ func TestRunNested(t *testing.T) {
 		p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"), inner)
 		p.plan("a"+start, "a child x", "a reconnect", "a child y", "a child z", "a finish")
 		p.begin().exits(0)
-		if got := p.steps(); got != "a b" {
-			t.Error(got)
-		}
+		testkit.Equal(t, p.steps(), "a b")
 		for _, said := range p.recorded("finished_step", "a") {
 			testkit.True(t, strings.Contains(said.Text, `"status":`), "%+v", said)
 		}
@@ -150,12 +142,10 @@ func TestRunNested(t *testing.T) {
 		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b"), inner)
 		p.plan("a:1" + start)
 		p.begin().exits(0)
-		if got := strings.Fields(p.steps()); len(got) != 6 || got[0] != "a" || got[1] != "x" || got[4] != "a" || got[5] != "b" {
-			t.Error(got)
-		}
-		if again := p.recorded("begin", "a"); !strings.Contains(again[1].Prompt, "is completed") {
-			t.Errorf("%+v", again[1])
-		}
+		got := strings.Fields(p.steps())
+		testkit.True(t, len(got) == 6 && got[0] == "a" && got[1] == "x" && got[4] == "a" && got[5] == "b", "%v", got)
+		again := p.recorded("begin", "a")
+		testkit.True(t, strings.Contains(again[1].Prompt, "is completed"), "%+v", again[1])
 		p.clean()
 	})
 }
@@ -181,9 +171,8 @@ func TestRunExecutorsOfALostJob(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: OTHER"))
 	p.plan("a run rm -r .deepwork/jobs/job0", "* finish")
 	p.begin().exits(0)
-	if b := p.recorded("begin", "b"); len(b) != 1 || fmt.Sprint(b[0].Args) != "[other]" {
-		t.Errorf("%+v", b)
-	}
+	b := p.recorded("begin", "b")
+	testkit.True(t, len(b) == 1 && fmt.Sprint(b[0].Args) == "[other]", "%+v", b)
 	p.clean()
 }
 
@@ -204,15 +193,13 @@ func TestRunExecutors(t *testing.T) {
 		"--max-cost":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--max-cost", "-1"},
 	} {
 		r := p.start(args...)
-		if r.exits(2); !strings.Contains(r.err.String(), what) {
-			t.Errorf("%v: %s", args, &r.err)
-		}
+		r.exits(2)
+		testkit.True(t, strings.Contains(r.err.String(), what), "%v: %s", args, &r.err)
 	}
 	q := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: NOBODY"))
 	events := q.begin().exits(1)
-	if end := events[len(events)-1]; end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "NOBODY") {
-		t.Errorf("%+v", end)
-	}
+	end := events[len(events)-1]
+	testkit.True(t, end.StepID != nil && *end.StepID == "b" && end.Reason != nil && strings.Contains(*end.Reason, "NOBODY"), "%+v", end)
 }
 
 // A run gives each item of a list, each step of a workflow that is a step, and each round of a step that is repeated, an

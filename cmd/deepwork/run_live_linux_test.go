@@ -55,9 +55,8 @@ func TestRunAtATerminal(t *testing.T) {
 	bars := bar.FindAllString(all, -1)
 	testkit.Need(t, bars != nil, "no bar is shown:\n%q", all)
 	for _, line := range bars {
-		if n := show.Columns(line); n >= columns {
-			t.Errorf("a bar of %d columns: %q", n, line)
-		}
+		n := show.Columns(line)
+		testkit.True(t, n < columns, "a bar of %d columns: %q", n, line)
 	}
 	for _, step := range []string{"one", "two", "three"} {
 		testkit.True(t, regexp.MustCompile(step+` +STEPPER started\r\n`).MatchString(all), "there is no line about %s:\n%q", step, all)

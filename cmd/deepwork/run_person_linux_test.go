@@ -36,12 +36,9 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 // review answers as a person at a terminal.
 func (p *runProject) review(now *board.RunReply, answer string) {
 	p.t.Helper()
-	self, err := exec.LookPath("deepwork")
-	must(p.t, err)
+	self := testkit.Get(exec.LookPath("deepwork")).Must(p.t)
 	words := strings.Fields(*now.Waits[0].Command)
-	if len(words) != 5 || strings.Join(words[:3], " ") != "deepwork sessions review" {
-		p.t.Errorf("the command is %s", *now.Waits[0].Command)
-	}
+	testkit.True(p.t, len(words) == 5 && strings.Join(words[:3], " ") == "deepwork sessions review", "the command is %s", *now.Waits[0].Command)
 	then := "The run goes on automatically."
 	if !p.status().State.Open() {
 		then = "to go on: deepwork run resume "
@@ -67,12 +64,10 @@ func TestRunStepForAPerson(t *testing.T) {
 	for _, tried := range p.recorded("run", "a") {
 		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
 	}
-	if w := now.Waits[0]; len(now.Waits) != 1 || w.For != "person" || w.Until != nil || now.Reason == nil || !strings.Contains(*now.Reason, *w.Command) {
-		t.Errorf("%+v", now)
-	}
-	if got := strings.Fields(p.steps()); len(got) != 2 {
-		t.Errorf("the steps were begun as %v", got)
-	}
+	w := now.Waits[0]
+	testkit.True(t, len(now.Waits) == 1 && w.For == "person" && w.Until == nil && now.Reason != nil && strings.Contains(*now.Reason, *w.Command), "%+v", now)
+	got := strings.Fields(p.steps())
+	testkit.True(t, len(got) == 2, "the steps were begun as %v", got)
 	p.review(now, "fail Say more")
 	second := p.waits("a", now.Waits[0].Since)
 	begun := p.recorded("begin", "a")
@@ -80,9 +75,8 @@ func TestRunStepForAPerson(t *testing.T) {
 		t.Errorf("%+v", begun)
 	}
 	status := p.start("status", "latest")
-	if status.exits(0); !strings.Contains(status.out.String(), *second.Waits[0].Command) {
-		t.Errorf("%s", &status.out)
-	}
+	status.exits(0)
+	testkit.True(t, strings.Contains(status.out.String(), *second.Waits[0].Command), "%s", &status.out)
 	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || !strings.Contains(string(out), "step_waits") {
 		t.Errorf("what needs a person: %v, %s", err, out)
 	}
@@ -159,9 +153,8 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	})
 	p.touch("go")
 	now := p.waits("a", first)
-	if begun := p.recorded("begin", "a"); len(begun) != 2 || !strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in") {
-		t.Errorf("%+v", begun)
-	}
+	begun := p.recorded("begin", "a")
+	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
 	p.review(now, "pass")
 	r.exits(0)
 	p.clean()
@@ -178,9 +171,8 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	p.review(now, "fail Say more")
 	events := r.exits(1)
 	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
-	if end := events[len(events)-1]; end.State != "failed" || end.Reason == nil || *end.Reason != "Step a: "+why {
-		t.Errorf("%+v: %s", end, optional(end.Reason))
-	}
+	end := events[len(events)-1]
+	testkit.True(t, end.State == "failed" && end.Reason != nil && *end.Reason == "Step a: "+why, "%+v: %s", end, optional(end.Reason))
 	begun := p.recorded("begin", "a")
 	testkit.Need(t, len(begun) == 4, "%d agents were started", len(begun))
 	for _, x := range begun[2:] {
@@ -207,13 +199,12 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 		t.Helper()
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
 		server.Stderr = t.Output()
-		client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n") || !strings.Contains(r.Params.Message, "- a.md\n") || !strings.Contains(r.Params.Message, "Would you sign it?") {
 				t.Errorf("asked %q", r.Params.Message)
 			}
 			return answer, nil
-		}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-		must(t, err)
+		}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
@@ -233,8 +224,7 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	r.exits(0)
 	begun := p.recorded("begin", "a")
 	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "Say more"), "%+v", begun)
-	if agents := p.recorded("asked", ""); len(agents) > 0 {
-		t.Errorf("the agent was asked: %+v", agents)
-	}
+	agents := p.recorded("asked", "")
+	testkit.True(t, len(agents) == 0, "the agent was asked: %+v", agents)
 	p.clean()
 }

@@ -18,14 +18,12 @@ func TestRunOnPostgres(t *testing.T) {
 	p.env = []string{config.StoreEnv + "=" + pgtest.URL(t), config.ProjectEnv + "=shop"}
 	testkit.Git(t, p.root, "checkout", "-q", "--detach")
 	refused := p.begin()
-	if refused.exits(1); !strings.Contains(refused.err.String(), "no branch is checked out") {
-		t.Errorf("without a branch: %s", &refused.err)
-	}
+	refused.exits(1)
+	testkit.True(t, strings.Contains(refused.err.String(), "no branch is checked out"), "without a branch: %s", &refused.err)
 	testkit.Git(t, p.root, "checkout", "-q", "main")
 	refused = p.begin("--in-place")
-	if refused.exits(2); !strings.Contains(refused.err.String(), "leave --in-place out") {
-		t.Errorf("in place: %s", &refused.err)
-	}
+	refused.exits(2)
+	testkit.True(t, strings.Contains(refused.err.String(), "leave --in-place out"), "in place: %s", &refused.err)
 	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 await a.done", "b:1 child x", "b:1 touch half", "b:1 await never",
 		"a finish", "a touch a.done", "c:1 await never", "* finish")
 	r := p.begin()
@@ -39,8 +37,7 @@ func TestRunOnPostgres(t *testing.T) {
 		counted = append(counted, step+strings.Repeat("+", len(p.recorded("begin", step))))
 	}
 	testkit.Equal(t, strings.Join(counted, " "), "first+ a+ b++ c++ x y+ last+", "the steps were begun so often")
-	if s := p.status(); s.State != "completed" || len(s.Steps) != 8 {
-		t.Errorf("%+v", s)
-	}
+	s := p.status()
+	testkit.True(t, s.State == "completed" && len(s.Steps) == 8, "%+v", s)
 	p.clean()
 }

@@ -36,9 +36,8 @@ func TestRunManyOnFourSlots(t *testing.T) {
 	for _, id := range led {
 		awaitRun(t, client, id)
 	}
-	if n := p.most(); n != 4 {
-		t.Errorf("%d agents at once, want 4", n)
-	}
+	n := p.most()
+	testkit.True(t, n == 4, "%d agents at once, want 4", n)
 	if n := len(p.recorded("begin", "")); n != manyRuns {
 		t.Errorf("%d agents for %d runs", n, manyRuns)
 	}
@@ -80,9 +79,8 @@ func TestRunLeadsNoOtherRun(t *testing.T) {
 	_ = other.cmd.Wait()
 	p.touch("go")
 	r.exits(0)
-	if n := len(p.recorded("begin", "b")); n != 1 {
-		t.Errorf("%d agents of the other run have begun", n)
-	}
+	n := len(p.recorded("begin", "b"))
+	testkit.True(t, n == 1, "%d agents of the other run have begun", n)
 	p.resume().exits(0)
 	if n := len(p.recorded("begin", "b")); n != 2 {
 		t.Errorf("%d agents of the other run have begun after it was resumed", n)

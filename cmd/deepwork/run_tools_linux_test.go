@@ -34,9 +34,8 @@ func TestRunFromTools(t *testing.T) {
 	p.awaits("", 1)
 	args := map[string]any{"job_name": "job0", "workflow_name": "w", "goal": "All of it", "executor": "STEPPER", "request_id": "once"}
 	run := boardCall[attempt.RunMade](b, "run_workflow", args)
-	if again := boardCall[attempt.RunMade](b, "run_workflow", args); again.RunID != run.RunID {
-		t.Errorf("%+v and %+v", run, again)
-	}
+	again := boardCall[attempt.RunMade](b, "run_workflow", args)
+	testkit.True(t, again.RunID == run.RunID, "%+v and %+v", run, again)
 	get := func(id string) *board.RunReply {
 		t.Helper()
 		return boardCall[board.RunReply](b, "get_run", map[string]any{"run_id": id})
@@ -58,9 +57,8 @@ func TestRunFromTools(t *testing.T) {
 		})
 	}
 	complete(run.RunID)
-	if now := b.ends(ordinary); now.State != "completed" {
-		t.Errorf("%+v", now)
-	}
+	now := b.ends(ordinary)
+	testkit.True(t, now.State == "completed", "%+v", now)
 	complete(attemptOn(map[string]any{"lead": "server", "job_name": "job0", "workflow_name": "w"}))
 	if got := p.steps(); got != " a b a b" || p.most() != 1 {
 		t.Errorf("the steps were begun as %q, %d at once", got, p.most())
@@ -80,9 +78,8 @@ func TestRunFromTheBoard(t *testing.T) {
 	must(t, client.Close())
 	for i, flag := range []string{"--detach", "--detach=false"} {
 		cmd := exec.CommandContext(t.Context(), "deepwork", "board", "start", made.TaskID, "--executor", "STEPPER", "--path", p.root, flag)
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "job0/w") {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		testkit.Need(t, err == nil && strings.Contains(string(out), "job0/w"), "%v\n%s", err, out)
 		testkit.Eventually(t, func() string {
 			if now := p.status(); now.State != "completed" {
 				return now.State.Words() + " " + optional(now.Reason)

@@ -136,9 +136,8 @@ func TestServeOnATakenPort(t *testing.T) {
 	port := strings.TrimSuffix(url[strings.LastIndex(url, ":")+1:], "/mcp")
 	second := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir(), "--transport", "http", "--port", port)
 	log, err := second.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure || !strings.Contains(string(log), "listening on 127.0.0.1:"+port) {
-		t.Errorf("ended with %v:\n%s", err, log)
-	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	testkit.True(t, ok && exit.ExitCode() == exitFailure && strings.Contains(string(log), "listening on 127.0.0.1:"+port), "ended with %v:\n%s", err, log)
 }
 
 // A first signal lets a call in flight go on, a second one ends the server at once.
@@ -194,9 +193,8 @@ func TestStopBeforeListening(t *testing.T) {
 	cancel()
 	f := serveFlags{transport: "http", network: networkFlags{web.Options{Host: "localhost"}}}
 	f.log.level, f.log.format = "info", "text"
-	if err := a.serveUntil(ctx, f); err != nil || !strings.Contains(log.String(), "asked to stop") {
-		t.Errorf("%v; it logged %s", err, log.String())
-	}
+	err := a.serveUntil(ctx, f)
+	testkit.True(t, err == nil && strings.Contains(log.String(), "asked to stop"), "%v; it logged %s", err, log.String())
 }
 
 func needSignals(t *testing.T) {
@@ -239,9 +237,8 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	must(t, r.Close())
 	testkit.Get(io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")).Must(t)
 	err = server.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
-		t.Errorf("ended with %v, want exit code 1", err)
-	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	testkit.True(t, ok && exit.ExitCode() == 1, "ended with %v, want exit code 1", err)
 	testkit.ContainsAll(t, log.String(), []string{"server stopped", "broken pipe"}, "it logged\n")
 }
 
@@ -295,7 +292,6 @@ func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
 // However much hangs, a server that a signal asked to end is gone before a client that
 // sent it loses patience: containers are killed after 10 s.
 func TestReq005_AStopIsOverInTime(t *testing.T) {
-	if worst := web.StopTime + stopTimeout; worst >= 10*time.Second {
-		t.Errorf("an HTTP server takes up to %v to stop", worst)
-	}
+	worst := web.StopTime + stopTimeout
+	testkit.True(t, worst < 10*time.Second, "an HTTP server takes up to %v to stop", worst)
 }

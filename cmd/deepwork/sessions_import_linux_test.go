@@ -38,9 +38,8 @@ func TestSessionsAreImported(t *testing.T) {
 	for _, want := range []string{"`deepwork sessions import .deepwork/tmp/session_" + id + ".json`", "`deepwork where --adopt OLD-PATH`"} {
 		testkit.True(t, err != nil && strings.Contains(out, want), "the error of an unknown session does not say %q: %v, %s", want, err, out)
 	}
-	if made, _ := os.ReadDir(os.Getenv(state.Env)); len(made) > 0 {
-		t.Errorf("reading made %v", made)
-	}
+	made, _ := os.ReadDir(os.Getenv(state.Env))
+	testkit.True(t, len(made) == 0, "reading made %v", made)
 	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
 	asksAtNoPipe(t, one...)
 	out, screen, err := typing(t, "no", one...)
@@ -107,9 +106,8 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 			t.Errorf("%s: %v, %s", name, err, out)
 		}
 	}
-	if out := mustPrint(t, root, "sessions", "list"); strings.Count(out, "\n") != 2 {
-		t.Errorf("listed: %s", out)
-	}
+	out := mustPrint(t, root, "sessions", "list")
+	testkit.True(t, strings.Count(out, "\n") == 2, "listed: %s", out)
 	t.Setenv("DEEPWORK_ATTEMPT_ID", "x")
 	if out, err := commandOn(t, root, "sessions", "import", outside); err == nil || !strings.Contains(out, "only a person decides this") {
 		t.Errorf("an agent: %v, %s", err, out)
@@ -128,9 +126,8 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "Goal")
 	database := state.Of(root).Database()
-	if out, err := commandOn(t, root, "check", "--set-aside"); err == nil || !strings.Contains(out, "a server runs on this project") {
-		t.Errorf("beside a server: %v, %s", err, out)
-	}
+	out, err := commandOn(t, root, "check", "--set-aside")
+	testkit.True(t, err != nil && strings.Contains(out, "a server runs on this project"), "beside a server: %v, %s", err, out)
 	must(t, client.Close())
 	text := testkit.Get(os.ReadFile(database)).Must(t)
 	copy(text[4096:], make([]byte, len(text)-8192))
@@ -175,21 +172,18 @@ func TestSessionsOfAttempts(t *testing.T) {
 		item = items[i]
 		return ""
 	})
-	if now := p.get(x.AttemptID); deref(now.WorkflowSession) != item.ID || !strings.HasPrefix(item.Title, "Step a: ") || item.Since == nil {
-		t.Errorf("%+v of %+v", item, now)
-	}
+	now := p.get(x.AttemptID)
+	testkit.True(t, deref(now.WorkflowSession) == item.ID && strings.HasPrefix(item.Title, "Step a: ") && item.Since != nil, "%+v of %+v", item, now)
 	var printed []board.Attention
 	if err := json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
 		t.Errorf("deepwork board: %+v, %v", printed, err)
 	}
 	for _, id := range []string{item.ID, item.ID[:5], "latest"} {
-		if out := mustPrint(t, p.root, "sessions", "show", id); !strings.Contains(out, "session:  "+item.ID) || !strings.Contains(out, "attempt:  "+x.AttemptID) {
-			t.Errorf("show %s: %s", id, out)
-		}
+		out := mustPrint(t, p.root, "sessions", "show", id)
+		testkit.True(t, strings.Contains(out, "session:  "+item.ID) && strings.Contains(out, "attempt:  "+x.AttemptID), "show %s: %s", id, out)
 	}
-	if out := mustPrint(t, p.root, "sessions", "list"); !strings.Contains(out, "ATTEMPT") || !strings.Contains(out, item.ID+"  active") || !strings.Contains(out, x.AttemptID[:8]) {
-		t.Errorf("list: %s", out)
-	}
+	out := mustPrint(t, p.root, "sessions", "list")
+	testkit.True(t, strings.Contains(out, "ATTEMPT") && strings.Contains(out, item.ID+"  active") && strings.Contains(out, x.AttemptID[:8]), "list: %s", out)
 	words := strings.Fields(strings.Replace(item.Command, "TEXT", "seen", 1))
 	if out, _, err := typing(t, "yes", append(words, "--path", p.root)...); err != nil || !strings.Contains(out, "The agent was asked to have its outputs judged by") || !strings.Contains(out, "Overridden.") {
 		t.Errorf("%v: %v\n%s", words, err, out)

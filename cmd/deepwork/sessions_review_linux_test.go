@@ -32,9 +32,8 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	}
 	waiting := func(id, step string) {
 		t.Helper()
-		if got := status(id, step); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
-			t.Fatalf("the agent alone: %s, %s", got, feedback)
-		}
+		got := status(id, step)
+		testkit.Need(t, got == "needs_work" && strings.Contains(feedback, "Waiting: "), "the agent alone: %s, %s", got, feedback)
 	}
 	review := func(args ...string) []string {
 		return slices.Concat([]string{"deepwork", "sessions", "review"}, args, []string{"--path", root})
@@ -47,13 +46,11 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 		}
 	}
 	reviews("", []string{"Nothing waits for your review."})
-	if out, _, err := typing(t, "", review(id, "a")...); err == nil || !strings.Contains(out, "does not wait for a person") {
-		t.Errorf("before anything was handed in: %v, %s", err, out)
-	}
+	out, _, err := typing(t, "", review(id, "a")...)
+	testkit.True(t, err != nil && strings.Contains(out, "does not wait for a person"), "before anything was handed in: %v, %s", err, out)
 	waiting(id, "a")
-	if got := mustPrint(t, root, "board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a\n") {
-		t.Errorf("what needs a person: %s", got)
-	}
+	got := mustPrint(t, root, "board")
+	testkit.True(t, strings.Contains(got, "step_waits") && strings.Contains(got, "deepwork sessions review "+id+" a\n"), "what needs a person: %s", got)
 	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "waits for a person, asked ", "sessions show")
 
 	// Not by stdin, not without a decision, not without words for the agent.
@@ -144,9 +141,8 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	override := func(step string) []string {
 		return []string{"deepwork", "sessions", "override", id, step, "--reason", "I looked at it", "--path", root}
 	}
-	if got := status("a"); got != "needs_work" {
-		t.Fatalf("the agent alone: %s", got)
-	}
+	got := status("a")
+	testkit.Need(t, got == "needs_work", "the agent alone: %s", got)
 
 	// Not by stdin, not without a yes.
 	asksAtNoPipe(t, override("a")...)

@@ -38,18 +38,16 @@ func TestAbortBesideAServer(t *testing.T) {
 	id := beginSession(t, client, "one", "Keep it")
 
 	pid := fmt.Sprintf("pid %d ", server.Process.Pid)
-	if out, err := commandOn(t, root, "sessions", "list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
-		t.Errorf("list: %v, %s; want an active session of %q", err, out, pid)
-	}
+	out, err := commandOn(t, root, "sessions", "list")
+	testkit.True(t, err == nil && strings.Contains(out, pid) && strings.Contains(out, "active"), "list: %v, %s; want an active session of %q", err, out, pid)
 	testkit.Equal(t, testkit.Get(commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed")).Must(t), "aborted "+id+"\n", "abort beside a living server")
 	testkit.Contains(t, testkit.Get(commandOn(t, root, "sessions", "show", id)).Must(t), "Not needed", "show after the abort")
 	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
 		t.Errorf("aborted again: %v, %s", err, out)
 	}
 	listed := callTool(t, client, "get_workflows", map[string]any{})
-	if stack := lookup(listed, "stack"); string(stack) != "[]" {
-		t.Errorf("the stack of the server: %s", stack)
-	}
+	stack := lookup(listed, "stack")
+	testkit.True(t, string(stack) == "[]", "the stack of the server: %s", stack)
 }
 
 // TestShowEscapes prints a goal with terminal control sequences as text.
@@ -115,9 +113,8 @@ func TestCheckConfirms(t *testing.T) {
 func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
 	env := map[string]string{}
 	getenv := func(name string) string { return env[name] }
-	if who := callerOf(getenv); !who.Owner || !who.Has(session.RightAgents|session.RightMerge) {
-		t.Errorf("the user is %+v", who)
-	}
+	who := callerOf(getenv)
+	testkit.True(t, who.Owner && who.Has(session.RightAgents|session.RightMerge), "the user is %+v", who)
 	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab", filepath.Join(t.TempDir(), "board.db")
 	if who := callerOf(getenv); who.Owner || who.Rights != 0 {
 		t.Errorf("an agent is %+v", who)
@@ -155,13 +152,11 @@ func TestField20_AnyID(t *testing.T) {
 		{runIDs, "ab12", "the task ab12 has no run"},
 		{taskIDs, "ad99", "the session ad99 has no task"},
 	} {
-		if _, err := c.kind.choose(c.given, all); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v, want %s", c.given, err, c.want)
-		}
+		_, err := c.kind.choose(c.given, all)
+		testkit.True(t, err != nil && err.Error() == c.want, "%s: %v, want %s", c.given, err, c.want)
 	}
-	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet" {
-		t.Error(err)
-	}
+	_, err := taskIDs.choose(latest, nil)
+	testkit.True(t, err != nil && err.Error() == "there is no task yet", "%v", err)
 	var many []candidate
 	for i := range 300 {
 		many = append(many, candidate{kind: "task", id: fmt.Sprintf("a%03d", i), about: "x"})
@@ -206,14 +201,12 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			if now = p.ends(a.AttemptID); now.State != "completed" {
 				t.Errorf("after a follow-up: %+v\n%s", now, p.output(a.AttemptID))
 			}
-			if got := diff(); !strings.Contains(got, "some work") || !strings.Contains(got, "more work") {
-				t.Errorf("the diff after a follow-up: %s", got)
-			}
+			got := diff()
+			testkit.True(t, strings.Contains(got, "some work") && strings.Contains(got, "more work"), "the diff after a follow-up: %s", got)
 			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
 			testkit.True(t, len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p.root && p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
-			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") > 1 {
-				t.Errorf("git still has the worktrees %s", list)
-			}
+			list := p.git(p.root, "worktree", "list")
+			testkit.True(t, strings.Count(list, "\n") <= 1, "git still has the worktrees %s", list)
 		})
 	}
 }
@@ -241,18 +234,16 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 		got := plain(text)
 		testkit.True(t, !strings.ContainsRune(got, r) && strings.HasPrefix(got, `a\u`), "%U is shown as %q", r, got)
 		var back string
-		if err := json.Unmarshal([]byte(`"`+got+`"`), &back); err != nil || back != text {
-			t.Errorf("%U is %q in JSON: %v", r, back, err)
-		}
+		err := json.Unmarshal([]byte(`"`+got+`"`), &back)
+		testkit.True(t, err == nil && back == text, "%U is %q in JSON: %v", r, back, err)
 	}
 	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301",
 		"👩\u200d💻 🏳️\u200d🌈 👩🏽\u200d⚕️ می\u200cخواهم क्\u200dष"} {
 		testkit.Equal(t, plain(text), text, "is shown as")
 	}
 	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
-		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
-			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
-		}
+		got := plain(text)
+		testkit.True(t, !strings.ContainsAny(got, "\u200c\u200d"), "%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 	}
 	testkit.Equal(t, inline("a\r\nb\tc\rd\x1b[1m"), `a\nb\tc\u000dd\u001b[1m`, "a name with newlines and colors is shown as")
 }

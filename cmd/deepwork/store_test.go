@@ -74,9 +74,8 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"}})).Must(t)
 		return r
 	}
-	if r := start(); !r.IsError || !strings.Contains(resultText(r), "Waiting: The store") {
-		t.Errorf("a call without the database: %s", resultText(r))
-	}
+	r := start()
+	testkit.True(t, r.IsError && strings.Contains(resultText(r), "Waiting: The store"), "a call without the database: %s", resultText(r))
 	must(t, pg.Start())
 	testkit.Until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 	if r := start(); r.IsError {

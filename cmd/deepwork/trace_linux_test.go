@@ -21,8 +21,7 @@ import (
 func newTraced(t *testing.T, url, job string) *runProject {
 	t.Helper()
 	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true, \"feedback\": \"canary-feedback\"}","session_id":"r","total_cost_usd":0.03,"num_turns":1}`
-	command, err := json.Marshal([]string{"sh", "-c", `cat > /dev/null; env > "$1"; printf '%s\n' "$0"`, verdict, "ENV/reviewer"})
-	must(t, err)
+	command := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; env > "$1"; printf '%s\n' "$0"`, verdict, "ENV/reviewer"})).Must(t)
 	p := newRunProject(t, "", job)
 	bin := testkit.Dir(t)
 	for _, program := range []string{"claude", "codex"} {
@@ -48,8 +47,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	p := newTraced(t, receiver.URL, runJob("NAME", "a, b, c", `a executor: CLAUDE_CODE, reviews: [{run_each: step, quality_criteria: {good: "canary-question"}}]`,
 		`b executor: CODEX, checks: [{run: [sh, -c, 'env > "$0"; echo canary-output', ENV/check], name: tests}]`, "c executor: CLAUDE_CODE,"+byHuman))
 	path := filepath.Join(p.root, ".deepwork/jobs/job0/job.yml")
-	job, err := os.ReadFile(path)
-	must(t, err)
+	job := testkit.Get(os.ReadFile(path)).Must(t)
 	must(t, os.WriteFile(path, bytes.ReplaceAll(job, []byte("ENV"), []byte(p.dir)), 0o644))
 	testkit.Git(t, p.root, "commit", "-q", "-a", "-m", "second")
 	p.plan("* span of-agent", "* run env", "a write a.md canary-text", "a finish", "a"+claudeSays,
@@ -64,9 +62,8 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	p.appears("begun")
 	must(t, killed.cmd.Process.Kill())
 	_ = killed.cmd.Wait()
-	if e := killed.events(); len(e) == 0 || e[0].TraceID != trace || e[0].TraceURL != "https://traces.example.com/"+trace {
-		t.Errorf("the run says of its trace %+v", e)
-	}
+	e := killed.events()
+	testkit.True(t, len(e) != 0 && e[0].TraceID == trace && e[0].TraceURL == "https://traces.example.com/"+trace, "the run says of its trace %+v", e)
 	resumed := p.resume()
 	p.review(p.waits("c", ""), "pass")
 	resumed.exits(0)
@@ -113,8 +110,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	})
 	p.leavesNothing(receiver)
 	for _, who := range []string{"reviewer", "check"} {
-		env, err := os.ReadFile(filepath.Join(p.dir, who))
-		must(t, err)
+		env := testkit.Get(os.ReadFile(filepath.Join(p.dir, who))).Must(t)
 		if !strings.Contains(string(env), "TRACEPARENT=00-"+trace) || strings.Contains(string(env), "OTEL_EXPORTER") || strings.Contains(string(env), caller) {
 			t.Errorf("the environment of the %s: %s", who, env)
 		}

@@ -36,9 +36,8 @@ func asksAtNoPipe(t *testing.T, command ...string) {
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Stdin = strings.NewReader("yes\n")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "no terminal to ask at") {
-		t.Errorf("without a terminal: %v, %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.True(t, err != nil && strings.Contains(string(out), "no terminal to ask at"), "without a terminal: %v, %s", err, out)
 }
 
 // The user approves at the terminal, and nowhere else.
@@ -53,9 +52,8 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	trust := []string{"deepwork", "trust", "--path", root}
 	list := func(want string) {
 		t.Helper()
-		if out := mustPrint(t, root, "trust", "--list"); !strings.Contains(out, want) {
-			t.Errorf("%s\nis to contain %q", out, want)
-		}
+		out := mustPrint(t, root, "trust", "--list")
+		testkit.True(t, strings.Contains(out, want), "%s\nis to contain %q", out, want)
 	}
 	write("git: {branch: checkout}\nquality_gate:\n  agent_review_command: [./review.sh, \"\\e[2J\"]\n")
 
@@ -91,9 +89,7 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 		t.Errorf("what changed is not shown: %s", out)
 	}
 	ownUser(t, "trusted_folders: ["+root+"]\n")
-	if out := mustPrint(t, root, "trust"); !strings.Contains(out, "needs no approval") {
-		t.Errorf("in a trusted folder: %s", out)
-	}
+	testkit.Contains(t, mustPrint(t, root, "trust"), "needs no approval", "in a trusted folder")
 	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is denied"}} { // a denial stays
 		mustPrint(t, root, "trust", c[0])
 		list(c[1])
@@ -128,9 +124,8 @@ executors:
 			t.Errorf("%s does not say %s: %s", key, want, entry)
 		}
 	}
-	if want := `"claude" "--print" "\x20{3000}evil\u3164\u034f\u200b\u2028\u00a0\u0435"`; !strings.Contains(out, want) {
-		t.Errorf("it does not show %s: %s", want, out)
-	}
+	want := `"claude" "--print" "\x20{3000}evil\u3164\u034f\u200b\u2028\u00a0\u0435"`
+	testkit.True(t, strings.Contains(out, want), "it does not show %s: %s", want, out)
 	testkit.True(t, strings.Contains(screen, "It asks for 7 things: "), "the question is %q", screen)
 	writeFiles(t, root, map[string]string{".deepwork/config.yml": strings.Replace(text, "./x.sh", "./y.sh", 1) + "attempts: {setup: make}\n"})
 	out, screen, _ = typing(t, "no", "deepwork", "trust", "--path", root)

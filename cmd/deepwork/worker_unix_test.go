@@ -76,9 +76,8 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		lines = append(lines, e.Text)
 	}
 	// The agent's own deepwork found the board, too.
-	if out := strings.Join(lines, "\n"); !strings.Contains(out, "it works") || !strings.Contains(out, made.AttemptID) {
-		t.Errorf("the output is %s", out)
-	}
+	out := strings.Join(lines, "\n")
+	testkit.True(t, strings.Contains(out, "it works") && strings.Contains(out, made.AttemptID), "the output is %s", out)
 	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
 	testkit.True(t, len(diff.Diffs) == 1 && strings.Contains(diff.Diffs[0].Diff, "+from the worker"), "the changes are %+v", diff)
 	must(t, worker.Process.Signal(syscall.SIGTERM))
@@ -110,9 +109,8 @@ func TestAWorkerThatCannotWork(t *testing.T) {
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := run("board", "add", "x", "--path", shop); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := run("board", "add", "x", "--path", shop)
+	testkit.Need(t, err == nil, "%v: %s", err, out)
 	if out, err := run("worker", "--executors", "CODER,NOPE"); err == nil || !strings.Contains(out, `no project of worker.projects has an executor "NOPE"; there are CLAUDE_CODE, CODER, CODEX, `) {
 		t.Errorf("an executor that does not exist: %v: %s", err, out)
 	}

@@ -36,8 +36,7 @@ func built(t *testing.T) string {
 // versionOf returns the version of a release from the name of its bundle.
 func versionOf(t *testing.T, dir string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "deepwork_*.mcpb"))
-	check(t, err)
+	found := testkit.Get(filepath.Glob(filepath.Join(dir, "deepwork_*.mcpb"))).Must(t)
 	testkit.Need(t, len(found) == 1, "bundles in %s: %v", dir, found)
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "deepwork_"), ".mcpb")
 }
@@ -56,12 +55,10 @@ func sums(t *testing.T, dir string) map[string]string {
 		if err != nil || d.IsDir() || d.Name() == "SHA256SUMS" {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
-		check(t, err)
+		name := testkit.Get(filepath.Rel(dir, path)).Must(t)
 		got, err := checksum(path)
-		if want := all[filepath.ToSlash(name)]; got != want {
-			t.Errorf("%s has the checksum %s; SHA256SUMS says %q", name, got, want)
-		}
+		want := all[filepath.ToSlash(name)]
+		testkit.True(t, got == want, "%s has the checksum %s; SHA256SUMS says %q", name, got, want)
 		return err
 	}))
 	return all
@@ -70,8 +67,7 @@ func sums(t *testing.T, dir string) map[string]string {
 // readJSON reads a JSON file.
 func readJSON[T any](t *testing.T, path string) (v T) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
+	data := testkit.Get(os.ReadFile(path)).Must(t)
 	check(t, json.Unmarshal(data, &v))
 	return v
 }
@@ -81,12 +77,10 @@ func TestBuiltArchives(t *testing.T) {
 	dir := built(t)
 	r := release{version: versionOf(t, dir)}
 	sums(t, dir)
-	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
-	check(t, err)
+	commit := testkit.Get(exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()).Must(t)
 	for _, p := range platforms {
 		binary := filepath.Join(unpacked(t, dir, r.name(p)), p.program())
-		info, err := buildinfo.ReadFile(binary)
-		check(t, err)
+		info := testkit.Get(buildinfo.ReadFile(binary)).Must(t)
 		for key, want := range map[string]string{
 			"GOOS": p.os, "GOARCH": p.arch, "CGO_ENABLED": "0", "-trimpath": "true",
 			"vcs.revision": strings.TrimSpace(string(commit)), "vcs.modified": "false",
@@ -116,8 +110,7 @@ func TestBuiltArchives(t *testing.T) {
 func TestBuiltImage(t *testing.T) {
 	dir := built(t)
 	r := release{version: versionOf(t, dir)}
-	path, err := layout.FromPath(filepath.Join(dir, "image"))
-	check(t, err)
+	path := testkit.Get(layout.FromPath(filepath.Join(dir, "image"))).Must(t)
 	index, err := path.ImageIndex()
 	check(t, err)
 	check(t, validate.Index(index))
@@ -125,28 +118,21 @@ func TestBuiltImage(t *testing.T) {
 		if p.os != "linux" {
 			continue
 		}
-		outer, err := index.IndexManifest()
-		check(t, err)
-		inner, err := index.ImageIndex(outer.Manifests[0].Digest)
-		check(t, err)
-		manifest, err := inner.IndexManifest()
-		check(t, err)
+		outer := testkit.Get(index.IndexManifest()).Must(t)
+		inner := testkit.Get(index.ImageIndex(outer.Manifests[0].Digest)).Must(t)
+		manifest := testkit.Get(inner.IndexManifest()).Must(t)
 		i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.Platform.Architecture == p.arch })
-		img, err := inner.Image(manifest.Manifests[i].Digest)
-		check(t, err)
-		config, err := img.ConfigFile()
-		check(t, err)
+		img := testkit.Get(inner.Image(manifest.Manifests[i].Digest)).Must(t)
+		config := testkit.Get(img.ConfigFile()).Must(t)
 		testkit.True(t, config.Architecture == p.arch && slices.Contains(config.Config.Env, "DEEPWORK_STATE_DIR=/state"), "the image for %s: %+v", p.arch, config)
 		content := untar(t, mutate.Extract(img))
-		want, err := os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), p.program()))
-		check(t, err)
+		want := testkit.Get(os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), p.program()))).Must(t)
 		if got, err := os.ReadFile(filepath.Join(content, "deepwork")); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the image for %s does not have the binary of the archive: %v", p.arch, err)
 		}
 		certificates, err := os.ReadFile(filepath.Join(content, "etc", "ssl", "certs", "ca-certificates.crt"))
-		if pool := x509.NewCertPool(); err != nil || !pool.AppendCertsFromPEM(certificates) {
-			t.Errorf("the image for %s has no certificates: %v", p.arch, err)
-		}
+		pool := x509.NewCertPool()
+		testkit.True(t, err == nil && pool.AppendCertsFromPEM(certificates), "the image for %s has no certificates: %v", p.arch, err)
 	}
 }
 
@@ -154,22 +140,19 @@ func TestBuiltImage(t *testing.T) {
 func TestBuiltRegistryEntry(t *testing.T) {
 	dir := built(t)
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/modelcontextprotocol/registry@v1.8.8")
-	out, err := cmd.Output()
-	check(t, err)
+	out := testkit.Get(cmd.Output()).Must(t)
 	var module struct{ Dir string }
 	check(t, json.Unmarshal(out, &module))
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	check(t, compiler.AddResource(registrySchema, readJSON[any](t, filepath.Join(module.Dir, "internal", "validators", "schemas", "2025-12-11.json"))))
-	schema, err := compiler.Compile(registrySchema)
-	check(t, err)
+	schema := testkit.Get(compiler.Compile(registrySchema)).Must(t)
 	testkit.Works(t, schema.Validate(readJSON[any](t, filepath.Join(dir, "server.json"))))
 	entry := readJSON[struct {
 		Packages []struct{ Identifier, FileSHA256 string }
 	}](t, filepath.Join(dir, "server.json"))
 	for _, p := range entry.Packages {
-		if name := p.Identifier[strings.LastIndex(p.Identifier, "/")+1:]; sums(t, dir)[name] != p.FileSHA256 {
-			t.Errorf("%s does not have the checksum %s", name, p.FileSHA256)
-		}
+		name := p.Identifier[strings.LastIndex(p.Identifier, "/")+1:]
+		testkit.True(t, sums(t, dir)[name] == p.FileSHA256, "%s does not have the checksum %s", name, p.FileSHA256)
 	}
 }

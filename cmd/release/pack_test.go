@@ -26,8 +26,7 @@ func packed(t *testing.T, at time.Time) string {
 		paths = append(paths, r.binary(p), filepath.Join(r.from, p.os+"-"+p.arch, "sbom.json"))
 	}
 	for _, path := range paths {
-		rel, err := filepath.Rel(r.from, path)
-		check(t, err)
+		rel := testkit.Get(filepath.Rel(r.from, path)).Must(t)
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		check(t, os.WriteFile(path, []byte("content of "+rel), 0o600))
 		check(t, os.Chtimes(path, at, at))
@@ -49,8 +48,7 @@ func TestSameBytes(t *testing.T) {
 
 // An entry has the time of the commit, the owner root and only the permissions that are meant.
 func TestEntriesAreFixed(t *testing.T) {
-	f, err := os.Open(filepath.Join(packed(t, time.Now()), "deepwork_1.2.3_linux_amd64.tar.gz"))
-	check(t, err)
+	f := testkit.Get(os.Open(filepath.Join(packed(t, time.Now()), "deepwork_1.2.3_linux_amd64.tar.gz"))).Must(t)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	check(t, err)
@@ -65,9 +63,8 @@ func TestEntriesAreFixed(t *testing.T) {
 		testkit.True(t, h.Uid == 0 && h.Gid == 0 && h.Uname == "" && h.ModTime.Unix() == 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 	}
 	top := "deepwork_1.2.3_linux_amd64/"
-	if want := map[string]int64{top + "deepwork": 0o755, top + "README.md": 0o644, top + "THIRD_PARTY_LICENSES": 0o644}; !maps.Equal(modes, want) {
-		t.Errorf("got %v, want %v", modes, want)
-	}
+	want := map[string]int64{top + "deepwork": 0o755, top + "README.md": 0o644, top + "THIRD_PARTY_LICENSES": 0o644}
+	testkit.True(t, maps.Equal(modes, want), "got %v, want %v", modes, want)
 }
 
 // The README of an archive says first where the files are that it links to.
@@ -75,8 +72,7 @@ func TestArchiveReadme(t *testing.T) {
 	dir := packed(t, time.Now())
 	for _, p := range platforms {
 		r := release{version: "1.2.3"}
-		text, err := os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), "README.md"))
-		check(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), "README.md"))).Must(t)
 		note, rest, _ := strings.Cut(string(text), "\n\n")
 		testkit.ContainsAll(t, note, []string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"}, "%s: the README begins without", r.name(p))
 		if want := "content of " + filepath.Join("common", "README.md"); rest != want {
@@ -101,8 +97,7 @@ func TestImageIsReadable(t *testing.T) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := d.Info()
-		check(t, err)
+		info := testkit.Get(d.Info()).Must(t)
 		testkit.Equal(t, info.Mode().Perm(), 0o644, "%s has the permissions %v", path, info.Mode())
 		return nil
 	}))

@@ -27,11 +27,9 @@ func unpacked(t *testing.T, dir, name string) string {
 	if zipped := filepath.Join(dir, name+".zip"); strings.Contains(name, "windows") {
 		return filepath.Join(unzip(t, zipped), name)
 	}
-	f, err := os.Open(filepath.Join(dir, name+".tar.gz"))
-	check(t, err)
+	f := testkit.Get(os.Open(filepath.Join(dir, name+".tar.gz"))).Must(t)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	check(t, err)
+	z := testkit.Get(gzip.NewReader(f)).Must(t)
 	return filepath.Join(untar(t, z), name)
 }
 
@@ -54,13 +52,11 @@ func untar(t *testing.T, r io.Reader) string {
 // unzip unpacks a zip and returns its folder.
 func unzip(t *testing.T, path string) string {
 	t.Helper()
-	z, err := zip.OpenReader(path)
-	check(t, err)
+	z := testkit.Get(zip.OpenReader(path)).Must(t)
 	defer z.Close()
 	dir := t.TempDir()
 	for _, f := range z.File {
-		in, err := f.Open()
-		check(t, err)
+		in := testkit.Get(f.Open()).Must(t)
 		lay(t, filepath.Join(dir, f.Name), in, f.Mode())
 	}
 	return dir
@@ -82,14 +78,11 @@ func tools(t *testing.T, version, project, command string, args ...string) []str
 	cmd.Dir, cmd.Stderr = project, t.Output()
 	cmd.Env = append(os.Environ(), "DEEPWORK_STATE_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Second}, nil)
-	check(t, err)
+	session := testkit.Get(client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Second}, nil)).Must(t)
 	defer session.Close()
-	if got := session.InitializeResult().ServerInfo; got.Name != "deepwork" || got.Version != version {
-		t.Errorf("%s presents itself as %s %s", command, got.Name, got.Version)
-	}
-	list, err := session.ListTools(t.Context(), nil)
-	check(t, err)
+	got := session.InitializeResult().ServerInfo
+	testkit.True(t, got.Name == "deepwork" && got.Version == version, "%s presents itself as %s %s", command, got.Name, got.Version)
+	list := testkit.Get(session.ListTools(t.Context(), nil)).Must(t)
 	var names []string
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
@@ -107,10 +100,8 @@ func TestBuiltPrograms(t *testing.T) {
 	folder := unpacked(t, dir, (&release{version: version}).name(here))
 	binary := filepath.Join(folder, here.program())
 
-	out, err := exec.CommandContext(t.Context(), binary, "version", "--json").Output()
-	check(t, err)
-	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
-	check(t, err)
+	out := testkit.Get(exec.CommandContext(t.Context(), binary, "version", "--json").Output()).Must(t)
+	commit := testkit.Get(exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()).Must(t)
 	var v struct {
 		Version, Commit string
 		Modified        bool
@@ -157,9 +148,8 @@ func checkManifest(t *testing.T, path string) {
 		t.Log("DEEPWORK_TEST_MCPB does not name the program mcpb: the manifest is not checked with it")
 		return
 	}
-	if out, err := exec.CommandContext(t.Context(), "node", program, "validate", path).CombinedOutput(); err != nil {
-		t.Errorf("mcpb validate: %v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), "node", program, "validate", path).CombinedOutput()
+	testkit.True(t, err == nil, "mcpb validate: %v\n%s", err, out)
 }
 
 // The script refuses what would make a bad release, before it makes a folder.

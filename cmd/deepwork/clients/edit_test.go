@@ -68,9 +68,8 @@ func TestAddLeavesAlone(t *testing.T) {
 		strings.Repeat("[", 20_000):                         "cannot be parsed",
 	} {
 		got, _, err := All[0].Stdio().addTo([]byte(in), false)
-		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
-			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
-		}
+		_, ok := err.(*LeftAloneError)
+		testkit.True(t, ok && strings.Contains(err.Error(), want), "addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
 	}
 }
 
@@ -175,8 +174,7 @@ func FuzzAddToTOML(f *testing.F) {
 // The token of a server is in no file: an entry names a variable where the server does not know its callers.
 func TestHTTPNamesTheVariable(t *testing.T) {
 	for address, want := range map[string]bool{"http://127.0.0.1:8000/mcp": false, "https://host.example:8000/mcp": true} {
-		u, err := url.Parse(address)
-		testkit.Must(t, err)
+		u := testkit.Get(url.Parse(address)).Must(t)
 		for _, c := range All {
 			e, named := c.HTTP(u, true)
 			testkit.Equal(t, named, want)
@@ -200,9 +198,8 @@ func TestAddToAFile(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, []byte("{}\n"), 0o640))
 	testkit.Must(t, os.Chmod(file, 0o640))
 	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
-	if info := testkit.Get(os.Stat(file)).Must(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
-		t.Errorf("the mode is %v", info.Mode())
-	}
+	info := testkit.Get(os.Stat(file)).Must(t)
+	testkit.True(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o640, "the mode is %v", info.Mode())
 	testkit.Must(t, os.WriteFile(file, []byte(`{"mcpServers":{"deepwork":{"command":"uvx"}}}`), 0o600))
 	testkit.Fails(t, testkit.Get(add(false)).Err(), "starts another program")
 	testkit.Equal(t, testkit.Get(add(true)).Must(t), Replaced)
@@ -223,9 +220,8 @@ func TestAddToAFile(t *testing.T) {
 		testkit.Must(t, os.RemoveAll(file))
 		testkit.Must(t, os.WriteFile(outside, []byte("{}"), 0o600))
 		testkit.Must(t, plant())
-		if _, err := add(false); err == nil || !errors.As(err, new(*LeftAloneError)) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := add(false)
+		testkit.True(t, err != nil && errors.As(err, new(*LeftAloneError)), "%s: %v", what, err)
 	}
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(outside)).Must(t)), "{}")
 	made := filepath.Join(root, "a", "b")
