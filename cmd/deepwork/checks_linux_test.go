@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -72,42 +71,5 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 	testkit.True(t, err == nil && strings.Contains(out, "the check tests: sh check.sh"), "an override: %v %s", err, out)
 	if text, code := finish(two); code != "" || !strings.Contains(text, `"next_step"`) {
 		t.Errorf("after a person passed over it: %s %s", code, text)
-	}
-}
-
-// The tenth failed try of a step's checks stops the run, and its agent is ended.
-func TestRunStopsAfterTenFailedChecks(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a", `a checks: [{run: [sh, -c, "echo no way; exit 1"], name: tests}]`))
-	plan := []string{}
-	for i := range 12 {
-		plan = append(plan, "a write STEP.md "+strings.Repeat("x", i+1), "a call finished_step {\"outputs\": {\"text\": \"STEP.md\"}}")
-	}
-	p.plan(append(plan, "a await never")...)
-	events := p.begin().exits(1)
-	end := events[len(events)-1]
-	// The agent may fail once more before it is ended.
-	if !regexp.MustCompile(`Its checks failed 1[0-2] times\. Check 'tests': .*\s+no way`).MatchString(optional(end.Reason)) || len(p.recorded("begin", "a")) != 1 {
-		t.Errorf("%s", optional(end.Reason))
-	}
-	p.clean()
-}
-
-// A limit of the step ends its agent, which counts as a try, and the next one is told.
-func TestRunEndsAnAgentAtALimitOfItsStep(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ limit, plan string }{
-		"timeout":      {"timeout: 2", "a:1 await never"},
-		"idle_timeout": {"idle_timeout: 2", "a:1 await never"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newRunProject(t, "", runJob("NAME", "a", "a "+c.limit))
-			p.plan(c.plan, "a:2 finish")
-			p.begin().exits(0)
-			begun := p.recorded("begin", "a")
-			testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+name), "%+v", begun)
-			p.clean()
-		})
 	}
 }

@@ -96,6 +96,20 @@ func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession
 	return client, server
 }
 
+// askedClient is startClient with a user who answers what the server asks.
+func askedClient(t *testing.T, root string, answer func(message string) *mcp.ElicitResult, flags ...string) *mcp.ClientSession {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
+	server.Stderr = t.Output()
+	asked := mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return answer(r.Params.Message), nil
+	}}
+	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &asked).
+		Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 // beginSession starts the workflow w of a job and returns the id of its session.
 func beginSession(t *testing.T, client *mcp.ClientSession, job, goal string) string {
 	t.Helper()
@@ -133,7 +147,27 @@ func ownUser(t *testing.T, config string) {
 	}
 }
 
+// eventually waits until something holds, and says what is if it never does.
+func eventually(t testing.TB, holds func() (bool, any)) {
+	t.Helper()
+	testkit.Eventually(t, func() string {
+		ok, is := holds()
+		if ok {
+			return ""
+		}
+		return fmt.Sprintf("it is %+v", is)
+	})
+}
+
 var writeFiles = testkit.WriteAll
+
+// inGit makes a folder a git repository whose first commit has these files, or all.
+func inGit(t testing.TB, root string, files ...string) {
+	t.Helper()
+	testkit.Git(t, root, "init", "-q", "-b", "main")
+	testkit.Git(t, root, append([]string{"add"}, append(files, ".")[:max(1, len(files))]...)...)
+	testkit.Git(t, root, "commit", "-q", "-m", "first")
+}
 
 // jobText is a valid job.yml whose one workflow, w, has these steps.
 func jobText(name string, steps ...string) string {

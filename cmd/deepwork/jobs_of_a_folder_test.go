@@ -2,12 +2,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -98,15 +96,11 @@ steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs:
 	}
 }
 
-// passingClient starts a server that has no reviewer, and connects a client whose user passes every review of a person.
+// passingClient is a client of a server that has no reviewer. Its user passes every review of a person.
 func passingClient(t *testing.T, root string) *mcp.ClientSession {
-	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error", "--no-quality-gate")
-	server.Stderr = t.Output()
-	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
-	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
-	t.Cleanup(func() { client.Close() })
-	return client
+	return askedClient(t, root, func(string) *mcp.ElicitResult {
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
+	}, "--no-quality-gate")
 }
 
 // makeUp makes the files that a job names and that are missing.

@@ -30,6 +30,15 @@ func typingAhead(t *testing.T, ahead, answer string, command ...string) (stdout,
 	return stdout, screen, err
 }
 
+// types types an answer to a command that must succeed, or fail, and say all of wants on stdout or at the terminal.
+func types(t *testing.T, succeeds bool, answer string, command []string, wants ...string) (shown string) {
+	t.Helper()
+	out, screen, err := typing(t, answer, command...)
+	testkit.Need(t, (err == nil) == succeeds, "%q to %q: %v\n%s%s", answer, command, err, out, screen)
+	testkit.ContainsAll(t, out+screen, wants, "%q to %q", answer, command)
+	return out + screen
+}
+
 // asksAtNoPipe runs a command without a terminal and with a yes on its stdin, which does not count.
 func asksAtNoPipe(t *testing.T, command ...string) {
 	t.Helper()
