@@ -23,7 +23,7 @@ import (
 const gorace = "atexit_sleep_ms=0"
 
 // programs are the commands that this test binary is for the scripts and the tests, by name.
-var programs = map[string]func(){"deepwork": main, "mcp-echo": echoServer, "mcp-source": syncSource, "reviewer": scriptedReviewer, "mcp-reviewer": quickReviewer, "coder": coder, "stepper": stepper}
+var programs = map[string]func(){"deepwork": main, "reviewer": scriptedReviewer, "coder": coder, "stepper": stepper}
 
 // TestMain makes this test binary the command deepwork for the scripts and for
 // whatever test starts a server.
