@@ -351,11 +351,6 @@ func agentThat(script string) string {
 	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", "test ! -e done || exit 0; touch done; "+script)
 }
 
-func readAll(path ...string) string {
-	text, _ := os.ReadFile(filepath.Join(path...))
-	return string(text)
-}
-
 // prepareState has a server that its user trusts make a session, an attempt that runs
 // and one that waits, in the project, and puts all that state into the
 // project's .deepwork. The project has this config then.
@@ -389,11 +384,6 @@ func (v *victim) prepareState(after string) {
 	must(t, os.RemoveAll(v.stateDir()))
 	v.as("own", "")
 	v.write(".deepwork/config.yml", after)
-}
-
-func glob(path ...string) []string {
-	all, _ := filepath.Glob(filepath.Join(path...))
-	return all
 }
 
 // gitRuns gives the repository settings of its own, names and values in turn, and what

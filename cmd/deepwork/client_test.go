@@ -159,6 +159,16 @@ func eventually(t testing.TB, holds func() (bool, any)) {
 	})
 }
 
+func readAll(path ...string) string {
+	text, _ := os.ReadFile(filepath.Join(path...))
+	return string(text)
+}
+
+func glob(path ...string) []string {
+	all, _ := filepath.Glob(filepath.Join(path...))
+	return all
+}
+
 var writeFiles = testkit.WriteAll
 
 // inGit makes a folder a git repository whose first commit has these files, or all.

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -36,224 +36,152 @@ import (
 //	exit N            ends
 func coder() {
 	prompt, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(98)
-	}
+	mustDo("reading the prompt", err)
 	fmt.Println("coder", strings.Join(os.Args[1:], " "))
 	for line := range strings.Lines(string(prompt)) {
-		order, is := strings.CutPrefix(strings.TrimSpace(line), "! ")
-		if !is {
-			continue
-		}
-		verb, rest, _ := strings.Cut(order, " ")
-		if err := obey(verb, rest, string(prompt)); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", verb, err)
-			os.Exit(97)
+		if order, is := strings.CutPrefix(strings.TrimSpace(line), "! "); is {
+			obey(order, string(prompt))
 		}
 	}
 	fmt.Println("all done")
 }
 
-func obey(verb, rest, prompt string) error {
+// mustDo ends an agent that cannot do what it was told.
+func mustDo(order string, err error) {
+	if err != nil {
+		fmt.Printf("%s: %v\n", order, err)
+		os.Exit(97)
+	}
+}
+
+// ordinary carries out an order that agents of all kinds know, with files that path finds.
+func ordinary(verb, rest string, path func(string) string) (known bool, err error) {
 	switch verb {
 	case "write":
 		name, text, _ := strings.Cut(rest, " ")
-		return os.WriteFile(name, []byte(text+"\n"), 0o644)
-	case "commit":
-		return errors.Join(runGit(".", "add", "-A"), runGit(".", "commit", "-q", "-m", rest))
-	case "say":
-		fmt.Println(rest)
+		return true, os.WriteFile(name, []byte(text+"\n"), 0o644)
 	case "await":
-		for {
-			if _, err := os.Stat(os.ExpandEnv(rest)); err == nil {
-				return nil
-			}
+		for !fileExists(path(rest)) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	case "touch":
-		return os.WriteFile(os.ExpandEnv(rest), nil, 0o644)
-	case "script":
-		lines, err := os.ReadFile(os.ExpandEnv(rest))
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(lines)) {
-			verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if err := obey(verb, rest, prompt); err != nil {
-				return fmt.Errorf("%s: %w", verb, err)
-			}
-		}
-	case "context":
-		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
-			reply, err := toolText(ctx, client, "get_context", map[string]any{})
-			fmt.Println("context", reply)
-			return err
-		})
-	case "call":
-		name, args, _ := strings.Cut(rest, " ")
-		return inWorkspace(calling(name, args))
-	case "at":
-		dir, call, _ := strings.Cut(rest, " ")
-		name, args, _ := strings.Cut(call, " ")
-		if err := inProject(dir, calling(name, args), "--no-quality-gate"); err != nil {
-			fmt.Println(err)
-		}
-	case "workflow":
-		steps, err := strconv.Atoi(rest)
-		if err != nil {
-			return err
-		}
-		return walk(steps, prompt)
-	case "review":
-		return inProject(".", func(ctx context.Context, client *mcp.ClientSession) error {
-			if _, err := toolText(ctx, client, "start_workflow", startArgs(prompt)); err != nil {
-				return err
-			}
-			for range 2 {
-				text, err := toolText(ctx, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}})
-				if err != nil {
-					return err
-				}
-				fmt.Println("reviewed", text)
-				if err := obey("await", rest, prompt); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	case "nest":
-		steps, err := strconv.Atoi(rest)
-		if err != nil {
-			return err
-		}
-		return nest(steps, prompt)
+		return true, os.WriteFile(path(rest), nil, 0o644)
 	case "exit":
 		code, err := strconv.Atoi(rest)
 		if err == nil {
 			os.Exit(code)
 		}
-		return err
+		return true, err
 	default:
-		return fmt.Errorf("unknown order")
+		return false, nil
 	}
-	return nil
+	return true, nil
 }
 
-// calling calls a tool and prints what it says.
-func calling(name, args string) func(context.Context, *mcp.ClientSession) error {
-	return func(ctx context.Context, client *mcp.ClientSession) error {
-		result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
-		if err == nil {
-			fmt.Println(name, "said", resultText(result))
+func obey(order, prompt string) {
+	verb, rest, _ := strings.Cut(order, " ")
+	if known, err := ordinary(verb, rest, os.ExpandEnv); known {
+		mustDo(order, err)
+		return
+	}
+	n, _ := strconv.Atoi(rest)
+	name, args, _ := strings.Cut(rest, " ")
+	value := func(key string) string { // of what the prompt says of its workflow
+		_, rest, _ := strings.Cut(prompt, key+`: "`)
+		value, _, _ := strings.Cut(rest, `"`)
+		return value
+	}
+	start := map[string]any{"goal": value("goal"), "job_name": value("job_name"), "workflow_name": value("workflow_name")}
+	var at server
+	defer func() {
+		if at.process != nil {
+			at.process.Kill() // it is never asked to end: an agent that dies gives it no time
 		}
-		return err
-	}
-}
-
-// inWorkspace connects to a deepwork on the working directory.
-func inWorkspace(use func(context.Context, *mcp.ClientSession) error) error {
-	return inProject(".", use, "--no-quality-gate")
-}
-
-// inProject connects to a deepwork on a directory. It is killed, and never asked to end: an agent
-// that dies gives it no time.
-func inProject(dir string, use func(context.Context, *mcp.ClientSession) error, flags ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", dir, "--log-level", "error"}, flags...)...)
-	server.Stderr = os.Stderr
-	client, err := connect(ctx, server)
-	if err != nil {
-		return err
-	}
-	defer server.Process.Kill()
-	return use(ctx, client)
-}
-
-// after is the value of a key in what the prompt says of its workflow.
-func after(prompt, key string) string {
-	_, rest, _ := strings.Cut(prompt, key+`: "`)
-	value, _, _ := strings.Cut(rest, `"`)
-	return value
-}
-
-func startArgs(prompt string) map[string]any {
-	return map[string]any{"goal": after(prompt, "goal"), "job_name": after(prompt, "job_name"), "workflow_name": after(prompt, "workflow_name")}
-}
-
-func nest(steps int, prompt string) error {
-	return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
+	}()
+	switch verb {
+	case "commit":
+		_, err := testkit.TryGit(".", "add", "-A")
+		mustDo(order, err)
+		_, err = testkit.TryGit(".", "commit", "-q", "-m", rest)
+		mustDo(order, err)
+	case "say":
+		fmt.Println(rest)
+	case "script":
+		lines, err := os.ReadFile(os.ExpandEnv(rest))
+		mustDo(order, err)
+		for line := range strings.Lines(string(lines)) {
+			obey(strings.TrimSpace(line), prompt)
+		}
+	case "context":
+		at = inProject(".", "--no-quality-gate")
+		fmt.Println("context", string(at.must("get_context", map[string]any{})))
+	case "call":
+		at = inProject(".", "--no-quality-gate")
+		fmt.Println(name, "said", at.call(name, json.RawMessage(args)))
+	case "at":
+		tool, args, _ := strings.Cut(args, " ")
+		at = inProject(name, "--no-quality-gate")
+		fmt.Println(tool, "said", at.call(tool, json.RawMessage(args)))
+	case "workflow":
+		at = inProject(".", "--no-quality-gate")
+		now := at.must("get_context", map[string]any{})
+		if id := strings.Trim(string(lookup(now, "workflow_session_id")), `"`); id != "null" {
+			now = at.must("get_step", map[string]any{"session_id": id})
+		} else {
+			now = at.must("start_workflow", start)
+		}
+		for range n {
+			now = at.must("finished_step", map[string]any{"outputs": map[string]any{}, "step_id": lookup(now, "begin_step.step_id")})
+		}
+		fmt.Println("workflow", strings.Trim(string(lookup(now, "status")), `"`))
+	case "review":
+		at = inProject(".")
+		at.must("start_workflow", start)
 		for range 2 {
-			if _, err := toolText(ctx, client, "start_workflow", startArgs(prompt)); err != nil {
-				return err
-			}
+			fmt.Println("reviewed", string(at.must("finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}})))
+			obey("await "+rest, prompt)
 		}
-		for range steps {
-			text, err := toolText(ctx, client, "finished_step", map[string]any{"outputs": map[string]any{}})
-			if err != nil {
-				return err
-			}
-			fmt.Println("nested", text)
+	case "nest":
+		at = inProject(".", "--no-quality-gate")
+		at.must("start_workflow", start)
+		at.must("start_workflow", start)
+		for range n {
+			fmt.Println("nested", string(at.must("finished_step", map[string]any{"outputs": map[string]any{}})))
 		}
-		return nil
-	})
+	default:
+		mustDo(order, fmt.Errorf("unknown order"))
+	}
 }
 
-// walk does what the prompt says of its workflow, for so many steps.
-func walk(steps int, prompt string) error {
-	return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
-		var around struct {
-			WorkflowSessionID *string `json:"workflow_session_id"`
-		}
-		text, err := toolText(ctx, client, "get_context", map[string]any{})
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal([]byte(text), &around); err != nil {
-			return err
-		}
-		var at struct {
-			Status    string
-			BeginStep struct {
-				SessionID string `json:"session_id"`
-				StepID    string `json:"step_id"`
-			} `json:"begin_step"`
-		}
-		tool, args := "start_workflow", startArgs(prompt)
-		if around.WorkflowSessionID != nil {
-			tool, args = "get_step", map[string]any{"session_id": *around.WorkflowSessionID}
-		}
-		for range steps + 1 {
-			if text, err = toolText(ctx, client, tool, args); err != nil {
-				return err
-			}
-			if err := json.Unmarshal([]byte(text), &at); err != nil {
-				return err
-			}
-			tool, args = "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": at.BeginStep.StepID}
-		}
-		fmt.Println("workflow", at.Status)
-		return nil
-	})
+// A server is one that an agent has started.
+type server struct {
+	client  *mcp.ClientSession
+	process *os.Process
 }
 
-// toolText makes a call that must succeed.
-func toolText(ctx context.Context, client *mcp.ClientSession, tool string, args any) (string, error) {
-	result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+func inProject(dir string, flags ...string) server {
+	cmd := exec.Command("deepwork", append([]string{"serve", "--path", filepath.Clean(dir), "--log-level", "error"}, flags...)...)
+	cmd.Stderr = os.Stderr
+	client, err := connect(context.Background(), cmd)
+	mustDo("connecting", err)
+	return server{client, cmd.Process}
+}
+
+// call makes a call, which may be refused, and returns what it says.
+func (s server) call(tool string, args any) string {
+	result, err := s.client.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		return "", err
+		return err.Error()
 	}
-	if text := resultText(result); result.IsError {
-		return "", fmt.Errorf("%s was refused: %s", tool, text)
-	} else {
-		return text, nil
-	}
+	return resultText(result)
 }
 
-func runGit(dir string, args ...string) error {
-	_, err := gitOutput(dir, args...)
-	return err
+// must makes a call that must not be refused.
+func (s server) must(tool string, args any) json.RawMessage {
+	result, err := s.client.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	mustDo(tool, err)
+	if result.IsError {
+		mustDo(tool, fmt.Errorf("was refused: %s", resultText(result)))
+	}
+	return json.RawMessage(resultText(result))
 }
-
-var gitOutput = testkit.TryGit

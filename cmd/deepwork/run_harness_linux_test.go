@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,23 +197,10 @@ func (p *runProject) status() *board.RunReply {
 	return reply
 }
 
-// journal is what the steppers have recorded.
-func (p *runProject) journal() (all []stepped) {
-	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.dir, "journal"))
-	testkit.Need(p.t, err == nil || os.IsNotExist(err), "%v", err)
-	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
-		var s stepped
-		must(p.t, json.Unmarshal(line, &s))
-		all = append(all, s)
-	}
-	return all
-}
-
 // recorded are the records of one kind, in order, of a step or, if that is "", of all.
 func (p *runProject) recorded(event, step string) (all []stepped) {
 	p.t.Helper()
-	for _, s := range p.journal() {
+	for _, s := range journalOf(p.dir) {
 		if s.Event == event && (step == "" || s.Step == step) {
 			all = append(all, s)
 		}
@@ -242,7 +228,7 @@ func (p *runProject) steps() string {
 func (p *runProject) most() (most int) {
 	p.t.Helper()
 	now := 0
-	for _, s := range p.journal() {
+	for _, s := range journalOf(p.dir) {
 		now += map[string]int{"begin": 1, "end": -1}[s.Event]
 		most = max(most, now)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,17 +47,48 @@ import (
 // What it does is recorded in the file journal in DIR, as stepped. It reaches the server of its step as the
 // program would whose name is among its words (see endpoint).
 func stepper() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	ctx := context.Background()
+	time.AfterFunc(2*time.Minute, func() { mustDo("ending", context.DeadlineExceeded) })
 	prompt, err := io.ReadAll(os.Stdin)
-	if err == nil {
-		a := &stepping{dir: os.ExpandEnv(os.Args[1]), step: os.Getenv(config.StepEnv), prompt: string(prompt)}
-		err = a.work(ctx)
+	mustDo("reading the prompt", err)
+	a := &stepping{dir: os.ExpandEnv(os.Args[1]), step: os.Getenv(config.StepEnv), prompt: string(prompt)}
+	for a.n = 1; ; a.n++ { // how often this step was begun
+		f, err := os.OpenFile(filepath.Join(a.dir, fmt.Sprintf("%s.%d", a.step, a.n)), os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			f.Close()
+			break
+		} else if !os.IsExist(err) {
+			mustDo("beginning", err)
+		}
 	}
-	if err != nil {
-		fmt.Println("stepper:", err)
-		os.Exit(97)
+	dir, err := os.Getwd()
+	mustDo("beginning", err)
+	s := stepped{Event: "begin", Args: os.Args[2:], Session: os.Getenv(config.SessionEnv), Folder: dir, Prompt: a.prompt,
+		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(runner.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
+	if info, err := os.Stat(s.Config); err == nil {
+		s.Mode = info.Mode().String()
 	}
+	for _, o := range journalOf(a.dir) {
+		if o.Event == "begin" && o.Step == a.step && o.Session == s.Session && isStepper(o.PID, a.dir) {
+			s.Beside = append(s.Beside, o.PID)
+		}
+	}
+	a.record(s)
+	var orders []string
+	for line := range strings.Lines(readAll(a.dir, "plan")) {
+		whose, order, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if whose == a.step || whose == "*" || whose == fmt.Sprintf("%s:%d", a.step, a.n) {
+			orders = append(orders, order)
+		}
+	}
+	if len(orders) == 0 {
+		orders = []string{"finish"}
+	}
+	for _, order := range orders {
+		verb, rest, _ := strings.Cut(order, " ")
+		mustDo(order, a.obey(ctx, verb, rest))
+	}
+	a.record(stepped{Event: "end"})
 }
 
 // A stepped is a line of the journal of steppers.
@@ -86,49 +116,26 @@ type stepping struct {
 	client            *mcp.ClientSession
 }
 
-func (a *stepping) record(s stepped) error {
+func (a *stepping) record(s stepped) {
 	s.Step, s.N, s.PID = a.step, a.n, os.Getpid()
 	f, err := os.OpenFile(filepath.Join(a.dir, "journal"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
+	mustDo("recording", err)
 	defer f.Close()
 	line, err := json.Marshal(s)
-	if err == nil {
-		_, err = f.Write(append(line, '\n'))
-	}
-	return err
+	mustDo("recording", err)
+	_, err = f.Write(append(line, '\n'))
+	mustDo("recording", err)
 }
 
-// number finds out how often this step was begun.
-func (a *stepping) number() error {
-	for a.n = 1; ; a.n++ {
-		f, err := os.OpenFile(filepath.Join(a.dir, fmt.Sprintf("%s.%d", a.step, a.n)), os.O_CREATE|os.O_EXCL, 0o644)
-		if err == nil {
-			return f.Close()
-		}
-		if !os.IsExist(err) {
-			return err
-		}
-	}
-}
-
-// beside returns the processes that have begun its step and run.
-func (a *stepping) beside() (all []int, err error) {
-	data, err := os.ReadFile(filepath.Join(a.dir, "journal"))
-	if err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
+// journalOf is what the steppers of a folder have recorded.
+func journalOf(dir string) (all []stepped) {
+	text := readAll(dir, "journal")
+	for line := range strings.Lines(text[:strings.LastIndexByte(text, '\n')+1]) { // another one may be half written
 		var s stepped
-		if err := json.Unmarshal(line, &s); err != nil {
-			return nil, err
-		}
-		if s.Event == "begin" && s.Step == a.step && s.Session == os.Getenv(config.SessionEnv) && isStepper(s.PID, a.dir) {
-			all = append(all, s.PID)
-		}
+		mustDo("reading the journal", json.Unmarshal([]byte(line), &s))
+		all = append(all, s)
 	}
-	return all, nil
+	return all
 }
 
 // isStepper reports whether a process is a stepper of a folder that runs, where there is /proc.
@@ -137,177 +144,86 @@ func isStepper(pid int, dir string) bool {
 	return err == nil && bytes.Contains(line, []byte("stepper\x00"+dir+"\x00"))
 }
 
-func (a *stepping) work(ctx context.Context) error {
-	if err := a.number(); err != nil {
-		return err
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	s := stepped{Event: "begin", Args: os.Args[2:], Session: os.Getenv(config.SessionEnv), Folder: dir, Prompt: a.prompt,
-		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(runner.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
-	if info, err := os.Stat(s.Config); err == nil {
-		s.Mode = info.Mode().String()
-	}
-	if s.Beside, err = a.beside(); err != nil {
-		return err
-	}
-	if err := a.record(s); err != nil {
-		return err
-	}
-	plan, err := os.ReadFile(filepath.Join(a.dir, "plan"))
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	var orders []string
-	for line := range strings.Lines(string(plan)) {
-		whose, order, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if whose == a.step || whose == "*" || whose == fmt.Sprintf("%s:%d", a.step, a.n) {
-			orders = append(orders, order)
-		}
-	}
-	if len(orders) == 0 {
-		orders = []string{"finish"}
-	}
-	for _, order := range orders {
-		verb, rest, _ := strings.Cut(order, " ")
-		if err := a.obey(ctx, verb, rest); err != nil {
-			return fmt.Errorf("%s: %w", order, err)
-		}
-	}
-	return a.record(stepped{Event: "end"})
-}
-
 func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 	switch verb {
-	case "write":
-		name, text, _ := strings.Cut(rest, " ")
-		return os.WriteFile(name, []byte(text+"\n"), 0o644)
 	case "merge":
-		var all bytes.Buffer
+		all := ""
 		for _, name := range strings.Fields(rest) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			all.Write(text)
+			all += readAll(name)
 		}
-		return os.WriteFile(a.step+".md", all.Bytes(), 0o644)
+		return os.WriteFile(a.step+".md", []byte(all), 0o644)
 	case "say":
 		fmt.Println(strings.ReplaceAll(rest, "CONVERSATION", "talk-"+a.step))
 	case "warn":
 		fmt.Fprintln(os.Stderr, rest)
-	case "await":
-		for ctx.Err() == nil {
-			if _, err := os.Stat(filepath.Join(a.dir, rest)); err == nil {
-				return nil
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		return ctx.Err()
-	case "touch":
-		return os.WriteFile(filepath.Join(a.dir, rest), nil, 0o644)
 	case "call":
 		name, args, _ := strings.Cut(rest, " ")
-		_, err := a.call(ctx, name, json.RawMessage(args))
-		return err
+		a.call(ctx, name, json.RawMessage(args))
 	case "start":
-		text, err := a.call(ctx, "start_workflow", json.RawMessage(rest))
-		var r struct {
-			BeginStep struct {
-				SessionID string `json:"session_id"`
-			} `json:"begin_step"`
-		}
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &r)
-		}
-		a.child = r.BeginStep.SessionID
-		return err
+		a.child = strings.Trim(string(lookup(json.RawMessage(a.call(ctx, "start_workflow", json.RawMessage(rest))), "begin_step.session_id")), `"`)
 	case "reconnect":
 		a.client.Close()
 		a.client = nil
 	case "child":
-		_, err := a.call(ctx, "finished_step", map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
-		return err
+		a.call(ctx, "finished_step", map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
 	case "finish":
 		name := a.step + ".md"
-		if _, err := os.Stat(name); err != nil {
-			if err := os.WriteFile(name, []byte("text of "+a.step+"\n"), 0o644); err != nil {
-				return err
-			}
+		if !fileExists(name) {
+			mustDo(verb, os.WriteFile(name, []byte("text of "+a.step+"\n"), 0o644))
 		}
 		outputs := map[string]any{"text": name}
 		if strings.HasPrefix(a.prompt, "# Goal") && !strings.Contains(a.prompt, `"text"`) {
 			outputs = map[string]any{}
 		}
-		_, err := a.call(ctx, "finished_step", map[string]any{"outputs": outputs})
-		return err
+		a.call(ctx, "finished_step", map[string]any{"outputs": outputs})
 	case "deepwork":
 		cmd := exec.CommandContext(ctx, "deepwork", strings.Fields(rest)...)
-		said, err := cmd.CombinedOutput()
-		if _, is := errors.AsType[*exec.ExitError](err); err != nil && !is {
-			return err
-		}
-		return a.record(stepped{Event: verb, Text: fmt.Sprintf("%d %s", cmd.ProcessState.ExitCode(), said)})
+		said, _ := cmd.CombinedOutput()
+		a.record(stepped{Event: verb, Text: fmt.Sprintf("%d %s", cmd.ProcessState.ExitCode(), said)})
 	case "serve":
 		name, args, _ := strings.Cut(rest, " ")
-		return inWorkspace(func(ctx context.Context, client *mcp.ClientSession) error {
-			_, err := a.callOf(ctx, client, "serve "+name, name, json.RawMessage(args))
-			return err
-		})
+		at := inProject(".", "--no-quality-gate")
+		defer at.process.Kill()
+		a.record(stepped{Event: "serve " + name, Text: at.call(name, json.RawMessage(args))})
 	case "asks":
 		url, token, err := endpoint(os.Args)
-		if err != nil {
-			return err
-		}
+		mustDo(verb, err)
 		client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, a.record(stepped{Event: "asked"})
+			a.record(stepped{Event: "asked"})
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
 		}})
 		a.client, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 		return err
 	case "run":
 		words := strings.Fields(os.ExpandEnv(rest))
 		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput() // that it fails is in what it prints
-		return a.record(stepped{Event: "run", Text: string(out)})
+		a.record(stepped{Event: "run", Text: string(out)})
 	case "span":
 		return telemetrytest.Send(ctx, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("TRACEPARENT"), rest)
-	case "exit":
-		var code int
-		if _, err := fmt.Sscan(rest, &code); err != nil {
-			return err
-		}
-		if err := a.record(stepped{Event: "end"}); err != nil {
-			return err
-		}
-		os.Exit(code)
 	default:
-		return fmt.Errorf("unknown order")
+		if verb == "exit" {
+			a.record(stepped{Event: "end"})
+		}
+		known, err := ordinary(verb, rest, func(name string) string { return filepath.Join(a.dir, name) })
+		if !known {
+			err = fmt.Errorf("unknown order")
+		}
+		return err
 	}
 	return nil
 }
 
 // call calls a tool of the server of the step, and records the answer, also one that refuses.
-func (a *stepping) call(ctx context.Context, tool string, args any) (string, error) {
+func (a *stepping) call(ctx context.Context, tool string, args any) (text string) {
 	if a.client == nil {
 		url, token, err := endpoint(os.Args)
-		if err != nil {
-			return "", err
-		}
-		if a.client, err = dialStep(ctx, url, token); err != nil {
-			return "", err
-		}
+		mustDo("finding the server", err)
+		a.client, err = dialStep(ctx, url, token)
+		mustDo("connecting", err)
 	}
-	return a.callOf(ctx, a.client, tool, tool, args)
-}
-
-// callOf calls a tool, and records the answer as an event.
-func (a *stepping) callOf(ctx context.Context, client *mcp.ClientSession, event, tool string, args any) (string, error) {
-	result, err := client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		return "", a.record(stepped{Event: event, Text: err.Error()})
-	}
-	return resultText(result), a.record(stepped{Event: event, Text: resultText(result)})
+	text = server{client: a.client}.call(tool, args)
+	a.record(stepped{Event: tool, Text: text})
+	return text
 }
 
 // endpoint finds the server of the step and its token where a program looks for them, of the name that is
