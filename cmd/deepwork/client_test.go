@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,26 @@ func mustPrint(t *testing.T, root string, args ...string) string {
 	out, err := commandOn(t, root, args...)
 	testkit.Need(t, err == nil, "%v: %v\n%s", args, err, out)
 	return out
+}
+
+// fails runs a command on a project that must fail and say all of wants.
+func fails(t *testing.T, root string, args []string, wants ...string) {
+	t.Helper()
+	out, err := commandOn(t, root, args...)
+	testkit.Fails(t, err, "", "%q", args)
+	testkit.ContainsAll(t, strings.Join(strings.Fields(out), " "), wants, "%q", args)
+}
+
+// projectOf makes a project with a job called one, and other files: names and texts in turn.
+func projectOf(t *testing.T, job string, more ...string) (root string) {
+	t.Helper()
+	root = testkit.Dir(t)
+	files := map[string]string{".deepwork/jobs/one/job.yml": job, ".deepwork/jobs/one/a.md": "Do it.\n"}
+	for pair := range slices.Chunk(more, 2) {
+		files[pair[0]] = pair[1]
+	}
+	writeFiles(t, root, files)
+	return root
 }
 
 // sessionFile is the file of a session in a project.
