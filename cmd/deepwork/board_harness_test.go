@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,14 +46,9 @@ type boardProject struct {
 func newBoardProject(t *testing.T, more ...string) *boardProject {
 	t.Helper()
 	top := testkit.Dir(t)
-	t.Setenv("HOME", top)
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv(config.JobsFoldersEnv, "")
 	p := &boardProject{t: t, root: filepath.Join(top, "shop")}
 	writeFiles(t, p.root, map[string]string{"README": "hello\n"})
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
-		p.git(p.root, args...)
-	}
+	inGit(t, p.root)
 	writeFiles(t, p.root, map[string]string{
 		".deepwork/config.yml":           boardConfig + strings.Join(more, ""),
 		".deepwork/jobs/release/job.yml": jobText("release", "one", "two", "three"), ".deepwork/jobs/release/a.md": "Do it.",
@@ -127,8 +122,7 @@ func (p *boardProject) task(lines ...string) *board.Task {
 // workflowTask makes one that names a workflow.
 func (p *boardProject) workflowTask(lines ...string) *board.Task {
 	p.t.Helper()
-	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"),
-		"job_name": "release", "workflow_name": "w"})
+	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"), "job_name": "release", "workflow_name": "w"})
 }
 
 func (p *boardProject) start(t *board.Task) *attempt.AttemptReply {
@@ -148,17 +142,11 @@ func (p *boardProject) getTask(id string) *board.Task {
 }
 
 // reaches waits until an attempt is in one of the states, with no follow-up to come.
-func (p *boardProject) reaches(id string, states ...board.State) *attempt.AttemptReply {
+func (p *boardProject) reaches(id string, states ...board.State) (now *attempt.AttemptReply) {
 	p.t.Helper()
-	var now *attempt.AttemptReply
-	p.eventually(func() string {
+	eventually(p.t, func() (bool, any) {
 		now = p.get(id)
-		for _, state := range states {
-			if now.State == state {
-				return ""
-			}
-		}
-		return fmt.Sprintf("the attempt is %s (%s); expected %v", now.State, optional(now.Error), states)
+		return slices.Contains(states, now.State), fmt.Sprintf("%s (%s); expected %v", now.State, optional(now.Error), states)
 	})
 	return now
 }
@@ -181,18 +169,10 @@ func (p *boardProject) output(id string) string {
 	return strings.Join(lines, "\n")
 }
 
-// eventually waits for what other processes do; check returns what is still amiss.
-func (p *boardProject) eventually(check func() string) {
-	p.t.Helper()
-	testkit.Eventually(p.t, check)
-}
-
 // gate is a file that a coder awaits, and the function that makes it.
 func (p *boardProject) gate(name string) (path string, open func()) {
 	path = filepath.Join(p.root, "..", name)
-	return path, func() {
-		testkit.Works(p.t, os.WriteFile(path, nil, 0o644))
-	}
+	return path, func() { testkit.Write(p.t, path, "") }
 }
 
 func deref(s *string) string { return optional(s) }

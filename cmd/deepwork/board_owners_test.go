@@ -72,16 +72,17 @@ func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text
 // Each tool of the board, over HTTP, shows and changes what the caller or its group made;
 // for others it does not exist, and starting agents needs the right.
 func TestBoardHasOwners(t *testing.T) {
+	t.Parallel()
 	p := newBoardProject(t)
 	file := filepath.Join(t.TempDir(), "tokens")
 	token := map[string]string{}
-	var lines strings.Builder
+	lines := ""
 	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents,merge"}, "solo": nil} {
 		var line string
 		token[name], line = newToken(t, name, options...)
-		lines.WriteString(line)
+		lines += line
 	}
-	must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+	must(t, os.WriteFile(file, []byte(lines), 0o600))
 	_, url, _ := serveNetwork(t, p.root, "--transport", "http", "--toolsets", "board", "--token-file", file)
 	as := func(name string) *boardProject {
 		other := *p
@@ -95,9 +96,8 @@ func TestBoardHasOwners(t *testing.T) {
 	}
 
 	p.task() // the owner's
-	start := fmt.Sprintf(`{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":%q,"target_branch":"main"}]}`, p.repo)
-	task := boardCall[board.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": "! write plan.txt x\n! context\n" +
-		fmt.Sprintf("! call list_tasks {\"project_id\":%q}\n", p.project) + "! call start_task_attempt " + strings.ReplaceAll(start, "{task}", "3b241101-e2bb-4255-8caf-4136c566a962")})
+	task := boardCall[board.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": fmt.Sprintf("! write plan.txt x\n! context\n"+
+		"! call list_tasks {\"project_id\":%q}\n! call start_task_attempt {\"task_id\":%[1]q,\"executor\":\"CODER\",\"repos\":[{\"repo_id\":%q,\"target_branch\":\"main\"}]}", p.project, p.repo)})
 	made := p.ends(ann.start(task).AttemptID) // the owner sees it
 	id := boardID{p.project, p.repo, task.TaskID, made.AttemptID, optional(made.LatestSessionID)}
 
@@ -105,10 +105,8 @@ func TestBoardHasOwners(t *testing.T) {
 	output := ann.output(id.attempt)
 	_, listed, _ := strings.Cut(output, "list_tasks said ")
 	listed, _, _ = strings.Cut(listed, "\n")
-	if !strings.Contains(output, `"task_id":"`+task.TaskID) || !strings.Contains(output, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents") ||
-		!strings.Contains(listed, `"title":"Plans"`) || !strings.Contains(listed, `"total":1`) {
-		t.Errorf("an agent of ann:\n%s", output)
-	}
+	testkit.ContainsAll(t, output, []string{`"task_id":"` + task.TaskID, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents"})
+	testkit.ContainsAll(t, listed, []string{`"title":"Plans"`, `"total":1`})
 
 	state := func() (all string) {
 		for _, r := range boardRows[2:6] {
@@ -122,17 +120,13 @@ func TestBoardHasOwners(t *testing.T) {
 		for _, r := range boardRows {
 			got, refused := r.call(t, who.client, id)
 			want, _ := r.call(t, who.client, id.noID())
-			if !refused || id.as(id.noID(), got) != want || who == eve && !strings.HasPrefix(got, "ToolError: There is no ") {
-				t.Errorf("%s %s of a stranger: %s\nwhere there is nothing: %s", r.tool, r.args, got, want)
-			}
+			testkit.True(t, refused && (who != eve || strings.HasPrefix(got, "ToolError: There is no ")), "%s %s of a stranger: %s", r.tool, r.args, got)
+			testkit.Equal(t, id.as(id.noID(), got), want, "%s %s of a stranger is not told the same as where there is nothing", r.tool, r.args)
 		}
-		if got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project}); got.Total != 0 || got.Count != 0 || len(got.Tasks) != 0 {
-			t.Errorf("a stranger is given %+v", got)
-		}
+		listed := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
+		testkit.True(t, listed.Total == 0 && listed.Count == 0 && len(listed.Tasks) == 0, "a stranger is given %+v", listed)
 		for _, tool := range []string{"list_projects", "list_executors"} {
-			if got, want := callTool(t, who.client, tool, map[string]any{}), callTool(t, ann.client, tool, map[string]any{}); string(got) != string(want) {
-				t.Errorf("%s: %s, want %s", tool, got, want)
-			}
+			testkit.Equal(t, string(callTool(t, who.client, tool, map[string]any{})), string(callTool(t, ann.client, tool, map[string]any{})), tool)
 		}
 	}
 	testkit.Equal(t, state(), was, "strangers changed it")

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+		for name, value := range map[string]string{"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.DevNull, config.JobsFoldersEnv: ""} {
+			os.Setenv(name, value)
+		}
 	}
 	testscript.Main(m, programs)
 }
