@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +15,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
+	"deepwork/session/state"
+	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/workflow/machine"
 )
 
@@ -236,3 +244,301 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	writeFiles(t, root, map[string]string{"gone.md": "back"})
 	testkit.Equal(t, *finish(client, "three", "kept.md").Summary, *last.Summary, "the repeated call")
 }
+
+// A boardID names what belongs to a task.
+type boardID struct{ project, repo, task, attempt, session string }
+
+// noID names nothing.
+func (b boardID) noID() boardID {
+	return boardID{b.project, b.repo, "3b241101-e2bb-4255-8caf-4136c566a961", "3b241101-e2bb-4255-8caf-4136c566a962", "3b241101-e2bb-4255-8caf-4136c566a963"}
+}
+
+func (b boardID) as(other boardID, text string) string {
+	return strings.NewReplacer(b.task, other.task, b.attempt, other.attempt, b.session, other.session).Replace(text)
+}
+
+// A boardRow is a call of a tool that names something of a task, in an order in which
+// one after the other can be made.
+type boardRow struct {
+	tool, args string // in args, {task} and so on are ids
+	right      string // that it needs; "" means none
+}
+
+var boardRows = []boardRow{
+	{tool: "get_task", args: `{"task_id":"{task}"}`},
+	{tool: "update_task", args: `{"task_id":"{task}","title":"New"}`},
+	{tool: "list_task_attempts", args: `{"task_id":"{task}"}`},
+	{tool: "get_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "tail_attempt", args: `{"attempt_id":"{attempt}","after_index":-1}`},
+	{tool: "get_attempt_diff", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "start_task_attempt", args: `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`, right: "agents"},
+	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"send","prompt":"more"}`, right: "agents"},
+	{tool: "follow_up", args: `{"workspace_id":"{attempt}","action":"queue","prompt":"more"}`, right: "agents"},
+	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: "agents"},
+	{tool: "follow_up", args: `{"session_id":"{session}","action":"cancel"}`},
+	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"cancel"}`},
+	{tool: "comment_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "comment_attempt", args: `{"attempt_id":"{attempt}","remove":["all"]}`, right: "agents"},
+	{tool: "stop_attempt", args: `{"attempt_id":"{attempt}"}`},
+	{tool: "change_target", args: `{"attempt_id":"{attempt}","target_branch":"main"}`, right: "merge"},
+	{tool: "rebase_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "merge_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "abort_merge", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "push_attempt", args: `{"attempt_id":"{attempt}"}`, right: "merge"},
+	{tool: "delete_task", args: `{"task_id":"{task}"}`},
+}
+
+// forAll are the tools that name nothing of a task, or a run, which is an attempt (TestFollowUpOfARun).
+var forAll = []string{"run_workflow", "get_run", "list_projects", "list_repos", "list_executors", "list_tasks", "create_task", "needs_attention"}
+
+func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text string, refused bool) {
+	t.Helper()
+	args := strings.NewReplacer("{task}", b.task, "{repo}", b.repo, "{attempt}", b.attempt, "{session}", b.session).Replace(r.args)
+	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: r.tool, Arguments: json.RawMessage(args)})
+	testkit.Need(t, err == nil, "%v %v", r.tool, err)
+	return resultText(result), result.IsError
+}
+
+// Each tool of the board, over HTTP, shows and changes what the caller or its group made;
+// for others it does not exist, and starting agents needs the right.
+func TestBoardHasOwners(t *testing.T) {
+	t.Parallel()
+	p := newBoardProject(t)
+	file := filepath.Join(t.TempDir(), "tokens")
+	token := map[string]string{}
+	lines := ""
+	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents,merge"}, "solo": nil} {
+		var line string
+		token[name], line = newToken(t, name, options...)
+		lines += line
+	}
+	must(t, os.WriteFile(file, []byte(lines), 0o600))
+	_, url, _ := serveNetwork(t, p.root, "--transport", "http", "--toolsets", "board", "--token-file", file)
+	as := func(name string) *boardProject {
+		other := *p
+		other.client = connectNetwork(t, url, token[name])
+		return &other
+	}
+	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
+	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
+	for _, tool := range tools.Tools {
+		testkit.True(t, slices.Contains(forAll, tool.Name) || slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }), "no test of whose tasks %s shows", tool.Name)
+	}
+
+	p.task() // the owner's
+	task := boardCall[board.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": fmt.Sprintf("! write plan.txt x\n! context\n"+
+		"! call list_tasks {\"project_id\":%q}\n! call start_task_attempt {\"task_id\":%[1]q,\"executor\":\"CODER\",\"repos\":[{\"repo_id\":%q,\"target_branch\":\"main\"}]}", p.project, p.repo)})
+	made := p.ends(ann.start(task).AttemptID) // the owner sees it
+	id := boardID{p.project, p.repo, task.TaskID, made.AttemptID, optional(made.LatestSessionID)}
+
+	// Its agent is ann, without her right.
+	output := ann.output(id.attempt)
+	_, listed, _ := strings.Cut(output, "list_tasks said ")
+	listed, _, _ = strings.Cut(listed, "\n")
+	testkit.ContainsAll(t, output, []string{`"task_id":"` + task.TaskID, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents"})
+	testkit.ContainsAll(t, listed, []string{`"title":"Plans"`, `"total":1`})
+
+	state := func() (all string) {
+		for _, r := range boardRows[2:6] {
+			text, _ := r.call(t, ann.client, id)
+			all += text + "\n"
+		}
+		return all
+	}
+	was := state()
+	for _, who := range []*boardProject{eve, solo} {
+		for _, r := range boardRows {
+			got, refused := r.call(t, who.client, id)
+			want, _ := r.call(t, who.client, id.noID())
+			testkit.True(t, refused && (who != eve || strings.HasPrefix(got, "ToolError: There is no ")), "%s %s of a stranger: %s", r.tool, r.args, got)
+			testkit.Equal(t, id.as(id.noID(), got), want, "%s %s of a stranger is not told the same as where there is nothing", r.tool, r.args)
+		}
+		listed := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
+		testkit.True(t, listed.Total == 0 && listed.Count == 0 && len(listed.Tasks) == 0, "a stranger is given %+v", listed)
+		for _, tool := range []string{"list_projects", "list_executors"} {
+			testkit.Equal(t, string(callTool(t, who.client, tool, map[string]any{})), string(callTool(t, ann.client, tool, map[string]any{})), tool)
+		}
+	}
+	testkit.Equal(t, state(), was, "strangers changed it")
+	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
+		got := ""
+		for _, i := range boardCall[board.AttentionReply](who, "needs_attention", map[string]any{}).Items {
+			got += i.ID
+		}
+		testkit.Equal(t, got, want, "needs_attention lists")
+	}
+	// A request_id is its identity's.
+	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
+	for who, want := range map[*boardProject]int{p: 3, ann: 1, bob: 1, eve: 1, solo: 0} {
+		got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
+		testkit.True(t, got.Total == want && got.Count == want, "%d of %d tasks, want %d", got.Count, got.Total, want)
+	}
+	eve.ends(eve.start(own).AttemptID)
+	solo.refused("start_task_attempt", map[string]any{"task_id": own.TaskID, "executor": "CODER", "repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}},
+		"StateError", "right agents", "deepwork token new solo --rights agents")
+
+	solo.refused("merge_attempt", map[string]any{"attempt_id": id.attempt}, "StateError", "the right merge", "deepwork token new solo --rights merge")
+
+	p.git(p.root, "remote", "add", "origin", p.root)
+	for _, r := range boardRows {
+		got, refused := r.call(t, bob.client, id)
+		needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have")
+		testkit.True(t, needs == refused && refused == (r.right == "agents"), "%s %s of the same group: %s", r.tool, r.args, got)
+	}
+	ann.refused("get_task", map[string]any{"task_id": task.TaskID}, "ToolError", task.TaskID)
+}
+
+const boardConfig = `version: "1.0"
+executors:
+  CODER:
+    command: [coder, first]
+    resume: [coder, resumed]
+    variants:
+      PLAN: {command: [coder, plan], resume: [coder, plan-resumed]}
+`
+
+// A boardProject is a project with a git repository, a job and an executor, and a
+// client of a server on it.
+type boardProject struct {
+	t        *testing.T
+	root     string
+	client   *mcp.ClientSession
+	server   *exec.Cmd
+	project  string // ids
+	repo     string
+	received []string // every reply, as text
+}
+
+func newBoardProject(t *testing.T, more ...string) *boardProject {
+	t.Helper()
+	top := testkit.Dir(t)
+	p := &boardProject{t: t, root: filepath.Join(top, "shop")}
+	writeFiles(t, p.root, map[string]string{"README": "hello\n"})
+	inGit(t, p.root)
+	writeFiles(t, p.root, map[string]string{
+		".deepwork/config.yml":           boardConfig + strings.Join(more, ""),
+		".deepwork/jobs/release/job.yml": jobText("release", "one", "two", "three"), ".deepwork/jobs/release/a.md": "Do it.",
+	})
+	t.Cleanup(p.endAgents)
+	p.client, p.server = startClient(t, p.root)
+	p.find()
+	return p
+}
+
+// onPostgres has the test run with a PostgreSQL database.
+func onPostgres(t *testing.T) {
+	t.Setenv(config.StoreEnv, pgtest.URL(t))
+	t.Setenv("CI", "") // there, a store needs the name of its project
+}
+
+// find looks up the ids of the project root.
+func (p *boardProject) find() {
+	p.t.Helper()
+	for _, project := range boardCall[board.ProjectsReply](p, "list_projects", map[string]any{}).Projects {
+		if project.IsRoot {
+			p.project = project.ProjectID
+		}
+	}
+	p.repo = boardCall[board.ReposReply](p, "list_repos", map[string]any{"project_id": p.project}).Repos[0].RepoID
+}
+
+func (p *boardProject) git(dir string, args ...string) string {
+	p.t.Helper()
+	return testkit.Git(p.t, dir, args...)
+}
+
+// endAgents ends whatever agents a test has left.
+func (p *boardProject) endAgents() {
+	runs, _ := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*"))
+	for _, dir := range runs {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {
+			testkit.Works(p.t, testkit.Get(proc.Stop(ctx, 0)).Err(), "an agent goes on")
+		}
+		cancel()
+	}
+}
+
+// boardCall makes a call that must succeed.
+func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
+	p.t.Helper()
+	text := callTool(p.t, p.client, tool, args)
+	p.received = append(p.received, string(text))
+	r := new(R)
+	must(p.t, json.Unmarshal(text, r))
+	return r
+}
+
+// refused makes a call that must be refused, and returns why.
+func (p *boardProject) refused(tool string, args map[string]any, kind string, mentions ...string) string {
+	p.t.Helper()
+	result := testkit.Get(p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(p.t)
+	text := resultText(result)
+	testkit.True(p.t, result.IsError && strings.HasPrefix(text, kind+": "), "%s %v: want a %s, got: %s", tool, args, kind, text)
+	testkit.ContainsAll(p.t, text, mentions, "%s %v", tool, args)
+	return text
+}
+
+// task makes a task whose description tells the coder what to do.
+func (p *boardProject) task(lines ...string) *board.Task {
+	p.t.Helper()
+	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
+}
+
+// workflowTask makes one that names a workflow.
+func (p *boardProject) workflowTask(lines ...string) *board.Task {
+	p.t.Helper()
+	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"), "job_name": "release", "workflow_name": "w"})
+}
+
+func (p *boardProject) start(t *board.Task) *attempt.AttemptReply {
+	p.t.Helper()
+	return boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{"task_id": t.TaskID, "executor": "CODER",
+		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}})
+}
+
+func (p *boardProject) get(id string) *attempt.AttemptReply {
+	p.t.Helper()
+	return boardCall[attempt.AttemptReply](p, "get_attempt", map[string]any{"attempt_id": id})
+}
+
+func (p *boardProject) getTask(id string) *board.Task {
+	p.t.Helper()
+	return boardCall[board.Task](p, "get_task", map[string]any{"task_id": id})
+}
+
+// reaches waits until an attempt is in one of the states, with no follow-up to come.
+func (p *boardProject) reaches(id string, states ...board.State) (now *attempt.AttemptReply) {
+	p.t.Helper()
+	eventually(p.t, func() (bool, any) {
+		now = p.get(id)
+		return slices.Contains(states, now.State), fmt.Sprintf("%s (%s); expected %v", now.State, optional(now.Error), states)
+	})
+	return now
+}
+
+func (p *boardProject) ends(id string) *attempt.AttemptReply {
+	p.t.Helper()
+	return p.reaches(id, "completed", "failed", "stopped", "interrupted")
+}
+
+// output is what an attempt's agents wrote, a line each.
+func (p *boardProject) output(id string) string {
+	p.t.Helper()
+	r := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000, "raw": true})
+	var lines []string
+	for _, e := range r.Entries {
+		if e.Stream != "system" {
+			lines = append(lines, e.Text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// gate is a file that a coder awaits, and the function that makes it.
+func (p *boardProject) gate(name string) (path string, open func()) {
+	path = filepath.Join(p.root, "..", name)
+	return path, func() { testkit.Write(p.t, path, "") }
+}
+
+func deref(s *string) string { return optional(s) }

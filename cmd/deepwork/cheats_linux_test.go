@@ -245,3 +245,328 @@ func (a *cheater) removed(path string) string {
 	must(a.t, os.RemoveAll(path))
 	return path
 }
+
+// A cheat is what an agent does to get past a step, on some ground, and what the last reply must say.
+type cheat struct {
+	name, on string
+	do       func(a *cheater)
+	says     string
+	job      []string // replacements in the job
+	check    string   // another check.sh, or ""
+}
+
+func tries(step string, outputs any, more ...any) func(*cheater) {
+	return func(a *cheater) { a.finish(step, outputs, more...) }
+}
+
+// edits hands in after a command of a shell, and undoes it by another for the honest twin.
+func edits(script, undo string) func(*cheater) {
+	return func(a *cheater) {
+		if strings.HasPrefix(script, "good:") { // the cheat is not about the check
+			a.write("src.txt", well)
+		}
+		a.shell(strings.TrimPrefix(script, "good:"))
+		a.finish("one", oneReport)
+		a.honest = func(a *cheater) {
+			a.shell(undo)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// afterwards has checks pass, edits what they have passed on, and goes on by a reason.
+func afterwards(script, undo string) func(*cheater) {
+	return func(a *cheater) {
+		a.write("src.txt", well)
+		a.finish("one", oneReport)
+		testkit.True(a.t, strings.Contains(a.text, "Quality review required"), "the checks did not pass: %.500s", a.text)
+		a.shell(script)
+		a.finish("one", oneReport, "quality_review_override_reason", "seen")
+		a.honest = func(a *cheater) {
+			a.shell(undo)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// edited hands in after an edit of the job. The session keeps the job that it began with.
+func edited(change ...string) func(*cheater) {
+	return func(a *cheater) {
+		a.editJob(change...)
+		a.finish("one", oneReport)
+	}
+}
+
+// output hands in a path in place of the report, which make has made.
+func output(path any, make func(a *cheater)) func(*cheater) {
+	return func(a *cheater) {
+		if make != nil {
+			make(a)
+		}
+		a.finish("one", map[string]any{"report": path})
+		a.honest = func(a *cheater) {
+			a.removed("report.md")
+			a.write("report.md", "x")
+			a.ground.honest(a)
+		}
+	}
+}
+
+func linked(target string) func(*cheater) {
+	return func(a *cheater) { must(a.t, os.Symlink(target, a.removed("report.md"))) }
+}
+
+// list hands in a list of items.
+func list(text string) func(*cheater) {
+	return func(a *cheater) {
+		a.write("todo.json", text)
+		a.finish("list", map[string]any{"todo": "NAME/todo.json"})
+		a.honest = func(a *cheater) {
+			a.write("todo.json", `["a"]`)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// anew starts another session, with another schema.
+func anew(schema string) func(*cheater) {
+	return func(a *cheater) {
+		testkit.Write(a.t, filepath.Join(a.root, ".deepwork/jobs", a.name, "s.json"), schema)
+		a.editJob("summary: A job", "summary: Edited")
+		a.call("start_workflow", map[string]any{"goal": "G", "job_name": a.name, "workflow_name": "w"})
+	}
+}
+
+// does makes a call and hands nothing in.
+func does(tool string, args map[string]any) func(*cheater) {
+	return func(a *cheater) {
+		args["session_id"] = a.id
+		a.call(tool, args)
+	}
+}
+
+var dropCheck = []string{"checks: [{" + checkKeys + "}], ", ""}
+
+// cheats is a function for the reason that attacks is one.
+func cheats() []cheat {
+	return []cheat{
+		// Claims.
+		{name: "claims that the tests pass", on: "checked", do: tries("one", oneReport, "notes", "All tests pass, I ran them."), says: "Checks failed"},
+		{name: "gives a reason for an override", on: "checked", do: tries("one", oneReport, "quality_review_override_reason", "the user said so"), says: "skips no check"},
+		{name: "hands in the same thrice", on: "checked", do: func(a *cheater) { a.finish("one", oneReport); a.finish("one", oneReport); a.finish("one", oneReport) }, says: "so far: 1"},
+		{name: "passes once in three", on: "checked", check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "one"})
+			a.finish("one", oneReport)
+			a.finish("one", oneReport)
+		}, says: "Checks failed"},
+		{name: "uses a request_id again", on: "checked", do: func(a *cheater) {
+			a.finish("one", oneReport, "request_id", a.name)
+			a.write("src.txt", well)
+			a.write("other.md", "x")
+			a.finish("one", map[string]any{"report": "NAME/other.md"}, "request_id", a.name)
+			a.write("src.txt", badly)
+		}, says: "request_id"},
+		{name: "takes the request_id of another session", on: "checked", do: func(a *cheater) {
+			a.call("start_workflow", map[string]any{"goal": "G", "job_name": a.name, "workflow_name": "w", "request_id": a.name})
+			a.finish("one", oneReport, "request_id", a.name)
+		}, says: "Checks failed"},
+		// The check.
+		{name: "empties the check", on: "checked", do: edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
+		{name: "links the check", on: "checked", do: edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"), says: "a device, not a file"},
+		{name: "puts a program beside the check", on: "checked", do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"), says: "Checks failed"},
+		{name: "prints success and fails", on: "checked", check: "echo ok: all tests pass; grep -q good src.txt || exit 1", do: tries("one", oneReport), says: "ok: all tests pass"},
+		{name: "leaves the work to the background", on: "checked", check: "grep -q good src.txt || sleep 600 >/dev/null 2>&1 &\n exit 0", do: tries("one", oneReport), says: "left processes running"},
+		{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
+		{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
+		{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
+		{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
+		}, says: "Checks failed"},
+		{name: "changes a file under the check", on: "checked", check: "grep -q good src.txt || date +%N > made", do: tries("one", oneReport), says: "Not decided"},
+		{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.honest = func(a *cheater) { a.write("report.md", "honest"); a.ground.honest(a) }
+		}, says: "Checks failed"},
+		// The job.
+		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
+		{name: "changes the check", on: "checked", do: edited("sh, check.sh", "true"), says: "Checks failed"},
+		{name: "drops protect", on: "checked", do: func(a *cheater) {
+			a.write("src.txt", well)
+			a.write("tests/t", "easier")
+			edited(`, protect: ["NAME/tests/**"]`, "")(a)
+			a.write("tests/t", "t")
+		}, says: "was changed"},
+		{name: "moves the check to another folder", on: "checked", do: func(a *cheater) {
+			a.write("sub/check.sh", "exit 0")
+			edited("in: NAME", "in: NAME/sub")(a)
+			a.removed("sub")
+		}, says: "Checks failed"},
+		{name: "leaves the step out and finishes the next", on: "checked", do: func(a *cheater) { a.editJob("[one, two]", "[two]"); a.finish("two", map[string]any{}) }, says: "step_not_current"},
+		{name: "breaks the job", on: "checked", do: func(a *cheater) {
+			testkit.Write(a.t, filepath.Join(a.root, ".deepwork/jobs", a.name, "job.yml"), "{")
+			a.finish("one", oneReport)
+			a.editJob()
+		}, says: "Checks failed"},
+		{name: "starts anew with a weaker job", on: "checked", do: func(a *cheater) {
+			a.editJob(dropCheck...)
+			a.call("start_workflow", map[string]any{"goal": "G", "job_name": a.name, "workflow_name": "w"})
+			a.finish("one", oneReport)
+			a.editJob()
+		}, says: "Checks failed"},
+		{name: "aborts and finishes", on: "checked", do: func(a *cheater) {
+			a.call("abort_workflow", map[string]any{"session_id": a.id, "explanation": "enough"})
+			a.finish("one", oneReport)
+		}, says: "session_ended"},
+		// The order.
+		{name: "goes to the next step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "finishes the next step", on: "checked", do: tries("two", map[string]any{}), says: "step_not_current"},
+		{name: "escapes by go_to_step after a failed check", on: "checked", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "one", "all": true})
+			a.finish("one", oneReport)
+		}, says: "Checks failed"},
+		// Protected files.
+		{name: "edits the tests", on: "checked", do: edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"), says: "was changed"},
+		{name: "deletes the tests", on: "checked", do: edits("good:rm NAME/tests/t", "git checkout -q NAME/tests"), says: "was deleted"},
+		{name: "adds to the tests", on: "checked", do: edits("good:touch NAME/tests/conftest", "rm NAME/tests/conftest"), says: "was added"},
+		{name: "commits edited tests", on: "checked", do: edits("good:echo easier > NAME/tests/t; git commit -qam easier", "git revert --no-edit HEAD >/dev/null"), says: "was changed"},
+		{name: "ignores an added test", on: "checked", do: edits("good:echo conftest >> NAME/.gitignore; touch NAME/tests/conftest", "rm NAME/tests/conftest; git checkout -q NAME/.gitignore"), says: "was added"},
+		{name: "has git assume that tests are unchanged", on: "checked", do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t", "git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
+		{name: "puts the tests behind a link", on: "checked", do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests", "rm NAME/tests; mv NAME/elsewhere NAME/tests"), says: "was changed"},
+		{name: "edits a test and keeps its time", on: "checked", do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref", "git checkout -q NAME/tests"), says: "was changed"},
+		{name: "begins again after editing the tests", on: "checked", do: func(a *cheater) {
+			a.write("src.txt", well)
+			a.write("tests/t", "easier")
+			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "one"})
+			a.finish("one", oneReport)
+			a.write("tests/t", "t")
+		}, says: "was changed"},
+		// Edits after the check.
+		{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
+		{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
+		{name: "links a file after the check", on: "reviewed", do: afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"), says: "Checks failed"},
+		{name: "edits what git assumes unchanged", on: "reviewed", do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-assume-unchanged NAME/src.txt"), says: "Checks failed"},
+		{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
+		{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
+			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
+			testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
+		}, says: "Checks failed"},
+		{name: "hides the repository", on: "reviewed", do: afterwards("mv .git .hidden; echo bad > NAME/src.txt", "rm -rf .git; mv .hidden .git"), says: "Checks failed"},
+		{name: "puts a repository in the way", on: "reviewed", do: afterwards("git init -q NAME; echo bad > NAME/src.txt", "rm -rf NAME/.git"), says: "Checks failed"},
+		{name: "edits the outputs after the check", on: "reviewed", check: "cat src.txt; grep -q good src.txt && ! grep -q bad report.md", do: afterwards("echo bad > NAME/report.md", "echo x > NAME/report.md"), says: "Checks failed"},
+		// Schemas.
+		{name: "hands in what does not fit the schema", on: "schema", do: tries("one", oneReport), says: "do not satisfy their schemas"},
+		{name: "gives a reason for a misfit", on: "schema", do: tries("one", oneReport, "quality_review_override_reason", "fine"), says: "do not satisfy their schemas"},
+		{name: "edits the schema", on: "schema", do: func(a *cheater) {
+			testkit.Write(a.t, filepath.Join(a.root, ".deepwork/jobs", a.name, "s.json"), "{}")
+			a.finish("one", oneReport)
+		}, says: "do not satisfy their schemas"},
+		{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
+		{name: "hands in a bomb of aliases", on: "schema", do: func(a *cheater) {
+			bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+			for i := range 9 {
+				bomb += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n", i+1, i)
+			}
+			a.write("report.md", bomb+"ok: false\n")
+			a.finish("one", oneReport)
+		}, says: "schemas"},
+		{name: "hands in 11 MB", on: "schema", do: func(a *cheater) {
+			a.write("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`)
+			a.finish("one", oneReport)
+		}, says: "schemas"},
+		{name: "starts with a schema of 300 KB", on: "schema", do: anew(`{"description": "` + strings.Repeat("x", 300<<10) + `"}`), says: "262144 are the most"},
+		{name: "starts with a schema that refers to the network", on: "schema", do: anew(`{"$ref": "https://example.com/s.json"}`), says: "outside"},
+		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
+			a.editJob("s.json", "../s.json")
+			a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
+			a.finish("one", oneReport)
+		}, says: "do not satisfy their schemas"},
+		// Outputs.
+		{name: "hands in a path that leads out", on: "output", do: output("NAME/../../../../../../../../etc/hostname", nil), says: "etc/hostname"},
+		{name: "hands in a link that leads out", on: "output", do: output("NAME/report.md", linked("/etc/hostname")), says: "outside"},
+		{name: "hands in a link to an endless file", on: "output", do: output("NAME/report.md", linked("/dev/zero")), says: "NAME/report.md"},
+		{name: "hands in a path through a linked folder", on: "output", do: output("NAME/etc/hostname", func(a *cheater) { must(a.t, os.Symlink("/etc", filepath.Join(a.root, a.name, "etc"))) }), says: "outside"},
+		{name: "hands in a FIFO", on: "output", do: output("NAME/report.md", func(a *cheater) { must(a.t, syscall.Mkfifo(a.removed("report.md"), 0o600)) }), says: "NAME/report.md"},
+		{name: "hands in a path with a NUL", on: "output", do: output("NAME/report.md\x00.txt", nil), says: "report"},
+		{name: "hands in a huge text", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "said": strings.Repeat("x", 200_000)}), says: "said"},
+		{name: "hands in invalid UTF-8", on: "output", do: func(a *cheater) {
+			a.call("finished_step", map[string]any{"session_id": a.id, "step_id": "one", "outputs": rawOutputs("{\"report\": \"c\xff\xfe\"}")})
+		}, says: ""},
+		{name: "hands in 100,000 paths", on: "output", do: func(a *cheater) {
+			a.finish("one", map[string]any{"report": "NAME/report.md", "papers": strings.Split(strings.Repeat("NAME/report.md ", 100_000), " ")})
+		}, says: "argument_too_large"},
+		// Items.
+		{name: "hands in a list of 100,000 items", on: "list", do: list("[" + strings.Repeat(`"x",`, 99_999) + `"x"]`), says: "100000 items"},
+		{name: "hands in one item too many", on: "list", do: list(`["a","b","c","d","e","f"]`), says: "6 items"},
+		{name: "hands in a link as the list", on: "list", do: func(a *cheater) {
+			must(a.t, os.Symlink("/dev/zero", a.removed("todo.json")))
+			a.finish("list", map[string]any{"todo": "NAME/todo.json"})
+			a.removed("todo.json")
+			a.write("todo.json", `["a"]`)
+		}, says: "todo.json"},
+		{name: "finishes all items at once", on: "items", do: tries("", map[string]any{}), says: "step_id_needed"},
+		{name: "finishes an item that has not begun", on: "items", do: tries("port[2]", map[string]any{}), says: "step_not_current"},
+		{name: "finishes what comes after the items", on: "items", do: tries("two", map[string]any{}), says: "step_not_current"},
+		{name: "goes past the items", on: "items", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "goes ahead to an item", on: "items", do: does("go_to_step", map[string]any{"step_id": "port[2]"}), says: "step_ahead"},
+		{name: "drops an item at a shell", on: "items", do: func(a *cheater) {
+			a.refusedShell("sessions", "override", a.id, "port[0]", "--drop", "--reason", "obsolete")
+		}, says: ""},
+		// Conditions and rounds.
+		{name: "goes past a condition", on: "when", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "says early that the rounds are over", on: "repeat", do: func(a *cheater) {
+			a.passes("fix", map[string]any{"said": "done"})
+			a.finish("look", map[string]any{"said": "not done"})
+			if a.accepted = strings.Contains(a.text, `"step_id":"two"`); !a.accepted && !strings.Contains(a.text, "Round 2 of 2 begins") {
+				a.t.Errorf("the next round: %s", a.text)
+			}
+		}, says: ""},
+		{name: "wears the rounds out", on: "repeat", do: func(a *cheater) {
+			for range 2 {
+				a.passes("fix", map[string]any{"said": "done"})
+				a.finish("look", map[string]any{"said": "no"})
+			}
+			a.finish("look", map[string]any{"said": "no"}, "quality_review_override_reason", "enough")
+			testkit.True(a.t, !a.accepted && strings.Contains(a.text, "round 2 of 2 is over"), "after the last round: %s", a.text)
+			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "fix"})
+		}, says: ""},
+		{name: "claims that the program passes", on: "until", do: func(a *cheater) {
+			a.finish("fix", map[string]any{}, "notes", "it passes", "quality_review_override_reason", "it passes")
+			a.accepted = strings.Contains(a.text, `"step_id":"two"`)
+		}, says: "Round 2"},
+		{name: "empties the program that ends the rounds", on: "until", do: func(a *cheater) {
+			a.write("check.sh", "touch marker; exit 0")
+			a.finish("fix", map[string]any{})
+			a.shell("git checkout -q NAME/check.sh")
+		}, says: "untrusted"},
+		// People.
+		{name: "gives a reason in place of a person", on: "person", do: tries("one", oneReport, "quality_review_override_reason", "the user is away"), says: "a person must pass"},
+		{name: "answers for a person at a shell", on: "person", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.refusedShell("sessions", "review", a.id, "one")
+		}, says: "no terminal"},
+		{name: "overrides at a shell", on: "checked", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.refusedShell("sessions", "override", a.id, "one", "--reason", "please")
+		}, says: "no terminal"},
+		{name: "approves a check at a shell", on: "checked", do: func(a *cheater) {
+			a.write("check.sh", "touch ../marker; exit 0")
+			a.refusedShell("trust")
+			a.finish("one", oneReport)
+			a.shell("git checkout -q NAME/check.sh")
+		}, says: "untrusted"},
+		{name: "changes the outputs after the question", on: "person", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			a.write("report.md", "other")
+			a.finish("one", oneReport)
+		}, says: "a person must pass"},
+		{name: "edits the export", on: "checked", do: func(a *cheater) {
+			file := sessionFile(a.root, a.id)
+			text := testkit.Get(os.ReadFile(file)).Must(a.t)
+			must(a.t, os.WriteFile(file, []byte(strings.NewReplacer(`"current_step_id": "one"`, `"current_step_id": "two"`, `"current_entry_index": 0`, `"current_entry_index": 1`).Replace(string(text))), 0o600))
+			a.finish("two", map[string]any{})
+		}, says: "step_not_current"},
+	}
+}

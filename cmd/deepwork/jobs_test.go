@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +20,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 )
 
 // TestJobsOfAFolder loads each job file of a folder, of any format, converts it first if it must be, and walks each of
@@ -377,4 +383,109 @@ func asJSON(t *testing.T, value any) (decoded any) {
 	data := testkit.Get(json.Marshal(value)).Must(t)
 	must(t, json.Unmarshal(data, &decoded))
 	return decoded
+}
+
+// TestLaidOutJobs checks every job that this program lays out, with the files it
+// names.
+func TestLaidOutJobs(t *testing.T) {
+	jobs := t.TempDir()
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
+		must(t, os.CopyFS(jobs, os.DirFS(dir)))
+	}
+	check := func(name string) {
+		t.Helper()
+		j, faults := job.Load(filepath.Join(jobs, name))
+		testkit.Need(t, j != nil, "%v", faults)
+		for _, d := range append(job.CheckFiles(j), j.Warnings...) {
+			t.Errorf("%s: %v", name, d)
+		}
+	}
+	for _, p := range library.All() {
+		if p.Say != "" {
+			check(p.Name)
+		}
+	}
+	check("almanac")
+	check("newsletter")
+}
+
+// There is one example of a job: what init lays out is what the bundled job teaches.
+func TestOneExample(t *testing.T) {
+	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
+	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
+}
+
+// A name is shown on one line.
+func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such names there")
+	}
+	root := filepath.Join(t.TempDir(), "a\ncreated  b\x1b")
+	writeFiles(t, root, map[string]string{".mcp.json": "[]"})
+	out, err := exec.Command("deepwork", "init", "--path", root).CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || strings.Contains(string(out), "\ncreated  b") || strings.Count(string(out), `/a\ncreated  b\u001b/`) != 6 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestValidateWatch edits a job in the ways editors save and reads what the
+// real command prints of each.
+func TestValidateWatch(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted there")
+	}
+	root := t.TempDir()
+	dir := filepath.Join(root, ".deepwork", "jobs", "one")
+	file := filepath.Join(dir, "job.yml")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
+
+	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
+	watch.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
+	out := testkit.Get(watch.StdoutPipe()).Must(t)
+	stderr := testkit.Get(watch.StderrPipe()).Must(t)
+	must(t, watch.Start())
+	lines, notes := bufio.NewScanner(out), bufio.NewScanner(stderr)
+	expect := func(s *bufio.Scanner, want string) {
+		t.Helper()
+		for s.Scan() {
+			if strings.Contains(s.Text(), want) {
+				return
+			}
+			t.Logf("passed over: %s", s.Text())
+		}
+		t.Fatalf("the output ended without %q", want)
+	}
+	expect(notes, "1 job checked: 0 errors, 0 warnings")
+	expect(notes, "watching")
+
+	// Truncate and write: a fault.
+	must(t, os.WriteFile(file, []byte(strings.Replace(jobText("one", "a", "b"), "1.0.0", "one", 1)), 0o644))
+	expect(lines, file+":2:")
+	expect(notes, "1 error")
+
+	// Rename: the fault is gone.
+	must(t, os.WriteFile(file+".new", []byte(jobText("one", "b")), 0o644))
+	must(t, os.Rename(file+".new", file))
+	expect(lines, file+": ok")
+
+	// A new job, and one that goes.
+	writeFiles(t, root, map[string]string{".deepwork/jobs/three/job.yml": jobText("three", "a"), ".deepwork/jobs/three/a.md": "Do it.\n"})
+	expect(lines, filepath.Join("three", "job.yml")+": ok")
+	must(t, os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", "three")))
+	expect(lines, filepath.Join("three", "job.yml")+": removed")
+
+	must(t, watch.Process.Signal(os.Interrupt))
+	for lines.Scan() {
+		t.Errorf("printed more: %s", lines.Text())
+	}
+	for notes.Scan() {
+		t.Logf("stderr: %s", notes.Text())
+	}
+	err := watch.Wait()
+	testkit.True(t, err == nil, "after an interrupt: %v, want exit 0", err)
 }
