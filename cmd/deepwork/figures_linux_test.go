@@ -474,9 +474,7 @@ func BenchmarkReviews(b *testing.B) {
 	for b.Loop() {
 		// The reviewer's own time, with as many at once as will be.
 		for range 3 {
-			own = append(own, together(b, workers, 3, func(int, int) error {
-				return exec.Command("mcp-reviewer").Run()
-			})*workers)
+			own = append(own, together(b, workers, 3, func(int, int) error { return exec.Command("mcp-reviewer").Run() })*workers)
 		}
 		ids := make([]string, sessions)
 		for i := range ids {
@@ -488,9 +486,7 @@ func BenchmarkReviews(b *testing.B) {
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for _, id := range ids {
-			wg.Go(func() {
-				testkit.Works(b, server.finish(id, 0))
-			})
+			wg.Go(func() { testkit.Works(b, server.finish(id, 0)) })
 		}
 		done := make(chan struct{})
 		go func() { wg.Wait(); close(done) }()

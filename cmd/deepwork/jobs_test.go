@@ -439,10 +439,7 @@ func TestValidateWatch(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, ".deepwork", "jobs", "one")
 	file := filepath.Join(dir, "job.yml")
-	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
-		".deepwork/jobs/one/a.md":    "Do it.\n",
-	})
+	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": jobText("one", "a", "b"), ".deepwork/jobs/one/a.md": "Do it.\n"})
 
 	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
 	watch.Env = append(os.Environ(), config.JobsFoldersEnv+"=")

@@ -264,9 +264,7 @@ func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 	p.appears("begun")
 	r.kill()
 	p.touch("killed")
-	testkit.Until(t, "its end is recorded", func() bool {
-		return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1
-	})
+	testkit.Until(t, "its end is recorded", func() bool { return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1 })
 	p.resume("--max-time", "1s").exits(3)
 	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 	p.clean()
