@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -216,15 +217,9 @@ func TestAttacks(t *testing.T) {
 	for name, a := range attacks() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			project := a.name
-			if project == "" {
-				project = "project"
-			}
-			v := newVictim(t, project)
+			v := newVictim(t, cmp.Or(a.name, "project"))
 			v.write("README", "hello\n")
-			testkit.Git(t, v.root, "init", "-q", "-b", "main")
-			testkit.Git(t, v.root, "add", ".")
-			testkit.Git(t, v.root, "commit", "-q", "-m", "first")
+			inGit(t, v.root)
 			v.write(".deepwork/jobs/j/job.yml", attackedJob)
 			v.write(".deepwork/jobs/j/a.md", "Do it.")
 			for file, text := range a.files {
@@ -245,11 +240,7 @@ func TestAttacks(t *testing.T) {
 			}
 			if a.edit != "" {
 				v.write(".deepwork/config.yml", a.edit)
-				for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-					if text, _ := s.call("get_workflows", nil); strings.Contains(text, a.notice) {
-						break
-					}
-				}
+				testkit.Until(t, "noticed", func() bool { text, _ := s.call("get_workflows", nil); return strings.Contains(text, a.notice) })
 				time.Sleep(300 * time.Millisecond) // for what would be started by an edit
 			}
 			if a.during != nil {
@@ -268,9 +259,7 @@ func TestAttacks(t *testing.T) {
 				testkit.Equal(t, codes[tool], "untrusted", "%s was not refused without approval, but", tool)
 			}
 			testkit.Contains(t, s.started, a.started, "start_workflow")
-			if err := s.client.Close(); err != nil {
-				t.Logf("the server: %v\n%s", err, s.log)
-			}
+			_ = s.client.Close()
 			v.harmless("the server's log", s.log.String())
 			v.intact("the server")
 			testkit.Equal(t, readAll(v.root, ".git", "HEAD"), head, "HEAD")
@@ -373,8 +362,7 @@ func (v *victim) prepareState(after string) {
 	}
 	must(t, s.client.Close())
 	testkit.Write(t, gate, "")
-	// The agent, and what watches over it and writes its records.
-	testkit.Until(t, "the agent ended", func() bool { return exec.Command("pgrep", "-f", v.top).Run() != nil })
+	v.quiet()
 	for _, dir := range glob(v.stateDir(), "projects", "*", "*") {
 		to := filepath.Join(v.root, ".deepwork", filepath.Base(dir))
 		if _, err := os.Lstat(to); err != nil {
