@@ -118,10 +118,7 @@ func TestDemoAtATerminal(t *testing.T) {
 		case bytes.HasSuffix(screen, []byte("Enter to end: ")):
 			_, err = master.WriteString("yes\n")
 		case page == nil && url.Match(screen):
-			jar := testkit.Get(cookiejar.New(nil)).Must(t)
-			res := testkit.Get((&http.Client{Jar: jar}).Get(strings.TrimSpace(string(url.Find(screen))))).Must(t)
-			page = testkit.Get(io.ReadAll(res.Body)).Must(t)
-			must(t, res.Body.Close())
+			page = opened(t, string(url.Find(screen)))
 			_, err = master.WriteString("\x03")
 		}
 		must(t, err)
@@ -131,6 +128,15 @@ func TestDemoAtATerminal(t *testing.T) {
 	}
 	left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t)
 	testkit.True(t, len(left) == 0, "its folder is left: %v", left)
+}
+
+// opened is the page at a URL, as a browser shows it.
+func opened(t *testing.T, url string) []byte {
+	t.Helper()
+	res := testkit.Get((&http.Client{Jar: testkit.Get(cookiejar.New(nil)).Must(t)}).Get(strings.TrimSpace(url))).Must(t)
+	defer res.Body.Close()
+	testkit.Equal(t, res.StatusCode, http.StatusOK)
+	return testkit.Get(io.ReadAll(res.Body)).Must(t)
 }
 
 // processesWith returns the command lines of processes that have a text in their environment.
@@ -180,9 +186,7 @@ func TestLibraryWorks(t *testing.T) {
 			root := filepath.Join(testkit.Dir(t), "shop")
 			ownUser(t, "trusted_folders: ["+root+"]\n")
 			writeFiles(t, root, map[string]string{"go.mod": "module shop\n\ngo 1.26\n", "shop.go": "package shop\n", ".deepwork/config.yml": piece.Config + "\n"})
-			for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "go.mod", "shop.go"}, {"commit", "-q", "-m", "first"}} {
-				testkit.Git(t, root, args...)
-			}
+			inGit(t, root, "go.mod", "shop.go")
 			mustPrint(t, root, "jobs", "add", piece.Name)
 			switch piece.Name {
 			case "reviewer":

@@ -81,13 +81,8 @@ func walkFile(t *testing.T, path string) {
 	for i := range j.Workflows {
 		for _, s := range j.Of(j.Workflows[i].Name).Steps {
 			if c := s.Call; c != nil && c.Job != "" && c.Job != j.Name {
-				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": fmt.Sprintf(`name: %s
-version: "1.0.0"
-summary: Made up
-common_job_info_provided_to_all_steps_at_runtime: Nothing
-workflows: [{name: %s, summary: Made up, steps: [only]}]
-steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs: {}, reviews: []}]
-`, c.Job, c.Workflow)})
+				made := strings.Replace(jobText(c.Job, "only"), "name: w,", "name: "+c.Workflow+",", 1)
+				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": made, "a.md": "Do it."})
 			}
 		}
 	}
@@ -153,17 +148,13 @@ type shown struct {
 		Required bool
 	} `json:"step_expected_outputs"`
 	Instructions string `json:"step_instructions"`
-	texts        string // all of it
+	all          []byte // of it
 	workflow     string // of its session, as job/workflow
 }
 
 func (s *shown) UnmarshalJSON(data []byte) error {
 	type plain shown
-	var all any
-	if err := json.Unmarshal(data, &all); err != nil {
-		return err
-	}
-	s.texts = strings.Join(textsIn(all), "\n")
+	s.all = slices.Clone(data)
 	return json.Unmarshal(data, (*plain)(s))
 }
 
@@ -355,34 +346,15 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	}
 	testkit.True(w.t, slices.Equal(names, expected), "%s: its outputs are %v, want %v", place, names, expected)
 	for _, in := range of.Inputs {
-		if value, is := inputs[in.Name]; is && !strings.Contains(s.texts, strings.TrimSpace(strings.Join(textsIn(asJSON(w.t, value)), "\n"))) {
-			w.t.Errorf("%s: it does not show the value %v of its input %s", place, value, in.Name)
+		values, several := inputs[in.Name].([]string)
+		if value, is := inputs[in.Name].(string); is && !several {
+			values = []string{value}
+		}
+		for _, value := range values {
+			text := testkit.Get(json.Marshal(strings.TrimSpace(value))).Must(w.t)
+			testkit.Contains(w.t, string(s.all), string(text[1:len(text)-1]), "%s: its input %s", place, in.Name)
 		}
 	}
-}
-
-// textsIn returns all texts in a value, keys as well.
-func textsIn(value any) (all []string) {
-	switch value := value.(type) {
-	case string:
-		return []string{value}
-	case []any:
-		for _, v := range value {
-			all = append(all, textsIn(v)...)
-		}
-	case map[string]any:
-		for key, v := range value {
-			all = append(append(all, key), textsIn(v)...)
-		}
-	}
-	return all
-}
-
-// asJSON is a value as JSON decodes it.
-func asJSON(t *testing.T, value any) (decoded any) {
-	data := testkit.Get(json.Marshal(value)).Must(t)
-	must(t, json.Unmarshal(data, &decoded))
-	return decoded
 }
 
 // TestLaidOutJobs checks every job that this program lays out, with the files it

@@ -75,9 +75,8 @@ func snippetsOf(p testkit.Page) (found []snippet) {
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
 	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
 	for _, s := range snippets(t) {
-		if kind, _, _ := strings.Cut(s.kind, " file="); !slices.Contains(known, kind) {
-			t.Errorf("%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
-		}
+		kind, _, _ := strings.Cut(s.kind, " file=")
+		testkit.True(t, slices.Contains(known, kind), "%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
 	}
 	if fences := strings.Count(readme(t), "\n```"); fences != 2*len(snippets(t)) {
 		t.Errorf("the pages have %d fences, and %d blocks: one is not closed, or indented", fences, len(snippets(t)))
@@ -87,21 +86,18 @@ func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
 // Every YAML block is what the program takes: a job, or a config.
 func TestReadmeYAMLIsTaken(t *testing.T) {
 	for _, s := range snippets(t, "yaml job") {
-		if _, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("%s: the job has faults: %v", s.at(0), faults)
-		}
+		_, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text))
+		testkit.True(t, len(faults) == 0, "%s: the job has faults: %v", s.at(0), faults)
 	}
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
 		for kind, text := range map[string]string{"": s.text, " with what is commented out": uncommented(s.text)} {
-			if _, faults := config.Parse("README.md", []byte(text)); len(faults) > 0 {
-				t.Errorf("%s: the config%s has faults: %v", s.at(0), kind, faults)
-			}
+			_, faults := config.Parse("README.md", []byte(text))
+			testkit.True(t, len(faults) == 0, "%s: the config%s has faults: %v", s.at(0), kind, faults)
 		}
 	}
 	for _, s := range snippets(t, "yaml user") {
-		if _, faults := config.ParseUser("README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("%s: the user's config has faults: %v", s.at(0), faults)
-		}
+		_, faults := config.ParseUser("README.md", []byte(s.text))
+		testkit.True(t, len(faults) == 0, "%s: the user's config has faults: %v", s.at(0), faults)
 	}
 }
 
@@ -119,9 +115,8 @@ func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	var shown []map[string]any
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
 		var top map[string]any
-		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
-			t.Fatalf("%s: %v", s.at(0), err)
-		}
+		err := yaml.Unmarshal([]byte(uncommented(s.text)), &top)
+		testkit.Need(t, err == nil, "%s: %v", s.at(0), err)
 		shown = append(shown, top)
 	}
 	for _, path := range decoderKeys(nil) {
@@ -146,9 +141,8 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 		}
 		d := json.NewDecoder(strings.NewReader(s.text))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&v); err != nil || len(v.Servers) == 0 {
-			t.Errorf("%s: this configures no client: %v", s.at(0), err)
-		}
+		err := d.Decode(&v)
+		testkit.True(t, err == nil && len(v.Servers) != 0, "%s: this configures no client: %v", s.at(0), err)
 		for _, server := range v.Servers {
 			if server.Command != "deepwork" || len(server.Args) == 0 || server.Args[0] != "serve" {
 				t.Errorf("%s: %s %q does not start the server", s.at(0), server.Command, server.Args)
@@ -331,9 +325,7 @@ func TestExamplesInHelp(t *testing.T) {
 			if err == nil {
 				err = cmd.ValidateArgs(cmd.Flags().Args())
 			}
-			if err != nil || !strings.HasPrefix(cmd.CommandPath(), c.CommandPath()) {
-				t.Errorf("an example of %s: %q: %v", c.CommandPath(), line, err)
-			}
+			testkit.True(t, err == nil && strings.HasPrefix(cmd.CommandPath(), c.CommandPath()), "an example of %s: %q: %v", c.CommandPath(), line, err)
 		}
 	}
 	check((&app{}).root())

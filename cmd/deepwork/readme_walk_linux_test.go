@@ -5,11 +5,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -170,9 +168,8 @@ func newNewcomer(t *testing.T) *newcomer {
 	// A newcomer has made the checkout; here somebody else may own it.
 	testkit.Write(t, filepath.Join(home, ".gitconfig"), "[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
 	n.env = append(n.env, "GOFLAGS=-ldflags=-w")
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
-		testkit.Git(t, project, args...)
-	}
+	testkit.Git(t, project, "init", "-q", "-b", "main")
+	testkit.Git(t, project, "commit", "-q", "--allow-empty", "-m", "first")
 	return n
 }
 
@@ -260,9 +257,7 @@ func (n *newcomer) connect(at, shown string) {
 	must(n.t, json.Unmarshal([]byte(shown), &want))
 	testkit.Need(n.t, reflect.DeepEqual(got, want) && want.MCPServers["deepwork"].Command == "deepwork", "%s: deepwork init has written %s", at, written)
 	client := testkit.Get(connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))).Must(n.t)
-	if reply := callTool(n.t, client, "get_workflows", map[string]any{}); !strings.Contains(string(reply), `"release_notes"`) || !strings.Contains(string(reply), `"new_job"`) {
-		n.t.Errorf("%s: the client is offered %s", at, reply)
-	}
+	testkit.ContainsAll(n.t, string(callTool(n.t, client, "get_workflows", map[string]any{})), []string{`"release_notes"`, `"new_job"`}, "%s: the client is offered", at)
 	must(n.t, client.Close())
 }
 
@@ -283,14 +278,9 @@ func (n *newcomer) browse() {
 	stdout := testkit.Get(cmd.StdoutPipe()).Must(n.t)
 	must(n.t, cmd.Start())
 	url := testkit.Get(bufio.NewReader(stdout).ReadString('\n')).Must(n.t)
-	jar := testkit.Get(cookiejar.New(nil)).Must(n.t)
-	res, err := (&http.Client{Jar: jar}).Get(strings.TrimSpace(url))
-	must(n.t, err)
-	must(n.t, res.Body.Close())
+	opened(n.t, url)
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))
-	err = cmd.Wait()
-	exit, is := errors.AsType[*exec.ExitError](err)
-	testkit.True(n.t, res.StatusCode == http.StatusOK && !is && err == nil, "the page of deepwork ui: %s; its end: %v, %v", res.Status, err, exit)
+	testkit.Works(n.t, cmd.Wait(), "the end of deepwork ui")
 }
 
 // serve asks a server over HTTP whether it is ready, and ends it with Ctrl-C. Its port is another one than on the page,

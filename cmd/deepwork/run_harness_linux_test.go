@@ -121,9 +121,8 @@ func (r *runProcess) interrupt() runEvent {
 func (r *runProcess) exits(code int) (last runEvent) {
 	r.p.t.Helper()
 	err := r.cmd.Wait()
-	if got := r.cmd.ProcessState.ExitCode(); got != code {
-		r.p.t.Fatalf("%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
-	}
+	got := r.cmd.ProcessState.ExitCode()
+	testkit.Need(r.p.t, got == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
 	for _, last = range r.events() {
 	}
 	return last

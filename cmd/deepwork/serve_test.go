@@ -107,8 +107,7 @@ func TestServeNetwork(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"http", "sse"} {
 		t.Run(over, func(t *testing.T) {
-			root := t.TempDir()
-			writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a"), ".deepwork/jobs/j/a.md": "Do it."})
+			root := projectOf(t, jobText("one", "a"))
 			file := filepath.Join(t.TempDir(), "tokens")
 			token, line := newToken(t, "ann")
 			must(t, os.WriteFile(file, []byte(line), 0o600))
@@ -117,7 +116,7 @@ func TestServeNetwork(t *testing.T) {
 			testkit.True(t, strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]), "it listens at %s", url)
 			for range 2 {
 				cs := connectNetwork(t, url, token)
-				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
 			testkit.Equal(t, testkit.Get(http.Get(url)).Must(t).StatusCode, http.StatusUnauthorized, "without a token")
@@ -127,32 +126,20 @@ func TestServeNetwork(t *testing.T) {
 			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			testkit.Works(t, server.Wait())
-			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) || strings.Contains(got, "deprecated") != (over == "sse") {
-				t.Errorf("it logged\n%s", got)
-			}
+			testkit.ContainsAll(t, string(rest), []string{"caller=ann", "server stopped"}, "it logged")
+			testkit.True(t, !strings.Contains(string(rest), token) && strings.Contains(string(rest), "deprecated") == (over == "sse"), "it logged\n%s", rest)
 		})
 	}
-}
-
-// The port of another is not taken.
-func TestServeOnATakenPort(t *testing.T) {
-	_, url, _ := serveNetwork(t, t.TempDir(), "--transport", "http")
-	port := strings.TrimSuffix(url[strings.LastIndex(url, ":")+1:], "/mcp")
-	second := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir(), "--transport", "http", "--port", port)
-	log, err := second.CombinedOutput()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	testkit.True(t, ok && exit.ExitCode() == exitFailure && strings.Contains(string(log), "listening on 127.0.0.1:"+port), "ended with %v:\n%s", err, log)
 }
 
 // A first signal lets a call in flight go on, a second one ends the server at once.
 func TestServeNetworkSecondSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
-	root := t.TempDir()
-	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": reviewedJob("j", isItGood, "a"), ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
+	root := projectOf(t, reviewedJob("one", isItGood, "a"), "o.txt", "o", "hang.sh", "touch reviewing\nexec sleep 100\n")
 	server, url, log := serveNetwork(t, root, "--transport", "http", "--quality-gate", "sh hang.sh")
 	cs := connectNetwork(t, url, "")
-	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
@@ -160,11 +147,8 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 	}()
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))
-	for { // until it has taken the signal
-		line := testkit.Get(log.ReadString('\n')).Must(t)
-		if strings.Contains(line, "asked to stop") {
-			break
-		}
+	for line := ""; !strings.Contains(line, "asked to stop"); { // until it has taken the signal
+		line = testkit.Get(log.ReadString('\n')).Must(t)
 	}
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	testkit.Until(t, "it says that it is not ready", func() bool {
@@ -214,13 +198,13 @@ func TestServeSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
-		t.Run(sig.String(), func(t *testing.T) {
-			server, log := startServe(t)
-			must(t, server.Process.Signal(sig))
-			rest := testkit.Get(io.ReadAll(log)).Must(t)
-			testkit.Works(t, server.Wait(), "ended with …, want exit 0; it logged %s", rest)
-			testkit.Contains(t, string(rest), "server stopped", "it did not say that it stopped: %s", rest)
-		})
+		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+		defer testkit.Get(server.StdinPipe()).Must(t).Close() // of a client that says nothing
+		_, log := startServer(t, server)
+		must(t, server.Process.Signal(sig))
+		rest := testkit.Get(io.ReadAll(log)).Must(t)
+		testkit.Works(t, server.Wait(), "after %v it logged %s", sig, rest)
+		testkit.Contains(t, string(rest), "server stopped", "after %v", sig)
 	}
 }
 
@@ -282,17 +266,6 @@ func TestInterruptiblePatience(t *testing.T) {
 	testkit.Works(t, child.Wait(), "ended")
 }
 
-// startServe starts a server on an empty project, with a client that says
-// nothing, and returns once it is up.
-func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
-	t.Helper()
-	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
-	stdin := testkit.Get(server.StdinPipe()).Must(t)
-	t.Cleanup(func() { stdin.Close() })
-	_, log := startServer(t, server)
-	return server, log
-}
-
 // However much hangs, a server that a signal asked to end is gone before a client that
 // sent it loses patience: containers are killed after 10 s.
 func TestReq005_AStopIsOverInTime(t *testing.T) {
@@ -339,10 +312,8 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.New(t)
 	must(t, pg.Stop())
-	root := testkit.Dir(t)
-	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a"), ".deepwork/jobs/j/a.md": "Do a."})
-	testkit.Git(t, root, "init", "-q")
-	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
+	root := projectOf(t, jobText("one", "a"))
+	inGit(t, root)
 	_, url, log := serveNetwork(t, root, "--transport", "http", "--store", pg.URL(), "--project", "shop")
 	go io.Copy(io.Discard, log)
 	ready := func() (int, string) {
@@ -356,7 +327,7 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	}
 	client := connectNetwork(t, url, "")
 	start := func() *mcp.CallToolResult {
-		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"}})).Must(t)
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"}})).Must(t)
 		return r
 	}
 	r := start()
