@@ -90,8 +90,14 @@ func codeOf(r *mcp.CallToolResult) string {
 // end with the test, if not before.
 func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
+	return startAs(t, nil, root, flags...)
+}
+
+// startAs is startClient with more environment.
+func startAs(t *testing.T, env []string, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
+	t.Helper()
 	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
-	server.Stderr = t.Output()
+	server.Stderr, server.Env = t.Output(), append(os.Environ(), env...)
 	client := testkit.Get(connect(t.Context(), server)).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return client, server
@@ -159,13 +165,20 @@ func sessionFile(root, id string) string {
 
 // ownUser makes what the test starts that of a user with this config and no state yet.
 func ownUser(t *testing.T, config string) {
+	for _, e := range userEnv(t, config) {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+}
+
+// userEnv is the environment of such a user.
+func userEnv(t *testing.T, config string) []string {
 	dir := t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	t.Setenv("APPDATA", filepath.Join(dir, "config"))
 	if config != "" {
 		writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": config})
 	}
+	configs := filepath.Join(dir, "config")
+	return []string{state.Env + "=" + filepath.Join(dir, "state"), "XDG_CONFIG_HOME=" + configs, "APPDATA=" + configs}
 }
 
 // eventually waits until something holds, and says what is if it never does.

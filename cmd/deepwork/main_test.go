@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"io"
 	"net/http"
@@ -42,13 +43,14 @@ func TestMain(m *testing.M) {
 
 	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
 		dir, err := os.MkdirTemp("", "state")
+		git := filepath.Join(dir, "gitconfig")
 		if err == nil {
-			err = statetest.Prepare(dir, os.TempDir())
+			err = cmp.Or(statetest.Prepare(dir, os.TempDir()), os.WriteFile(git, []byte("[user]\n\tname = Tester\n\temail = tester@example.com\n"), 0o600))
 		}
 		if err != nil {
 			panic(err)
 		}
-		for name, value := range map[string]string{"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.DevNull, config.JobsFoldersEnv: ""} {
+		for name, value := range map[string]string{"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": git, config.JobsFoldersEnv: ""} {
 			os.Setenv(name, value)
 		}
 	}
