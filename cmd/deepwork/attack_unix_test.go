@@ -110,11 +110,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
 				"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
 		}},
-		"lazy fetch": {user: trusted, prepare: func(v *victim) {
-			v.gitRuns("core.sshCommand", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true", "remote.origin.partialclonefilter", "blob:none", "remote.origin.uploadpack", "MARK")
-			v.loseObjects()
-		}},
-		"core.worktree": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
 		"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
 			v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
 			v.write(".git/info/attributes", "* filter=evil diff=evil\n")
@@ -191,8 +186,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
 				approve(v)
 			}},
-		"setup of a branch": {broken: true, files: onlyConfig("attempts: {setup: [sh, run.sh]}\nexecutors: {EVIL: {command: [\"true\"]}}\n"), prepare: branchOf("run.sh"),
-			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
 		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
 			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
 		"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
@@ -389,18 +382,6 @@ func (v *victim) gitRuns(settings ...string) {
 		testkit.Git(v.t, v.root, "config", "--add", pair[0], v.filled(pair[1]))
 	}
 	v.write("README", "changed\n")
-}
-
-// loseObjects removes the contents of files, which git would fetch.
-func (v *victim) loseObjects() {
-	for _, file := range glob(v.root, ".git", "objects", "??", "*") {
-		id := filepath.Base(filepath.Dir(file)) + filepath.Base(file)
-		cmd := exec.Command("git", "--git-dir", filepath.Join(v.root, ".git"), "cat-file", "-t", id)
-		cmd.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1")
-		if kind, _ := cmd.Output(); string(kind) == "blob\n" {
-			must(v.t, os.Remove(file))
-		}
-	}
 }
 
 // bare makes the project itself a bare repository, as git finds it.

@@ -158,19 +158,10 @@ func TestRunNested(t *testing.T) {
 	})
 }
 
-// The executor of a step is that of the job with which its session goes on, if the job is gone.
-func TestRunExecutorsOfALostJob(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: OTHER"))
-	p.plan("a run rm -r .deepwork/jobs/job0", "* finish")
-	p.begin().exits(0)
-	testkit.Equal(t, fmt.Sprint(p.begun("b")[0].Args), "[other]")
-	p.clean()
-}
-
 func TestRunExecutors(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c], d", "a", "b executor: OTHER", "c executor: OTHER:FILE", "d executor: NOBODY"))
+	p.plan("a run rm -r .deepwork/jobs/job0", "* finish") // the executor of a step is that of the job with which its session goes on
 	end := p.begin().exits(1)
 	testkit.Equal(t, optional(end.StepID), "d")
 	testkit.Contains(t, optional(end.Reason), "NOBODY")

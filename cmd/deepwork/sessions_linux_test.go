@@ -101,35 +101,6 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	fails(t, root, []string{"sessions", "import", outside}, "only a person decides this")
 }
 
-// A database that was damaged: calls and commands are refused with its path, nothing moves it while a server
-// runs, and once it is set aside its sessions go on from their files.
-func TestADamagedDatabaseIsSetAside(t *testing.T) {
-	ownUser(t, "")
-	root := projectOf(t, jobText("one", "a"))
-	client, _ := startClient(t, root)
-	id := beginSession(t, client, "one", "Goal")
-	database := state.Of(root).Database()
-	fails(t, root, []string{"check", "--set-aside"}, "a server runs on this project")
-	must(t, client.Close())
-	text := []byte(readAll(database))
-	copy(text[4096:], make([]byte, len(text)-8192))
-	must(t, os.WriteFile(database, text, 0o600))
-
-	client, _ = startClient(t, root)
-	r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})).Must(t)
-	testkit.Equal(t, codeOf(r), "store_damaged")
-	testkit.ContainsAll(t, resultText(r), []string{database, "deepwork check --set-aside"})
-	must(t, client.Close())
-	fails(t, root, []string{"check"}, database, "deepwork check --set-aside")
-	testkit.Equal(t, readAll(database), string(text), "the damaged database")
-	mustPrint(t, root, "check", "--set-aside")
-	aside := glob(database + ".damaged-*")
-	testkit.True(t, len(aside) != 0 && readAll(aside[0]) == string(text) && !fileExists(database), "set aside are %v", aside)
-	types(t, true, "yes", []string{"deepwork", "sessions", "import", "--all", "--path", root}, "Imported 1 session.")
-	client, _ = startClient(t, root)
-	testkit.Contains(t, finishOnly(t, client, id), "workflow_complete", "an agent goes on with")
-}
-
 // A step that waits for a person in the workspace of an attempt needs attention, and the session is
 // found from the project by its id: shown, listed and overridden while its server runs.
 func TestSessionsOfAttempts(t *testing.T) {
