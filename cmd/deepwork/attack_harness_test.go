@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -122,13 +123,18 @@ func (v *victim) write(name, text string) {
 	}
 }
 
-func (v *victim) link(target, name string) {
+// replaced is the path of a file that is to be something else.
+func (v *victim) replaced(name string) (path string) {
 	v.t.Helper()
-	path := filepath.Join(v.root, name)
+	path = filepath.Join(v.root, name)
 	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(v.t, os.RemoveAll(path))
-	must(v.t, os.Symlink(target, path))
+	return path
 }
+
+func (v *victim) link(target, name string) { must(v.t, os.Symlink(target, v.replaced(name))) }
+
+func (v *victim) pipe(name string) { must(v.t, syscall.Mkfifo(v.replaced(name), 0o644)) }
 
 // canaries returns what is in the folders that must not be touched.
 func (v *victim) canaries() map[string]string {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -294,12 +293,11 @@ func branchOf(script string) func(v *victim) {
 }
 
 // lines repeats a line that has its number in it.
-func lines(format string, n int) string {
-	var b strings.Builder
+func lines(format string, n int) (all string) {
 	for i := range n {
-		fmt.Fprintf(&b, format, i)
+		all += fmt.Sprintf(format, i)
 	}
-	return b.String()
+	return all
 }
 
 // give makes a file another user's, which only root can.
@@ -400,13 +398,6 @@ func (v *victim) linkRefs(name, to string) {
 	v.link(filepath.Join(v.home, to), filepath.Join(".git", filepath.FromSlash(name)))
 }
 
-func (v *victim) pipe(name string) {
-	path := filepath.Join(v.root, name)
-	must(v.t, os.RemoveAll(path))
-	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(v.t, syscall.Mkfifo(path, 0o644))
-}
-
 func (v *victim) huge(name string) {
 	v.write(name, "")
 	must(v.t, os.Truncate(filepath.Join(v.root, name), 1<<40))
@@ -431,7 +422,6 @@ func TestAttackByABranch(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, "project")
 	v.write("README", "hello\n")
-	testkit.Git(t, v.root, "init", "-q", "-b", "main")
 	reviewed := func(config, script string) {
 		v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: ["+config+"]}\n")
 		v.write("review.sh", script)
@@ -439,12 +429,10 @@ func TestAttackByABranch(t *testing.T) {
 	v.write(".deepwork/jobs/j/job.yml", attackedJob)
 	v.write(".deepwork/jobs/j/a.md", "Do it.")
 	reviewed("./review.sh", "#!/bin/sh\nexit 1\n")
-	testkit.Git(t, v.root, "add", ".")
-	testkit.Git(t, v.root, "commit", "-q", "-m", "good")
+	inGit(t, v.root)
 	testkit.Git(t, v.root, "checkout", "-q", "-b", "evil")
 	reviewed("MARK, review", "#!/bin/sh\nexec MARK review\n")
-	testkit.Git(t, v.root, "add", ".")
-	testkit.Git(t, v.root, "commit", "-q", "-m", "evil")
+	testkit.Git(t, v.root, "commit", "-q", "-a", "-m", "evil")
 	testkit.Git(t, v.root, "checkout", "-q", "main")
 	v.grant(0o644)
 	says := func(s *attackedServer, branch, want string) {

@@ -28,9 +28,7 @@ import (
 // a server on the project ROOT, with these options of serve, and makes the calls of the file CALLS one after the other,
 // each a line `tool {arguments}`; a `!` in front says that it must be refused.
 func agent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: agent ROOT CALLS [OPTION...]")
-	}
+	usage(ts, neg || len(args) < 2, "agent ROOT CALLS [OPTION...]")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)

@@ -47,9 +47,8 @@ func TestReadmeModulePath(t *testing.T) {
 	}
 	run(command)
 	// It fails if a package cannot be found.
-	if listed := run("go list -deps ./cmd/..."); !strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") || strings.Contains(listed, "\ndeepwork/") {
-		t.Errorf("after %s the packages are:\n%s", command, listed)
-	}
+	listed := run("go list -deps ./cmd/...")
+	testkit.True(t, strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") && !strings.Contains(listed, "\ndeepwork/"), "after %s the packages are:\n%s", command, listed)
 }
 
 // Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: once it
@@ -73,10 +72,8 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 					must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 				}
 			}
-			err := cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); !seen || code != 1 || !strings.Contains(stderr.String(), "demo: interrupted") {
-				t.Errorf("it printed %q: %v; exit code %d (%v) and %s", at, seen, code, err, &stderr)
-			}
+			testkit.Fails(t, cmd.Wait(), "exit status 1")
+			testkit.True(t, seen && strings.Contains(stderr.String(), "demo: interrupted"), "it printed %q: %v; and %s", at, seen, &stderr)
 			left, err := os.ReadDir(temp)
 			testkit.True(t, err == nil && len(left) <= 0, "its folder is left: %v, %v", left, err)
 			testkit.Equal(t, processesWith(t, temp), "", "its processes are left")
@@ -123,9 +120,8 @@ func TestDemoAtATerminal(t *testing.T) {
 		}
 		must(t, err)
 	}
-	if err := cmd.Wait(); err != nil || chapters != 8 || !bytes.Contains(page, []byte("November")) {
-		t.Errorf("it ended with %v, after %d chapters, and showed the page\n%s\n%s", err, chapters, page, screen)
-	}
+	testkit.Works(t, cmd.Wait())
+	testkit.True(t, chapters == 8 && bytes.Contains(page, []byte("November")), "after %d chapters it showed the page\n%s\n%s", chapters, page, screen)
 	left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t)
 	testkit.True(t, len(left) == 0, "its folder is left: %v", left)
 }

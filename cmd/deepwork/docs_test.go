@@ -157,9 +157,7 @@ func TestDemoUnread(t *testing.T) {
 func TestReadmeShowsTheDemo(t *testing.T) {
 	t.Parallel()
 	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
-	if lines := strings.Count(page, "\n"); lines > 125 {
-		t.Errorf("README.md has %d lines; expected at most 125", lines)
-	}
+	testkit.True(t, strings.Count(page, "\n") <= 125, "README.md has %d lines; expected at most 125", strings.Count(page, "\n"))
 	block := func(kind string) string {
 		t.Helper()
 		_, text, found := strings.Cut(page, "\n```"+kind+"\n")
@@ -323,9 +321,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	entries := testkit.Get(os.ReadDir(filepath.Join("..", ".."))).Must(t)
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
-			t.Errorf("%s is at the top level; expected only %v", e.Name(), want)
-		}
+		testkit.True(t, strings.HasPrefix(e.Name(), ".") || slices.Contains(want, e.Name()), "%s is at the top level; expected only %v", e.Name(), want)
 	}
 }
 

@@ -57,6 +57,14 @@ func echoServer() {
 	_ = bareServer(echo).Run(context.Background(), &mcp.StdioTransport{})
 }
 
+// report reports figures, in place of the time of a round.
+func report(b *testing.B, figures map[string]float64) {
+	for unit, n := range figures {
+		b.ReportMetric(n, unit)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
 // A program is a server process with a client on its stdio.
 type program struct {
 	*mcp.ClientSession
@@ -199,10 +207,7 @@ func BenchmarkFinishedStepStdio(b *testing.B) {
 				f = append(f, together(b, callers, 25, finish))
 			}
 			te, tw, tf := median(e), median(wr), median(f)
-			b.ReportMetric(te, "echo-µs")
-			b.ReportMetric(tw, "write-µs")
-			b.ReportMetric(tf, "step-µs")
-			b.ReportMetric(0, "ns/op")
+			report(b, map[string]float64{"echo-µs": te, "write-µs": tw, "step-µs": tf})
 			if callers == 1 {
 				b.ReportMetric(tf/(te+1.2*tw), "of-allowed(<=1)")
 			} else {
@@ -243,10 +248,7 @@ func BenchmarkLateStep(b *testing.B) {
 		}
 		testkit.Get(server.do("abort_workflow", map[string]any{"explanation": "measured"})).Must(b)
 	}
-	b.ReportMetric(median(early), "step10-µs")
-	b.ReportMetric(median(late), "step300-µs")
-	b.ReportMetric(median(late)/median(early), "ratio(<=2)")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"step10-µs": median(early), "step300-µs": median(late), "ratio(<=2)": median(late) / median(early)})
 }
 
 // BenchmarkProcessStart is from the start of the built binary to the answer to
@@ -267,8 +269,7 @@ func BenchmarkProcessStart(b *testing.B) {
 		in.Close()
 		must(b, cmd.Wait())
 	}
-	b.ReportMetric(median(all)/1e3, "ms(<50)")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"ms(<50)": median(all) / 1e3})
 }
 
 // BenchmarkHook is from the start of `deepwork hook compact` to its end, in a project with 1,000 sessions in progress,
@@ -295,10 +296,7 @@ func BenchmarkHook(b *testing.B) {
 		took, _ = timed("", "version")
 		version = append(version, took)
 	}
-	b.ReportMetric(median(hook), "hook-µs")
-	b.ReportMetric(median(version), "version-µs")
-	b.ReportMetric(median(hook)/median(version), "of-version(<=2)")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"hook-µs": median(hook), "version-µs": median(version), "of-version(<=2)": median(hook) / median(version)})
 }
 
 // syncSource is a source with one synchronous workflow, which echoes, of the bare SDK: over stdio, or, called with "http",
@@ -506,12 +504,8 @@ func BenchmarkReviews(b *testing.B) {
 	most := 0
 	fmt.Sscanf(filepath.Base(peaks[len(peaks)-1]), "peak_%d", &most)
 	slices.Sort(ratios)
-	b.ReportMetric(ratios[len(ratios)/2], "of-ideal(<=1.3)")
-	b.ReportMetric(float64(most), "at-once(<=4)")
-	b.ReportMetric(median(own)/1e3, "reviewer-ms")
-	b.ReportMetric(median(idle), "idle-list-µs")
-	b.ReportMetric(median(busy)/median(idle), "busy-list(<=3)")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"of-ideal(<=1.3)": ratios[len(ratios)/2], "at-once(<=4)": float64(most),
+		"reviewer-ms": median(own) / 1e3, "idle-list-µs": median(idle), "busy-list(<=3)": median(busy) / median(idle)})
 }
 
 // goBuild builds a program of the project as it is released. The test binary has more code, which takes longer to start
@@ -573,11 +567,7 @@ func BenchmarkRunSteps(b *testing.B) {
 		bare = append(bare, each(func(id string, i int) error {
 			cmd := exec.CommandContext(b.Context(), quick)
 			cmd.Env = append(os.Environ(), env(id, i)...)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			return nil
+			return cmd.Run()
 		}))
 		shimmed = append(shimmed, each(func(id string, i int) error {
 			dir := filepath.Join(top, fmt.Sprintf("%s-%d", id, i))
@@ -599,12 +589,8 @@ func BenchmarkRunSteps(b *testing.B) {
 		testkit.Need(b, err == nil && bytes.Count(out, []byte(`"step_ended"`)) == steps, "%v\n%s", err, out)
 	}
 	ms := func(d []time.Duration) float64 { return median(d) / 1e3 / steps }
-	b.ReportMetric(ms(bare), "bare-ms")
-	b.ReportMetric(ms(shimmed), "shim-ms")
-	b.ReportMetric(ms(run), "run-ms")
-	b.ReportMetric(ms(run)/ms(shimmed), "ratio(<=1.2)")
-	b.ReportMetric(ms(run)/ms(bare), "of-bare")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"bare-ms": ms(bare), "shim-ms": ms(shimmed),
+		"run-ms": ms(run), "ratio(<=1.2)": ms(run) / ms(shimmed), "of-bare": ms(run) / ms(bare)})
 }
 
 // BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at
@@ -624,8 +610,5 @@ func BenchmarkRunMemory(b *testing.B) {
 		tens, fifties = append(tens, used[9]), append(fifties, used[49])
 		ratios = append(ratios, used[49]/used[9])
 	}
-	b.ReportMetric(slices.Max(ratios), "growth(<=1.1)")
-	b.ReportMetric(slices.Max(tens), "ten-MB")
-	b.ReportMetric(slices.Max(fifties), "fifty-MB")
-	b.ReportMetric(0, "ns/op")
+	report(b, map[string]float64{"growth(<=1.1)": slices.Max(ratios), "ten-MB": slices.Max(tens), "fifty-MB": slices.Max(fifties)})
 }

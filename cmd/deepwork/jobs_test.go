@@ -70,13 +70,10 @@ func walkFile(t *testing.T, path string) {
 	makeUp(t, dir, file)
 	j, faults := job.Load(dir)
 	if j == nil || len(j.Workflows) == 0 {
-		if j == nil && !strings.Contains(faults[0].Message, "'deepwork jobs convert ") {
-			t.Fatalf("its first fault does not say how to convert it: %s", faults[0])
-		}
+		testkit.Need(t, j != nil || strings.Contains(faults[0].Message, "'deepwork jobs convert "), "its first fault does not say how to convert it: %v", faults)
 		mustPrint(t, root, "jobs", "convert", "--write", filepath.Base(dir))
-		if j, faults = job.Load(dir); j == nil {
-			t.Fatalf("it does not load when converted: %v", faults)
-		}
+		j, faults = job.Load(dir)
+		testkit.Need(t, j != nil, "it does not load when converted: %v", faults)
 	}
 	for i := range j.Workflows {
 		for _, s := range j.Of(j.Workflows[i].Name).Steps {
@@ -198,11 +195,9 @@ func (w *walker) walk(wf *job.Workflow) {
 			}
 		}
 		now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": s.SessionID})
-		switch {
-		case now.Status == "needs_work":
-			w.t.Fatalf("%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
-		case now.Status == "workflow_complete" && at != nil && jobName == w.job.Name && !strings.Contains(now.Closing, strings.TrimSpace(at.Closing)):
-			w.t.Errorf("%s: the reply lacks the closing instructions %q: %q", s.workflow, at.Closing, now.Closing)
+		testkit.Need(w.t, now.Status != "needs_work", "%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
+		if now.Status == "workflow_complete" && at != nil && jobName == w.job.Name {
+			testkit.Contains(w.t, now.Closing, strings.TrimSpace(at.Closing), "%s: the closing instructions", s.workflow)
 		}
 		todo = append(todo, now.steps()...)
 	}
@@ -396,9 +391,9 @@ func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "a\ncreated  b\x1b")
 	writeFiles(t, root, map[string]string{".mcp.json": "[]"})
 	out, err := exec.Command("deepwork", "init", "--path", root).CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || strings.Contains(string(out), "\ncreated  b") || strings.Count(string(out), `/a\ncreated  b\u001b/`) != 6 {
-		t.Errorf("%v: %s", err, out)
-	}
+	testkit.Fails(t, err, "exit status 1")
+	testkit.Equal(t, strings.Count(string(out), `/a\ncreated  b\u001b/`), 6, "%s", out)
+	testkit.True(t, !strings.Contains(string(out), "\ncreated  b"), "%s", out)
 }
 
 // TestValidateWatch edits a job in the ways editors save and reads what the

@@ -94,31 +94,30 @@ func setUpScript(e *testscript.Env) error {
 	return err
 }
 
+// usage ends a script that uses a command wrongly.
+func usage(ts *testscript.TestScript, wrong bool, text string) {
+	if wrong {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
 // exits runs a command and checks its exit code: `exits 2 deepwork bogus`.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
-	}
+	usage(ts, neg || len(args) < 2, "exits CODE COMMAND [ARG...]")
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		exit, ok := err.(*exec.ExitError)
-		if !ok {
-			ts.Fatalf("running %q: %v", args[1:], err)
-		}
-		got = exit.ExitCode()
+	got, err := 0, ts.Exec(args[1], args[2:]...)
+	if exit, ok := err.(*exec.ExitError); ok {
+		got, err = exit.ExitCode(), nil
 	}
-	if got != want {
+	if ts.Check(err); got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
 }
 
 // ends waits until a run has ended, and prints its status: `ends latest`.
 func ends(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: ends RUN")
-	}
+	usage(ts, neg || len(args) != 1, "ends RUN")
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		ts.Check(ts.Exec("deepwork", "run", "status", args[0]))
 		if !regexp.MustCompile(`(?m)^state: +(queued|running|waiting for .*)$`).MatchString(ts.ReadFile("stdout")) {
@@ -133,9 +132,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 // capture sets a variable to what a regular expression's group finds in the
 // last command's stdout: `capture ID '^([0-9a-f]{8}) '`.
 func capture(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: capture NAME REGEXP")
-	}
+	usage(ts, neg || len(args) != 2, "capture NAME REGEXP")
 	re, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	found := re.FindStringSubmatch(ts.ReadFile("stdout"))
@@ -148,9 +145,7 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 // fits checks the width of every line of the last command's stdout, and whether there are colors:
 // `fits 80`, `fits 80 colors`.
 func fits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 1 {
-		ts.Fatalf("usage: fits COLUMNS [colors]")
-	}
+	usage(ts, neg || len(args) < 1, "fits COLUMNS [colors]")
 	most, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	shown := ts.ReadFile("stdout")
@@ -181,9 +176,7 @@ func visit(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 0 && args[0] == "-new" {
 		browser.Jar, args = nil, args[1:]
 	}
-	if neg || len(args) < 3 || len(args) > 5 {
-		ts.Fatalf("usage: visit [-new] FILE PATH STATUS [REGEXP [VARIABLE]]")
-	}
+	usage(ts, neg || len(args) < 3 || len(args) > 5, "visit [-new] FILE PATH STATUS [REGEXP [VARIABLE]]")
 	var text []byte
 	for began := time.Now(); !strings.Contains(string(text), "\n"); time.Sleep(10 * time.Millisecond) {
 		if text, _ = os.ReadFile(ts.MkAbs(args[0])); time.Since(began) > time.Minute {

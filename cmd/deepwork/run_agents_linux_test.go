@@ -231,15 +231,12 @@ func newTraced(t *testing.T, url, job string) *runProject {
 	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true, \"feedback\": \"canary-feedback\"}","session_id":"r","total_cost_usd":0.03,"num_turns":1}`
 	command := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; env > "$1"; printf '%s\n' "$0"`, verdict, "ENV/reviewer"})).Must(t)
 	p := newRunProject(t, "", job)
-	bin := testkit.Dir(t)
-	for _, program := range []string{"claude", "codex"} {
-		must(t, os.WriteFile(filepath.Join(bin, program), []byte(fmt.Sprintf("#!/bin/sh\nexec stepper %q %s \"$@\"\n", p.dir, program)), 0o755))
-	}
+	p.standsIn("claude")
+	p.standsIn("codex")
 	ownUser(t, fmt.Sprintf("telemetry: {otlp: %q, trace_url: 'https://traces.example.com/{trace_id}'}\ntrusted_folders: [%q]\nprices: {CODEX: {input: 1, output: 10}}\nquality_gate: {reviewer_executor: JUDGE}\nexecutors:\n  CLAUDE_CODE: {telemetry: true}\n  CODEX: {telemetry: true}\n  JUDGE: {command: %s}\n",
 		url, p.root, strings.ReplaceAll(string(command), "ENV", p.dir)))
 	t.Setenv("CANARY", "canary-environment")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary-key")
-	p.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 	return p.inGit()
 }
 
@@ -285,9 +282,8 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	}
 	for _, s := range all {
 		names[s.Name]++
-		if _, is := all[s.Parent]; s.Trace != trace || !is && s.Parent != caller {
-			t.Errorf("%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
-		}
+		_, is := all[s.Parent]
+		testkit.True(t, s.Trace == trace && (is || s.Parent == caller), "%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
 		for key := range s.Attributes {
 			testkit.True(t, slices.Contains(known, key), "%s has an attribute that is not documented: %s", s.Name, key)
 		}
@@ -302,9 +298,8 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 		}
 	}
 	status := p.status()
-	if cost := status.Cost; cost == nil || cost.USD == nil || math.Round(*cost.USD*100) != math.Round(sum*100) || sum == 0 {
-		t.Errorf("the spans cost %v, and the run %+v", sum, cost)
-	}
+	cost := status.Cost
+	testkit.True(t, cost != nil && cost.USD != nil && math.Round(*cost.USD*100) == math.Round(sum*100) && sum != 0, "the spans cost %v, and the run %+v", sum, cost)
 	testkit.Equal(t, board.OrEmpty(status.TraceID), trace, "the trace of the status")
 	receiver.Forget()
 	startClient(t, p.root, "--toolsets", "board")
@@ -318,10 +313,9 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	})
 	p.leavesNothing(receiver)
 	for _, who := range []string{"reviewer", "check"} {
-		env := testkit.Get(os.ReadFile(filepath.Join(p.dir, who))).Must(t)
-		if !strings.Contains(string(env), "TRACEPARENT=00-"+trace) || strings.Contains(string(env), "OTEL_EXPORTER") || strings.Contains(string(env), caller) {
-			t.Errorf("the environment of the %s: %s", who, env)
-		}
+		env := readAll(p.dir, who)
+		testkit.Contains(t, env, "TRACEPARENT=00-"+trace, "the environment of the %s", who)
+		testkit.True(t, !strings.Contains(env, "OTEL_EXPORTER") && !strings.Contains(env, caller), "the environment of the %s: %s", who, env)
 	}
 	p.clean()
 }

@@ -96,8 +96,7 @@ func (p *runProject) start(args ...string) *runProcess {
 	p.t.Helper()
 	r := &runProcess{p: p, cmd: exec.CommandContext(p.t.Context(), "deepwork", append(append([]string{"run"}, args...), "--path", p.root)...)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
-	r.cmd.Env = append(os.Environ(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=", "GIT_CONFIG_NOSYSTEM=1")
-	r.cmd.Env = append(r.cmd.Env, p.env...)
+	r.cmd.Env = append(os.Environ(), p.env...)
 	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
 	must(p.t, r.cmd.Start())
 	return r
@@ -191,8 +190,7 @@ func (p *runProject) status() *board.RunReply {
 	r := p.start("status", "latest", "--json")
 	r.exits(0)
 	reply := new(board.RunReply)
-	err := json.Unmarshal([]byte(r.out.String()), reply)
-	testkit.Need(p.t, err == nil, "%v in %s", err, &r.out)
+	must(p.t, json.Unmarshal([]byte(r.out.String()), reply))
 	return reply
 }
 

@@ -260,7 +260,7 @@ func (p *runProject) sh(line string) (out string, code int) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "sh", "-c", line)
 	cmd.Dir = p.root
-	cmd.Env = append(os.Environ(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=", "GIT_CONFIG_NOSYSTEM=1", "EDITOR=true")
+	cmd.Env = append(os.Environ(), "EDITOR=true")
 	said, _ := cmd.CombinedOutput() // its exit code says whether it failed
 	return string(said), cmd.ProcessState.ExitCode()
 }
@@ -268,16 +268,15 @@ func (p *runProject) sh(line string) (out string, code int) {
 // made is a project with an attempt or a run in a state.
 func (s aState) made(t *testing.T) *runProject {
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
-	path := filepath.Join(p.root, ".deepwork", "config.yml")
-	text := string(testkit.Get(os.ReadFile(path)).Must(t))
-	testkit.Write(t, path, strings.Replace(text, "executors:\n", "executors:\n  CODER: {command: [coder, first], resume: [coder, resumed]}\n", 1))
+	config := filepath.Join(p.root, ".deepwork", "config.yml")
+	testkit.Write(t, config, strings.Replace(readAll(config), "executors:\n", "executors:\n  CODER: {command: [coder, first], resume: [coder, resumed]}\n", 1))
 	p.inGit()
 	if s.run {
 		p.plan(strings.Split(s.orders, "\n")...)
 		r := p.begin(s.budget...)
 		if s.state == "interrupted" {
 			p.awaits("a", 1)
-			must(t, r.cmd.Process.Kill())
+			r.kill()
 		}
 		_ = r.cmd.Wait()
 		p.plan() // the next agent does what it should
@@ -314,10 +313,7 @@ func (p *runProject) offers() (all []string) {
 func TestField14_EveryNextWorks(t *testing.T) {
 	t.Parallel()
 	conflict := func(p *runProject) {
-		testkit.Write(p.t, filepath.Join(p.root, "a.txt"), "of a person\n")
-		testkit.Git(p.t, p.root, "add", "a.txt")
-		testkit.Git(p.t, p.root, "commit", "-q", "-m", "a")
-		p.sh("deepwork board merge latest")
+		p.sh("echo of a person >a.txt; git add a.txt; git commit -qm a; deepwork board merge latest")
 	}
 	merged := func(p *runProject) { p.sh("deepwork board merge latest") }
 	for name, s := range map[string]aState{
@@ -344,8 +340,8 @@ func TestField14_EveryNextWorks(t *testing.T) {
 			t.Parallel()
 			p := s.made(t)
 			offered := p.offers()
-			for _, where := range []string{"deepwork board tasks", "deepwork board show latest"} {
-				out, _ := p.sh(where)
+			for _, where := range []string{"tasks", "show latest"} {
+				out, _ := p.sh("deepwork board " + where)
 				testkit.Contains(t, out, s.state, where)
 			}
 			var kinds []string

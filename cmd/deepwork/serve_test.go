@@ -252,17 +252,13 @@ func TestInterruptiblePatience(t *testing.T) {
 	must(t, child.Start())
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"ready", "asked to stop"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("read %q, want %q", lines.Text(), want)
-		}
+		testkit.Need(t, lines.Scan() && lines.Text() == want, "it did not say %q", want)
 		for range 3 {
 			must(t, child.Process.Signal(syscall.SIGTERM))
 		}
 	}
 	in.Close()
-	if !lines.Scan() || lines.Text() != "stopped" {
-		t.Errorf("read %q, want %q", lines.Text(), "stopped")
-	}
+	testkit.True(t, lines.Scan() && lines.Text() == "stopped", "it said %q, want stopped", lines.Text())
 	testkit.Works(t, child.Wait(), "ended")
 }
 
@@ -322,9 +318,8 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 		text := testkit.Get(io.ReadAll(r.Body)).Must(t)
 		return r.StatusCode, string(text)
 	}
-	if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "store") {
-		t.Errorf("without its database it is ready: %d %s", status, text)
-	}
+	status, text := ready()
+	testkit.True(t, status == http.StatusServiceUnavailable && strings.Contains(text, "store"), "without its database it is ready: %d %s", status, text)
 	client := connectNetwork(t, url, "")
 	start := func() *mcp.CallToolResult {
 		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"}})).Must(t)
@@ -334,7 +329,6 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	testkit.True(t, r.IsError && strings.Contains(resultText(r), "Waiting: The store"), "a call without the database: %s", resultText(r))
 	must(t, pg.Start())
 	testkit.Until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
-	if r := start(); r.IsError {
-		t.Errorf("a call when the database is back: %s", resultText(r))
-	}
+	r = start()
+	testkit.True(t, !r.IsError, "a call when the database is back: %s", resultText(r))
 }

@@ -41,9 +41,7 @@ func TestAbortBesideAServer(t *testing.T) {
 
 // sqlCommand is the script command `sql FILE STATEMENT`, which changes a database.
 func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: sql FILE STATEMENT")
-	}
+	usage(ts, neg || len(args) != 2, "sql FILE STATEMENT")
 	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer db.Close()
