@@ -357,8 +357,8 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		defer at.process.Kill()
 		a.record(stepped{Event: "serve " + name, Text: at.call(name, json.RawMessage(args))})
 	case "asks":
-		url, token, err := endpoint(os.Args)
-		mustDo(verb, err)
+		var err error
+		url, token := endpoint(os.Args)
 		client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			a.record(stepped{Event: "asked"})
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
@@ -387,8 +387,8 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 // call calls a tool of the server of the step, and records the answer, also one that refuses.
 func (a *stepping) call(ctx context.Context, tool string, args any) (text string) {
 	if a.client == nil {
-		url, token, err := endpoint(os.Args)
-		mustDo("finding the server", err)
+		var err error
+		url, token := endpoint(os.Args)
 		a.client, err = dialStep(ctx, url, token)
 		mustDo("connecting", err)
 	}
@@ -399,48 +399,38 @@ func (a *stepping) call(ctx context.Context, tool string, args any) (text string
 
 // endpoint finds the server of the step and its token where a program looks for them, of the name that is
 // the word after the folder, or else in the environment.
-func endpoint(args []string) (url, token string, err error) {
+func endpoint(args []string) (url, token string) {
 	named := func(option string) string {
 		if i := slices.Index(args, option); i > 0 && i+1 < len(args) {
 			return args[i+1]
 		}
 		return ""
 	}
+	fits := func(is bool) {
+		if !is {
+			mustDo("finding the server", fmt.Errorf("it was started by %q", args))
+		}
+	}
 	file := ""
 	switch program := append(args, "", "")[2]; program {
 	case "claude":
-		if !slices.Contains(args, "--strict-mcp-config") {
-			return "", "", fmt.Errorf("not strict: %q", args)
-		}
+		fits(slices.Contains(args, "--strict-mcp-config"))
 		file = named("--mcp-config")
 	case "config":
 		file = args[3]
 	case "codex":
 		m := regexp.MustCompile(`^mcp_servers\.deepwork-run=\{url="(.+)",bearer_token_env_var="(.+)"\}$`).FindStringSubmatch(named("-c"))
-		if m == nil {
-			return "", "", fmt.Errorf("no server: %q", args)
-		}
-		return m[1], os.Getenv(m[2]), nil
+		fits(m != nil)
+		return m[1], os.Getenv(m[2])
 	case "gemini":
-		if named("--allowed-mcp-server-names") != runner.MCPName {
-			return "", "", fmt.Errorf("any server: %q", args)
-		}
+		fits(named("--allowed-mcp-server-names") == runner.MCPName)
 		fallthrough
 	default:
-		return os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv), nil
+		return os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv)
 	}
-	var f struct {
-		MCPServers map[string]struct {
-			Type, URL string
-			Headers   map[string]string
-		}
-	}
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(data, &f)
-	}
-	server := f.MCPServers[runner.MCPName]
-	return server.URL, strings.TrimPrefix(server.Headers["Authorization"], "Bearer "), err
+	server := lookup(json.RawMessage(readAll(file)), "mcpServers."+runner.MCPName)
+	text := func(path string) string { return strings.Trim(string(lookup(server, path)), `"`) }
+	return text("url"), strings.TrimPrefix(text("headers.Authorization"), "Bearer ")
 }
 
 // scriptedReviewer is a reviewer program for the scripts: what it says is in the
@@ -448,15 +438,9 @@ func endpoint(args []string) (url, token string, err error) {
 // argument names.
 func scriptedReviewer() {
 	task, err := io.ReadAll(os.Stdin)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "reading the task:", err)
-		os.Exit(1)
-	}
+	mustDo("reading the task", err)
 	if len(os.Args) > 1 {
-		if err := os.WriteFile(os.Args[1], task, 0o600); err != nil {
-			fmt.Fprintln(os.Stderr, "keeping the task:", err)
-			os.Exit(1)
-		}
+		mustDo("keeping the task", os.WriteFile(os.Args[1], task, 0o600))
 	}
 	said := func(what string) bool { return bytes.Contains(task, []byte("this one is "+what)) }
 	switch {

@@ -13,7 +13,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/merge"
-	"deepwork/session/state/statetest"
 	"deepwork/session/store/postgres/pgtest"
 )
 
@@ -37,18 +36,8 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	made := p.start(p.task("! write note.txt from the worker", "! context", "! say it works"))
 	testkit.Need(t, made.State == "queued", "it was not left to the worker: %+v", made)
 
-	env := testkit.Get(statetest.Write(filepath.Join(top, "worker"), top)).Must(t)
-	var own string
 	worker := exec.CommandContext(t.Context(), "deepwork", "worker", "--executors", "CODER", "--max", "1")
-	worker.Env = os.Environ()
-	for name, value := range env {
-		worker.Env = append(worker.Env, name+"="+value)
-		if name == "XDG_CONFIG_HOME" || name == "APPDATA" {
-			own = filepath.Join(value, "deepwork", config.FileName)
-		}
-	}
-	text := testkit.Get(os.ReadFile(own)).Must(t)
-	must(t, os.WriteFile(own, append(text, "worker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n"...), 0o600))
+	worker.Env = append(os.Environ(), userEnv(t, "trusted_folders: ["+top+"]\nworker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n")...)
 	log := &testkit.Log{}
 	worker.Stderr = log
 	must(t, worker.Start())
