@@ -41,9 +41,8 @@ const (
 // attackedJob has a step with an output, report, that is reviewed.
 var attackedJob = strings.ReplaceAll(reviewedJob("j", isItGood, "one"), "{out:", "{report:")
 
-// A victim is a user who has cloned a prepared repository, with canaries around it: a
-// home folder and another project that must stay as they are, a program that leaves a
-// mark when it runs, and a listener that records who connects.
+// A victim is a user who has cloned a prepared repository, with canaries around it: a home folder and another project that
+// must stay as they are, a program that leaves a mark when it runs, and a listener that records who connects.
 type victim struct {
 	t       *testing.T
 	top     string
@@ -143,8 +142,7 @@ func (v *victim) canaries() map[string]string {
 	return all
 }
 
-// tree returns the files below a folder and a digest of each. It reads a file again only if it was
-// written.
+// tree returns the files below a folder and a digest of each. It reads a file again only if it was written.
 func (v *victim) tree(root string) map[string]string {
 	v.t.Helper()
 	all := map[string]string{}
@@ -289,8 +287,7 @@ func (v *victim) serve() *attackedServer {
 	return s
 }
 
-// call makes a call, and returns the text of the reply and the code of a refusal. One
-// without approval says what to do.
+// call makes a call, and returns the text of the reply and the code of a refusal. One without approval says what to do.
 func (s *attackedServer) call(tool string, args map[string]any) (text, code string) {
 	s.v.t.Helper()
 	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)

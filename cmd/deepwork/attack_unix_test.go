@@ -331,9 +331,8 @@ func agentThat(script string) string {
 	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", "test ! -e done || exit 0; touch done; "+script)
 }
 
-// prepareState has a server that its user trusts make a session, an attempt that runs
-// and one that waits, in the project, and puts all that state into the
-// project's .deepwork. The project has this config then.
+// prepareState has a server that its user trusts make a session, an attempt that runs and one that waits, in the project,
+// and puts all that state into the project's .deepwork. The project has this config then.
 func (v *victim) prepareState(after string) {
 	t := v.t
 	gate := filepath.Join(v.top, "gate")

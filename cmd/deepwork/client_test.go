@@ -84,8 +84,7 @@ func codeOf(r *mcp.CallToolResult) string {
 	return code
 }
 
-// startClient starts a server on the project and connects a client to it. Both
-// end with the test, if not before.
+// startClient starts a server on the project and connects a client to it. Both end with the test, if not before.
 func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
 	return startAs(t, nil, root, flags...)

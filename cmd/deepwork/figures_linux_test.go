@@ -152,8 +152,7 @@ func syncedWriter(b *testing.B) func(name string) error {
 	}
 }
 
-// together runs n callers until each has made count calls, and returns the time
-// of one call of all of them together.
+// together runs n callers until each has made count calls, and returns the time of one call of all of them together.
 func together(b *testing.B, n, count int, call func(caller, i int) error) time.Duration {
 	b.Helper()
 	begin := time.Now()
@@ -177,11 +176,9 @@ func median(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Nanoseconds()) / 1e3
 }
 
-// BenchmarkFinishedStepStdio is the call that everything is about, durable,
-// through stdio, on workflows of 25 steps, with 100 jobs loaded. Wanted with 1
-// caller: at most the echo's time plus twice the write's (ratio 1); with 16
-// callers on one connection: at least 0.6 of the throughput of an echo followed
-// by a write. Rounds of each are interleaved.
+// BenchmarkFinishedStepStdio is the call that everything is about, durable, through stdio, on workflows of 25 steps, with
+// 100 jobs loaded. Wanted with 1 caller: at most the echo's time plus twice the write's (ratio 1); with 16 callers on one
+// connection: at least 0.6 of the throughput of an echo followed by a write. Rounds of each are interleaved.
 func BenchmarkFinishedStepStdio(b *testing.B) {
 	built := goBuild(b, "deepwork", ".")
 	for _, callers := range []int{1, 16} {
@@ -229,8 +226,7 @@ func residentMB(b *testing.B, pid int) float64 {
 	return float64(pages*os.Getpagesize()) / 1e6
 }
 
-// BenchmarkLateStep compares steps around the 10th and the 300th of one
-// workflow. Wanted: at most twice.
+// BenchmarkLateStep compares steps around the 10th and the 300th of one workflow. Wanted: at most twice.
 func BenchmarkLateStep(b *testing.B) {
 	server := startProgram(b, "deepwork", "serve", "--path", figuresProject(b, 1))
 	var early, late []time.Duration
@@ -330,10 +326,9 @@ const (
 	newest       = "2026-07-28"
 )
 
-// BenchmarkSyncCall compares a call of a synchronous workflow through the server with
-// the same call made to the source directly, each in turn, so that whatever else the
-// machine does weighs on both. Client, server and source are processes of their own.
-// times-direct is to be at most 2.5 (seed 003).
+// BenchmarkSyncCall compares a call of a synchronous workflow through the server with the same call made to the source
+// directly, each in turn, so that whatever else the machine does weighs on both. Client, server and source are processes of
+// their own. times-direct is to be at most 2.5 (seed 003).
 func BenchmarkSyncCall(b *testing.B) {
 	for name, version := range map[string]string{"sessions": withSessions, "newest": newest} {
 		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
@@ -447,10 +442,9 @@ func quickReviewer() {
 	os.Remove(mine)
 }
 
-// BenchmarkReviews has 200 sessions ask for a review at once, with 4 workers and
-// a reviewer of 50 ms. Wanted: all done in at most 1.3 times the ideal, 200/4
-// times the reviewer's own measured time, never more than 4 at once, and
-// get_workflows answered meanwhile in at most 3 times its idle median.
+// BenchmarkReviews has 200 sessions ask for a review at once, with 4 workers and a reviewer of 50 ms. Wanted: all done in at
+// most 1.3 times the ideal, 200/4 times the reviewer's own measured time, never more than 4 at once, and get_workflows
+// answered meanwhile in at most 3 times its idle median.
 func BenchmarkReviews(b *testing.B) {
 	const sessions, workers = 200, 4
 	root := b.TempDir()
@@ -593,8 +587,7 @@ func BenchmarkRunSteps(b *testing.B) {
 		"run-ms": ms(run), "ratio(<=1.2)": ms(run) / ms(shimmed), "of-bare": ms(run) / ms(bare)})
 }
 
-// BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at
-// most 1.1.
+// BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at most 1.1.
 func BenchmarkRunMemory(b *testing.B) {
 	built := goBuild(b, "deepwork", ".")
 	root := quickProject(b, 3, goBuild(b, "quick", "./testdata/quick"), "")

@@ -227,18 +227,16 @@ func (p *progress) steps() (all []*shown) {
 // conditions hold, and there is one round. It is "" if they say nothing of it.
 func wanted(wf *job.Workflow, name string) string {
 	for _, f := range wf.Forms {
-		var c *job.Condition
-		switch {
-		case f == nil:
+		if f == nil {
 			continue
-		case f.ForEach != nil && f.ForEach.Output == name:
-			return `["first", {"second": 2}]`
-		case f.When != nil:
-			c = f.When
-		case f.Repeat != nil:
+		}
+		c := f.When
+		if f.Repeat != nil {
 			c = &f.Repeat.Until
 		}
 		switch {
+		case f.ForEach != nil && f.ForEach.Output == name:
+			return `["first", {"second": 2}]`
 		case c == nil || c.Output != name && c.Input != name:
 		case c.Is != nil:
 			return *c.Is
@@ -352,8 +350,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	}
 }
 
-// TestLaidOutJobs checks every job that this program lays out, with the files it
-// names.
+// TestLaidOutJobs checks every job that this program lays out, with the files it names.
 func TestLaidOutJobs(t *testing.T) {
 	jobs := t.TempDir()
 	for _, dir := range []string{"library/jobs", "demo/jobs"} {
@@ -396,8 +393,7 @@ func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
 	testkit.True(t, !strings.Contains(string(out), "\ncreated  b"), "%s", out)
 }
 
-// TestValidateWatch edits a job in the ways editors save and reads what the
-// real command prints of each.
+// TestValidateWatch edits a job in the ways editors save and reads what the real command prints of each.
 func TestValidateWatch(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

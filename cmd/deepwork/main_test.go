@@ -29,11 +29,9 @@ const gorace = "atexit_sleep_ms=0"
 // programs are the commands that this test binary is for the scripts and the tests, by name.
 var programs = map[string]func(){"deepwork": main, "reviewer": scriptedReviewer, "coder": coder, "stepper": stepper}
 
-// TestMain makes this test binary the command deepwork for the scripts and for
-// whatever test starts a server.
+// TestMain makes this test binary the command deepwork for the scripts and for whatever test starts a server.
 func TestMain(m *testing.M) {
-	// Under the race detector a process sleeps for a second before it ends, and
-	// the tests run hundreds of them.
+	// Under the race detector a process sleeps for a second before it ends, and the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
 	store.ExecutionLife = 3 * time.Second
 	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {

@@ -102,14 +102,12 @@ func TestReadmeYAMLIsTaken(t *testing.T) {
 
 var setting = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
 
-// uncommented turns comments that are settings into settings, but for those that
-// say they are shown elsewhere.
+// uncommented turns comments that are settings into settings, but for those that say they are shown elsewhere.
 func uncommented(text string) string {
 	return setting.ReplaceAllString(regexp.MustCompile(`(?m)^.*# see below$`).ReplaceAllString(text, ""), "$1$2")
 }
 
-// Every key that the config's decoder takes is in one of the blocks, where it
-// belongs.
+// Every key that the config's decoder takes is in one of the blocks, where it belongs.
 func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	var shown []map[string]any
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
@@ -127,8 +125,7 @@ func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	}
 }
 
-// The blocks of JSON and TOML configure clients, and start the server with options
-// that it has.
+// The blocks of JSON and TOML configure clients, and start the server with options that it has.
 func TestReadmeClientsStartTheServer(t *testing.T) {
 	for _, s := range snippets(t, "json") {
 		var v struct {
@@ -222,9 +219,8 @@ func parsed(args []string) (*cobra.Command, error) {
 	return cmd, err
 }
 
-// runnable checks a command line of ours as the program does. A command that works
-// in a project is run, in one that does not exist: that far it must come, past all
-// that is checked of its options.
+// runnable checks a command line of ours as the program does. A command that works in a project is run, in one that does not
+// exist: that far it must come, past all that is checked of its options.
 func runnable(t *testing.T, at string, args []string) {
 	t.Helper()
 	cmd, err := parsed(args)
@@ -274,8 +270,7 @@ func commandsOf(text string) []string {
 	return all
 }
 
-// shellWords splits a command line as the shell does, as far as the README uses it:
-// quotes, comments and redirections.
+// shellWords splits a command line as the shell does, as far as the README uses it: quotes, comments and redirections.
 func shellWords(line string) []string {
 	var words []string
 	for _, m := range regexp.MustCompile(`"([^"]*)"|'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {

@@ -180,8 +180,7 @@ func (p *runProject) onBoard() *boardProject {
 	return b
 }
 
-// A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots
-// of the board.
+// A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots of the board.
 func TestRunFromTools(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "attempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b")).inGit()

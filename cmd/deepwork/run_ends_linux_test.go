@@ -190,8 +190,7 @@ func TestRunWithoutATerminal(t *testing.T) {
 	p.clean()
 }
 
-// A run whose board is in a database survives its leader: with a group and a workflow in it, no finished step
-// is done again.
+// A run whose board is in a database survives its leader: with a group and a workflow in it, no finished step is done again.
 func TestRunOnPostgres(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "first, [a, b, c], last", "first", "a", "b", "c", "last"), runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")).inGit()

@@ -30,8 +30,7 @@ import (
 
 var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 
-// serveNetwork starts a server on a free port and returns it, where it listens,
-// and the rest of its log.
+// serveNetwork starts a server on a free port and returns it, where it listens, and the rest of its log.
 func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
@@ -192,8 +191,7 @@ func needSignals(t *testing.T) {
 	}
 }
 
-// TestServeSignal asks a server to end while its client is still connected:
-// it ends by itself, with exit code 0.
+// TestServeSignal asks a server to end while its client is still connected: it ends by itself, with exit code 0.
 func TestServeSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
@@ -269,8 +267,7 @@ func TestReq005_AStopIsOverInTime(t *testing.T) {
 	testkit.True(t, worst < 10*time.Second, "an HTTP server takes up to %v to stop", worst)
 }
 
-// TestPostgresScripts drives the command with a database, whose URL is $DB, and whose schema is
-// $SCHEMA.
+// TestPostgresScripts drives the command with a database, whose URL is $DB, and whose schema is $SCHEMA.
 func TestPostgresScripts(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Shared()

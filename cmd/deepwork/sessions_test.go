@@ -24,8 +24,7 @@ import (
 	"deepwork/session/state"
 )
 
-// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next
-// call.
+// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next call.
 func TestAbortBesideAServer(t *testing.T) {
 	t.Parallel()
 	root := projectOf(t, jobText("one", "a"))
@@ -227,9 +226,8 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id), []string{"weakened", "and is off", "evidence: not reviewed, because the server ran without reviews"})
 }
 
-// Field names, nulls and punctuation of a step's reply have at most 600 characters,
-// and 100 more per output or input; of two steps with the same text only the
-// requirements' step_quality_criteria repeat one.
+// Field names, nulls and punctuation of a step's reply have at most 600 characters, and 100 more per output or input; of two
+// steps with the same text only the requirements' step_quality_criteria repeat one.
 func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 	root := projectOf(t, strings.NewReplacer("steps: [collect, ask, draft]", "steps: [[collect, ask], draft]",
 		"id: collect, name: A, description: A, instructions_file: a.md, outputs: {}", `id: collect, name: Collect, description: Collects the changes, instructions_file: collect.md,
