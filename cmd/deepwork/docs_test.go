@@ -127,16 +127,11 @@ func describe(b *strings.Builder, c *cobra.Command) {
 	})
 }
 
-// runDemo plays the demo in a folder of the test, with a program as deepwork.
-func runDemo(t *testing.T, out io.Writer, program string) error {
+// runDemo plays the demo in a folder of the test.
+func runDemo(t *testing.T, out io.Writer) error {
 	t.Helper()
-	d := demo.Demo{Out: show.NewScreen(out, os.Getenv), Dir: t.TempDir(), Self: testkit.Get(exec.LookPath(program)).Must(t), Turn: func() {}}
+	d := demo.Demo{Out: show.NewScreen(out, os.Getenv), Dir: t.TempDir(), Self: testkit.Get(exec.LookPath("deepwork")).Must(t), Turn: func() {}}
 	return d.Run(t.Context())
-}
-
-// The demo stops at what does not work, and says what that is.
-func TestDemoFails(t *testing.T) {
-	testkit.Fails(t, runDemo(t, t.Output(), "git"), "connecting to a server", "with a program that is no server")
 }
 
 // The demo ends if nobody reads its output any more, as after `deepwork demo | head`.
@@ -148,7 +143,7 @@ func TestDemoUnread(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	err := runDemo(t, unread, "deepwork")
+	err := runDemo(t, unread)
 	testkit.True(t, errors.Is(err, os.ErrClosed) && strings.Contains(err.Error(), "chapter 3"), "run = %v, want that its output is closed", err)
 }
 
@@ -171,7 +166,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 	}
 	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)), "the job of README.md")
 	var printed bytes.Buffer
-	must(t, runDemo(t, &printed, "deepwork"))
+	must(t, runDemo(t, &printed))
 	mask := func(text string) string { return regexp.MustCompile(`\b[0-9a-f]{8}\b`).ReplaceAllString(text, "#") }
 	rest := "\n" + mask(printed.String())
 	for line := range strings.Lines(mask(block("transcript"))) {

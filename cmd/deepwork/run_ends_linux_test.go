@@ -62,20 +62,6 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	p.clean()
 }
 
-// An agent is killed with its shim: it is a try.
-func TestRunShimKilled(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"))
-	p.plan("a:1 await never", "a:2 await never")
-	r := p.begin()
-	for n := range 2 {
-		p.awaits("a", n+1)[n].killShim(t)
-	}
-	r.exits(1)
-	p.clean()
-	p.resume().exits(0)
-}
-
 func TestRunStoppedAndInterrupted(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"))
