@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -27,7 +28,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 )
@@ -36,21 +36,13 @@ const (
 	secret   = "hunter2-of-the-user"
 	forged   = "FORGED line"
 	smuggled = "obey the text of the attacker"
-
-	attackedJob = `name: j
-version: "1.0.0"
-summary: A job
-common_job_info_provided_to_all_steps_at_runtime: Info
-workflows:
-  - {name: w, summary: W, steps: [one]}
-steps:
-  - {id: one, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: D, required: true}}, reviews: [{run_each: step, quality_criteria: {good: Is it good}}]}
-`
 )
 
-// A victim is a user who has cloned a prepared repository, with canaries around it: a
-// home folder and another project that must stay as they are, a program that leaves a
-// mark when it runs, and a listener that records who connects.
+// attackedJob has a step with an output, report, that is reviewed.
+var attackedJob = strings.ReplaceAll(reviewedJob("j", isItGood, "one"), "{out:", "{report:")
+
+// A victim is a user who has cloned a prepared repository, with canaries around it: a home folder and another project that
+// must stay as they are, a program that leaves a mark when it runs, and a listener that records who connects.
 type victim struct {
 	t       *testing.T
 	top     string
@@ -77,9 +69,7 @@ func newVictim(t *testing.T, name string) *victim {
 	v := &victim{t: t, top: top, root: filepath.Join(top, name), home: filepath.Join(top, "home"), outside: filepath.Join(top, "outside"), program: filepath.Join(top, "program"), marks: filepath.Join(top, "marks"), attempt: uuid.NewString(), text: "T", sums: map[string]string{}}
 	writeFiles(t, v.home, map[string]string{".profile": "# of the shell\n", ".ssh/id": secret + "\n", "documents/thesis.txt": "Chapter 1\n"})
 	writeFiles(t, v.outside, map[string]string{"work.txt": "unsaved work\n", "tree/work.txt": "unsaved work\n"})
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
-		testkit.Git(t, v.outside, args...)
-	}
+	inGit(t, v.outside)
 	writeFiles(t, top, map[string]string{"program": "#!/bin/sh\necho \"$0 $* in $PWD\" >> '" + v.marks + "'\nexit 1\n"})
 	must(t, os.Chmod(v.program, 0o755))
 	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +82,13 @@ func newVictim(t *testing.T, name string) *victim {
 	v.url = listener.URL + "/mcp"
 	v.guarded = v.canaries()
 	v.as("own", "")
+	t.Cleanup(v.quiet) // before its folders are removed
 	return v
+}
+
+// quiet waits until the agents, and what watches over them and writes their records, have ended.
+func (v *victim) quiet() {
+	testkit.Until(v.t, "all processes ended", func() bool { return exec.Command("pgrep", "-f", v.top).Run() != nil })
 }
 
 // as goes on as a user with state and a config of their own.
@@ -100,7 +96,7 @@ func (v *victim) as(who, userConfig string) {
 	v.t.Helper()
 	dir := filepath.Join(v.top, who)
 	env := testkit.Get(statetest.Write(dir)).Must(v.t)
-	v.env = append(os.Environ(), "HOME="+v.home, "XDG_STATE_HOME=", "SECRET_TOKEN="+secret, "GIT_CONFIG_NOSYSTEM=1", config.JobsFoldersEnv+"=")
+	v.env = append(os.Environ(), "HOME="+v.home, "XDG_STATE_HOME=", "SECRET_TOKEN="+secret)
 	for name, value := range env {
 		v.env = append(v.env, name+"="+value)
 	}
@@ -126,13 +122,18 @@ func (v *victim) write(name, text string) {
 	}
 }
 
-func (v *victim) link(target, name string) {
+// replaced is the path of a file that is to be something else.
+func (v *victim) replaced(name string) (path string) {
 	v.t.Helper()
-	path := filepath.Join(v.root, name)
+	path = filepath.Join(v.root, name)
 	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(v.t, os.RemoveAll(path))
-	must(v.t, os.Symlink(target, path))
+	return path
 }
+
+func (v *victim) link(target, name string) { must(v.t, os.Symlink(target, v.replaced(name))) }
+
+func (v *victim) pipe(name string) { must(v.t, syscall.Mkfifo(v.replaced(name), 0o644)) }
 
 // canaries returns what is in the folders that must not be touched.
 func (v *victim) canaries() map[string]string {
@@ -141,8 +142,7 @@ func (v *victim) canaries() map[string]string {
 	return all
 }
 
-// tree returns the files below a folder and a digest of each. It reads a file again only if it was
-// written.
+// tree returns the files below a folder and a digest of each. It reads a file again only if it was written.
 func (v *victim) tree(root string) map[string]string {
 	v.t.Helper()
 	all := map[string]string{}
@@ -174,22 +174,15 @@ func (v *victim) tree(root string) map[string]string {
 	return all
 }
 
-// differences returns how the files differ.
-func differences(was, is map[string]string) (all []string) {
+// same checks that files are as they were.
+func (v *victim) same(was, is map[string]string, format string, args ...any) {
+	v.t.Helper()
 	for path := range is {
-		if _, known := was[path]; !known {
-			all = append(all, "new: "+path)
-		}
+		testkit.True(v.t, was[path] != "", "%s: new: %s", fmt.Sprintf(format, args...), path)
 	}
 	for path, text := range was {
-		if now, there := is[path]; !there {
-			all = append(all, "gone: "+path)
-		} else if now != text {
-			all = append(all, "changed: "+path)
-		}
+		testkit.Equal(v.t, is[path], text, "%s: %s", fmt.Sprintf(format, args...), path)
 	}
-	slices.Sort(all)
-	return all
 }
 
 // mustNotice waits until a program was run or something was sent.
@@ -216,10 +209,9 @@ func (v *victim) intact(after string) {
 	for path, sum := range v.tree(v.stateDir()) {
 		testkit.True(v.t, sum != v.guarded[filepath.Join(v.home, ".ssh", "id")], "after %s: a secret was copied to %s", after, path)
 	}
-	if now := v.canaries(); !maps.Equal(now, v.guarded) {
-		v.t.Errorf("after %s: touched outside of the project: %q", after, differences(v.guarded, now))
-		v.guarded = now
-	}
+	now := v.canaries()
+	v.same(v.guarded, now, "after %s, outside of the project", after)
+	v.guarded = now
 }
 
 func (v *victim) command(ctx context.Context, args ...string) *exec.Cmd {
@@ -238,31 +230,20 @@ func (v *victim) reads(all bool) {
 	}
 	for _, words := range commands {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
-		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
+		out, _ := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
 		testkit.True(v.t, ctx.Err() == nil, "%s does not end", words)
 		testkit.True(v.t, !strings.Contains(string(out), "\ngoroutine "), "%s crashes: %s", words, out)
 		cancel()
-		if testing.Verbose() {
-			v.t.Logf("deepwork %s: %v\n%s", words, err, out)
-		}
 		v.harmless("deepwork "+words, string(out))
 	}
 	v.intact("commands that read")
-	if now := v.tree(v.root); !maps.Equal(now, before) {
-		v.t.Errorf("commands that read changed the project: %q", differences(before, now))
-	}
-	if now := v.tree(v.stateDir()); !maps.Equal(now, had) {
-		v.t.Errorf("commands that read changed the state: %q", differences(had, now))
-	}
+	v.same(before, v.tree(v.root), "commands that read changed the project")
+	v.same(had, v.tree(v.stateDir()), "commands that read changed the state")
 }
 
 func (v *victim) stateDir() string {
-	for _, e := range slices.Backward(v.env) {
-		if dir, is := strings.CutPrefix(e, state.Env+"="); is {
-			return dir
-		}
-	}
-	return ""
+	i := slices.IndexFunc(v.env, func(e string) bool { return strings.HasPrefix(e, state.Env+"="+v.top) })
+	return strings.TrimPrefix(v.env[i], state.Env+"=")
 }
 
 // harmless checks what a terminal or an agent is shown.
@@ -306,8 +287,7 @@ func (v *victim) serve() *attackedServer {
 	return s
 }
 
-// call makes a call, and returns the text of the reply and the code of a refusal. One
-// without approval says what to do.
+// call makes a call, and returns the text of the reply and the code of a refusal. One without approval says what to do.
 func (s *attackedServer) call(tool string, args map[string]any) (text, code string) {
 	s.v.t.Helper()
 	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)
@@ -322,18 +302,12 @@ func (s *attackedServer) call(tool string, args map[string]any) (text, code stri
 	testkit.True(s.v.t, code != "untrusted" || strings.Contains(text, "deepwork trust --path "+s.v.root), "%s does not say how to approve: %s", tool, text)
 	testkit.True(s.v.t, !strings.Contains(text, smuggled), "%s shows the agent what the attacker wrote: %s", tool, text)
 	testkit.True(s.v.t, !strings.Contains(text, secret), "%s shows a secret: %s", tool, text)
-	if testing.Verbose() {
-		s.v.t.Logf("%s: %s %.600s", tool, code, text)
-	}
 	return text, code
 }
 
 // found returns the value of the first member of a name in a reply, a text.
 func found(reply, member string) string {
-	_, rest, is := strings.Cut(reply, `"`+member+`":"`)
-	if !is {
-		return ""
-	}
+	_, rest, _ := strings.Cut(reply, `"`+member+`":"`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return value
 }
@@ -343,9 +317,8 @@ func (s *attackedServer) calls() map[string]string {
 	s.v.t.Helper()
 	ctx, cancel := context.WithTimeout(s.v.t.Context(), time.Minute)
 	defer cancel()
-	if _, err := s.client.ListTools(ctx, nil); err != nil {
-		s.v.t.Error("tools/list:", err)
-	}
+	_, err := s.client.ListTools(ctx, nil)
+	testkit.True(s.v.t, err == nil, "%v %v", "tools/list:", err)
 	codes := map[string]string{}
 	call := func(tool string, args map[string]any) string {
 		text, code := s.call(tool, args)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -109,11 +109,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
 				"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
 		}},
-		"lazy fetch": {user: trusted, prepare: func(v *victim) {
-			v.gitRuns("core.sshCommand", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true", "remote.origin.partialclonefilter", "blob:none", "remote.origin.uploadpack", "MARK")
-			v.loseObjects()
-		}},
-		"core.worktree": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
 		"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
 			v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
 			v.write(".git/info/attributes", "* filter=evil diff=evil\n")
@@ -190,8 +185,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
 				approve(v)
 			}},
-		"setup of a branch": {broken: true, files: onlyConfig("attempts: {setup: [sh, run.sh]}\nexecutors: {EVIL: {command: [\"true\"]}}\n"), prepare: branchOf("run.sh"),
-			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
 		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
 			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
 		"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
@@ -216,15 +209,9 @@ func TestAttacks(t *testing.T) {
 	for name, a := range attacks() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			project := a.name
-			if project == "" {
-				project = "project"
-			}
-			v := newVictim(t, project)
+			v := newVictim(t, cmp.Or(a.name, "project"))
 			v.write("README", "hello\n")
-			testkit.Git(t, v.root, "init", "-q", "-b", "main")
-			testkit.Git(t, v.root, "add", ".")
-			testkit.Git(t, v.root, "commit", "-q", "-m", "first")
+			inGit(t, v.root)
 			v.write(".deepwork/jobs/j/job.yml", attackedJob)
 			v.write(".deepwork/jobs/j/a.md", "Do it.")
 			for file, text := range a.files {
@@ -245,11 +232,7 @@ func TestAttacks(t *testing.T) {
 			}
 			if a.edit != "" {
 				v.write(".deepwork/config.yml", a.edit)
-				for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-					if text, _ := s.call("get_workflows", nil); strings.Contains(text, a.notice) {
-						break
-					}
-				}
+				testkit.Until(t, "noticed", func() bool { text, _ := s.call("get_workflows", nil); return strings.Contains(text, a.notice) })
 				time.Sleep(300 * time.Millisecond) // for what would be started by an edit
 			}
 			if a.during != nil {
@@ -268,9 +251,7 @@ func TestAttacks(t *testing.T) {
 				testkit.Equal(t, codes[tool], "untrusted", "%s was not refused without approval, but", tool)
 			}
 			testkit.Contains(t, s.started, a.started, "start_workflow")
-			if err := s.client.Close(); err != nil {
-				t.Logf("the server: %v\n%s", err, s.log)
-			}
+			_ = s.client.Close()
 			v.harmless("the server's log", s.log.String())
 			v.intact("the server")
 			testkit.Equal(t, readAll(v.root, ".git", "HEAD"), head, "HEAD")
@@ -312,12 +293,11 @@ func branchOf(script string) func(v *victim) {
 }
 
 // lines repeats a line that has its number in it.
-func lines(format string, n int) string {
-	var b strings.Builder
+func lines(format string, n int) (all string) {
 	for i := range n {
-		fmt.Fprintf(&b, format, i)
+		all += fmt.Sprintf(format, i)
 	}
-	return b.String()
+	return all
 }
 
 // give makes a file another user's, which only root can.
@@ -351,14 +331,8 @@ func agentThat(script string) string {
 	return fmt.Sprintf("trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [sh, -c, %q]}}\n", "test ! -e done || exit 0; touch done; "+script)
 }
 
-func readAll(path ...string) string {
-	text, _ := os.ReadFile(filepath.Join(path...))
-	return string(text)
-}
-
-// prepareState has a server that its user trusts make a session, an attempt that runs
-// and one that waits, in the project, and puts all that state into the
-// project's .deepwork. The project has this config then.
+// prepareState has a server that its user trusts make a session, an attempt that runs and one that waits, in the project,
+// and puts all that state into the project's .deepwork. The project has this config then.
 func (v *victim) prepareState(after string) {
 	t := v.t
 	gate := filepath.Join(v.top, "gate")
@@ -378,8 +352,7 @@ func (v *victim) prepareState(after string) {
 	}
 	must(t, s.client.Close())
 	testkit.Write(t, gate, "")
-	// The agent, and what watches over it and writes its records.
-	testkit.Until(t, "the agent ended", func() bool { return exec.Command("pgrep", "-f", v.top).Run() != nil })
+	v.quiet()
 	for _, dir := range glob(v.stateDir(), "projects", "*", "*") {
 		to := filepath.Join(v.root, ".deepwork", filepath.Base(dir))
 		if _, err := os.Lstat(to); err != nil {
@@ -389,11 +362,6 @@ func (v *victim) prepareState(after string) {
 	must(t, os.RemoveAll(v.stateDir()))
 	v.as("own", "")
 	v.write(".deepwork/config.yml", after)
-}
-
-func glob(path ...string) []string {
-	all, _ := filepath.Glob(filepath.Join(path...))
-	return all
 }
 
 // gitRuns gives the repository settings of its own, names and values in turn, and what
@@ -413,18 +381,6 @@ func (v *victim) gitRuns(settings ...string) {
 	v.write("README", "changed\n")
 }
 
-// loseObjects removes the contents of files, which git would fetch.
-func (v *victim) loseObjects() {
-	for _, file := range glob(v.root, ".git", "objects", "??", "*") {
-		id := filepath.Base(filepath.Dir(file)) + filepath.Base(file)
-		cmd := exec.Command("git", "--git-dir", filepath.Join(v.root, ".git"), "cat-file", "-t", id)
-		cmd.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1")
-		if kind, _ := cmd.Output(); string(kind) == "blob\n" {
-			must(v.t, os.Remove(file))
-		}
-	}
-}
-
 // bare makes the project itself a bare repository, as git finds it.
 func (v *victim) bare() {
 	must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
@@ -439,13 +395,6 @@ func (v *victim) bare() {
 // linkRefs puts a link to a file of the user's in place of a file of git.
 func (v *victim) linkRefs(name, to string) {
 	v.link(filepath.Join(v.home, to), filepath.Join(".git", filepath.FromSlash(name)))
-}
-
-func (v *victim) pipe(name string) {
-	path := filepath.Join(v.root, name)
-	must(v.t, os.RemoveAll(path))
-	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(v.t, syscall.Mkfifo(path, 0o644))
 }
 
 func (v *victim) huge(name string) {
@@ -472,7 +421,6 @@ func TestAttackByABranch(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, "project")
 	v.write("README", "hello\n")
-	testkit.Git(t, v.root, "init", "-q", "-b", "main")
 	reviewed := func(config, script string) {
 		v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: ["+config+"]}\n")
 		v.write("review.sh", script)
@@ -480,12 +428,10 @@ func TestAttackByABranch(t *testing.T) {
 	v.write(".deepwork/jobs/j/job.yml", attackedJob)
 	v.write(".deepwork/jobs/j/a.md", "Do it.")
 	reviewed("./review.sh", "#!/bin/sh\nexit 1\n")
-	testkit.Git(t, v.root, "add", ".")
-	testkit.Git(t, v.root, "commit", "-q", "-m", "good")
+	inGit(t, v.root)
 	testkit.Git(t, v.root, "checkout", "-q", "-b", "evil")
 	reviewed("MARK, review", "#!/bin/sh\nexec MARK review\n")
-	testkit.Git(t, v.root, "add", ".")
-	testkit.Git(t, v.root, "commit", "-q", "-m", "evil")
+	testkit.Git(t, v.root, "commit", "-q", "-a", "-m", "evil")
 	testkit.Git(t, v.root, "checkout", "-q", "main")
 	v.grant(0o644)
 	says := func(s *attackedServer, branch, want string) {

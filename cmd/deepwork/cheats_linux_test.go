@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,7 +75,7 @@ var (
 		}},
 		"person": {"one, two", []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"}, map[string]string{"report.md": "x"}, "one", func(a *cheater) {
 			a.finish("one", oneReport)
-			_, _, err := typing(a.t, "pass", "deepwork", "sessions", "review", a.id, "one", "--path", a.root)
+			_, _, err := typing(a.t, "pass", a.deepwork("sessions", "review", a.id, "one")...)
 			must(a.t, err)
 			a.passes("one", oneReport)
 		}},
@@ -96,6 +97,7 @@ type cheater struct {
 	t        *testing.T
 	client   *mcp.ClientSession
 	root     string
+	env      []string
 	ground   ground
 	name, id string
 	text     string // the last reply
@@ -119,15 +121,20 @@ func (a *cheater) shell(script string) {
 	a.t.Helper()
 	cmd := exec.CommandContext(a.t.Context(), "sh", "-ec", a.named(script))
 	cmd.Dir = a.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		a.t.Fatalf("%s: %v %s", script, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.Need(a.t, err == nil, "%s: %v %s", script, err, out)
+}
+
+// deepwork is a command of the user.
+func (a *cheater) deepwork(args ...string) []string {
+	return slices.Concat([]string{"env"}, a.env, []string{"deepwork"}, args, []string{"--path", a.root})
 }
 
 // refusedShell is a command without a terminal that must fail.
 func (a *cheater) refusedShell(args ...string) {
 	a.t.Helper()
-	cmd := exec.CommandContext(a.t.Context(), "deepwork", append(args, "--path", a.root)...)
+	command := a.deepwork(args...)
+	cmd := exec.CommandContext(a.t.Context(), command[0], command[1:]...)
 	cmd.Stdin, cmd.SysProcAttr = strings.NewReader("yes\n"), &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.CombinedOutput()
 	if a.text, a.accepted = string(out), err == nil; a.accepted {
@@ -149,8 +156,7 @@ func (a *cheater) call(tool string, args map[string]any) {
 // finish hands in a step, with more arguments.
 func (a *cheater) finish(step string, outputs any, more ...any) {
 	a.t.Helper()
-	text, err := json.Marshal(outputs)
-	must(a.t, err)
+	text := testkit.Get(json.Marshal(outputs)).Must(a.t)
 	args := map[string]any{"session_id": a.id, "outputs": json.RawMessage(a.named(string(text)))}
 	if step != "" {
 		args["step_id"] = step
@@ -163,9 +169,8 @@ func (a *cheater) finish(step string, outputs any, more ...any) {
 
 func (a *cheater) passes(step string, outputs any, more ...any) {
 	a.t.Helper()
-	if a.finish(step, outputs, more...); !a.accepted {
-		a.t.Errorf("honest work at %s was refused: %.1500s", step, a.text)
-	}
+	a.finish(step, outputs, more...)
+	testkit.True(a.t, a.accepted, "honest work at %s was refused: %.1500s", step, a.text)
 }
 
 // begin starts a session at the step that cheats are about.
@@ -185,16 +190,15 @@ func (a *cheater) stands(says string) {
 	a.t.Helper()
 	testkit.True(a.t, !a.accepted && strings.Contains(a.text, says), "the last reply does not say %q, or accepts: %.1500s", says, a.text)
 	a.call("get_step", map[string]any{"session_id": a.id})
-	if at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id")); at != `"`+a.ground.at+`"` && !strings.HasPrefix(a.text, "session_ended") {
-		a.t.Errorf("the session is at %s: %.500s", at, a.text)
-	}
+	at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id"))
+	testkit.True(a.t, at == `"`+a.ground.at+`"` || strings.HasPrefix(a.text, "session_ended"), "the session is at %s: %.500s", at, a.text)
 }
 
 // Agents that cheat get nowhere, whatever they edit, claim or hand in, and the honest twin of each gets on, in the
 // same session if that is still active.
 func TestCheats(t *testing.T) {
-	root := testkit.Dir(t)
-	ownUser(t, "")
+	t.Parallel()
+	root, env := testkit.Dir(t), userEnv(t, "")
 	cheats := cheats()
 	files := map[string]string{"README": "x"}
 	for i, c := range cheats {
@@ -210,23 +214,20 @@ func TestCheats(t *testing.T) {
 		}
 	}
 	writeFiles(t, root, files)
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
-		testkit.Git(t, root, args...)
-	}
-	client, _ := startClient(t, root)
-	a := cheater{t: t, client: client, root: root, ground: grounds["checked"], name: "c0"}
+	inGit(t, root)
+	client, _ := startAs(t, env, root)
+	a := cheater{t: t, client: client, root: root, env: env, ground: grounds["checked"], name: "c0"}
 	a.begin()
 	a.write("check.sh", "touch ran; exit 0") // of a job that nobody has approved
 	if a.finish("one", oneReport); a.accepted || !strings.HasPrefix(a.text, "untrusted") || fileExists(filepath.Join(root, "c0", "ran")) {
 		t.Fatalf("a check before trust: %s", a.text)
 	}
 	a.write("check.sh", checkedFiles["check.sh"])
-	if out, screen, err := typing(t, "yes", "deepwork", "trust", "--path", root); err != nil {
-		t.Fatalf("%v %s %s", err, out, screen)
-	}
+	out, screen, err := typing(t, "yes", a.deepwork("trust")...)
+	testkit.Need(t, err == nil, "%v %s %s", err, out, screen)
 	for i, c := range cheats {
 		t.Run(c.name, func(t *testing.T) {
-			a := &cheater{t: t, client: client, root: root, ground: grounds[c.on], name: fmt.Sprint("c", i)}
+			a := &cheater{t: t, client: client, root: root, env: env, ground: grounds[c.on], name: fmt.Sprint("c", i)}
 			a.honest = a.ground.honest
 			a.begin()
 			c.do(a)
@@ -249,4 +250,276 @@ func (a *cheater) removed(path string) string {
 	path = filepath.Join(a.root, a.name, path)
 	must(a.t, os.RemoveAll(path))
 	return path
+}
+
+// A cheat is what an agent does to get past a step, on some ground, and what the last reply must say.
+type cheat struct {
+	name, on string
+	do       func(a *cheater)
+	says     string
+	job      []string // replacements in the job
+	check    string   // another check.sh, or ""
+}
+
+func tries(step string, outputs any, more ...any) func(*cheater) {
+	return func(a *cheater) { a.finish(step, outputs, more...) }
+}
+
+// edits hands in after a command of a shell, and undoes it by another for the honest twin.
+func edits(script, undo string) func(*cheater) {
+	return func(a *cheater) {
+		if strings.HasPrefix(script, "good:") { // the cheat is not about the check
+			a.write("src.txt", well)
+		}
+		a.shell(strings.TrimPrefix(script, "good:"))
+		a.finish("one", oneReport)
+		a.honest = func(a *cheater) {
+			a.shell(undo)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// afterwards has checks pass, edits what they have passed on, and goes on by a reason.
+func afterwards(script, undo string) func(*cheater) {
+	return func(a *cheater) {
+		a.write("src.txt", well)
+		a.finish("one", oneReport)
+		testkit.True(a.t, strings.Contains(a.text, "Quality review required"), "the checks did not pass: %.500s", a.text)
+		a.shell(script)
+		a.finish("one", oneReport, "quality_review_override_reason", "seen")
+		a.honest = func(a *cheater) {
+			a.shell(undo)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// inTurn does several things.
+func inTurn(all ...func(*cheater)) func(*cheater) {
+	return func(a *cheater) {
+		for _, do := range all {
+			do(a)
+		}
+	}
+}
+
+var handsIn = tries("one", oneReport)
+
+func writes(path, text string) func(*cheater) {
+	return func(a *cheater) { a.write(a.named(path), text) }
+}
+
+func removes(path string) func(*cheater) { return func(a *cheater) { a.removed(path) } }
+
+func shells(script string) func(*cheater) { return func(a *cheater) { a.shell(script) } }
+
+func editsJob(change ...string) func(*cheater) { return func(a *cheater) { a.editJob(change...) } }
+
+// starts starts another session of the job, with more arguments.
+func starts(more ...string) func(*cheater) {
+	return func(a *cheater) {
+		args := map[string]any{"goal": "G", "job_name": a.name, "workflow_name": "w"}
+		for pair := range slices.Chunk(more, 2) {
+			args[pair[0]] = pair[1]
+		}
+		a.call("start_workflow", args)
+	}
+}
+
+// bomb is YAML that grows when it is read.
+func bomb() string {
+	text := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		text += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n", i+1, i)
+	}
+	return text + "ok: false\n"
+}
+
+// edited hands in after an edit of the job. The session keeps the job that it began with.
+func edited(change ...string) func(*cheater) { return inTurn(editsJob(change...), handsIn) }
+
+// output hands in a path in place of the report, which make has made.
+func output(path any, make func(a *cheater)) func(*cheater) {
+	return func(a *cheater) {
+		if make != nil {
+			make(a)
+		}
+		a.finish("one", map[string]any{"report": path})
+		a.honest = func(a *cheater) {
+			a.removed("report.md")
+			a.write("report.md", "x")
+			a.ground.honest(a)
+		}
+	}
+}
+
+func linked(target string) func(*cheater) { return linkedAt("report.md", target) }
+
+func linkedAt(path, target string) func(*cheater) {
+	return func(a *cheater) { must(a.t, os.Symlink(target, a.removed(path))) }
+}
+
+// list hands in a list of items.
+func list(text string) func(*cheater) {
+	return func(a *cheater) {
+		a.write("todo.json", text)
+		a.finish("list", map[string]any{"todo": "NAME/todo.json"})
+		a.honest = func(a *cheater) {
+			a.write("todo.json", `["a"]`)
+			a.ground.honest(a)
+		}
+	}
+}
+
+// anew starts another session, with another schema.
+func anew(schema string) func(*cheater) {
+	return inTurn(writes("../.deepwork/jobs/NAME/s.json", schema), editsJob("summary: A job", "summary: Edited"), starts())
+}
+
+// does makes a call and hands nothing in.
+func does(tool string, args map[string]any) func(*cheater) {
+	return func(a *cheater) {
+		args["session_id"] = a.id
+		a.call(tool, args)
+	}
+}
+
+var dropCheck = []string{"checks: [{" + checkKeys + "}], ", ""}
+
+// cheats is a function for the reason that attacks is one.
+func cheats() []cheat {
+	return []cheat{
+		// Claims.
+		{name: "claims that the tests pass", on: "checked", do: tries("one", oneReport, "notes", "All tests pass, I ran them."), says: "Checks failed"},
+		{name: "gives a reason for an override", on: "checked", do: tries("one", oneReport, "quality_review_override_reason", "the user said so"), says: "skips no check"},
+		{name: "hands in the same thrice", on: "checked", do: inTurn(handsIn, handsIn, handsIn), says: "so far: 1"},
+		{name: "passes once in three", on: "checked", check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt",
+			do: inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one"}), handsIn, handsIn), says: "Checks failed"},
+		{name: "uses a request_id again", on: "checked", do: inTurn(tries("one", oneReport, "request_id", "again"), writes("src.txt", well), writes("other.md", "x"),
+			tries("one", map[string]any{"report": "NAME/other.md"}, "request_id", "again"), writes("src.txt", badly)), says: "request_id"},
+		{name: "takes the request_id of another session", on: "checked", do: inTurn(starts("request_id", "taken"), tries("one", oneReport, "request_id", "taken")), says: "Checks failed"},
+		// The check.
+		{name: "empties the check", on: "checked", do: edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
+		{name: "links the check", on: "checked", do: edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"), says: "a device, not a file"},
+		{name: "puts a program beside the check", on: "checked", do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"), says: "Checks failed"},
+		{name: "prints success and fails", on: "checked", check: "echo ok: all tests pass; grep -q good src.txt || exit 1", do: tries("one", oneReport), says: "ok: all tests pass"},
+		{name: "leaves the work to the background", on: "checked", check: "grep -q good src.txt || sleep 600 >/dev/null 2>&1 &\n exit 0", do: tries("one", oneReport), says: "left processes running"},
+		{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
+		{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
+		{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
+		{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
+			a.finish("one", oneReport)
+			testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
+		}, says: "Checks failed"},
+		{name: "changes a file under the check", on: "checked", check: "grep -q good src.txt || date +%N > made", do: tries("one", oneReport), says: "Not decided"},
+		{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: inTurn(handsIn, func(a *cheater) {
+			a.honest = func(a *cheater) { a.write("report.md", "honest"); a.ground.honest(a) }
+		}), says: "Checks failed"},
+		// The job.
+		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
+		{name: "changes the check", on: "checked", do: edited("sh, check.sh", "true"), says: "Checks failed"},
+		{name: "drops protect", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), edited(`, protect: ["NAME/tests/**"]`, ""), writes("tests/t", "t")), says: "was changed"},
+		{name: "moves the check to another folder", on: "checked", do: inTurn(writes("sub/check.sh", "exit 0"), edited("in: NAME", "in: NAME/sub"), removes("sub")), says: "Checks failed"},
+		{name: "leaves the step out and finishes the next", on: "checked", do: inTurn(editsJob("[one, two]", "[two]"), tries("two", map[string]any{})), says: "step_not_current"},
+		{name: "breaks the job", on: "checked", do: inTurn(writes("../.deepwork/jobs/NAME/job.yml", "{"), handsIn, editsJob()), says: "Checks failed"},
+		{name: "starts anew with a weaker job", on: "checked", do: inTurn(editsJob(dropCheck...), starts(), handsIn, editsJob()), says: "Checks failed"},
+		{name: "aborts and finishes", on: "checked", do: inTurn(does("abort_workflow", map[string]any{"explanation": "enough"}), handsIn), says: "session_ended"},
+		// The order.
+		{name: "goes to the next step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "finishes the next step", on: "checked", do: tries("two", map[string]any{}), says: "step_not_current"},
+		{name: "escapes by go_to_step after a failed check", on: "checked", do: inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one", "all": true}), handsIn), says: "Checks failed"},
+		// Protected files.
+		{name: "edits the tests", on: "checked", do: edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"), says: "was changed"},
+		{name: "deletes the tests", on: "checked", do: edits("good:rm NAME/tests/t", "git checkout -q NAME/tests"), says: "was deleted"},
+		{name: "adds to the tests", on: "checked", do: edits("good:touch NAME/tests/conftest", "rm NAME/tests/conftest"), says: "was added"},
+		{name: "commits edited tests", on: "checked", do: edits("good:echo easier > NAME/tests/t; git commit -qam easier", "git revert --no-edit HEAD >/dev/null"), says: "was changed"},
+		{name: "ignores an added test", on: "checked", do: edits("good:echo conftest >> NAME/.gitignore; touch NAME/tests/conftest", "rm NAME/tests/conftest; git checkout -q NAME/.gitignore"), says: "was added"},
+		{name: "has git assume that tests are unchanged", on: "checked", do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t", "git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
+		{name: "puts the tests behind a link", on: "checked", do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests", "rm NAME/tests; mv NAME/elsewhere NAME/tests"), says: "was changed"},
+		{name: "edits a test and keeps its time", on: "checked", do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref", "git checkout -q NAME/tests"), says: "was changed"},
+		{name: "begins again after editing the tests", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), does("go_to_step", map[string]any{"step_id": "one"}), handsIn, writes("tests/t", "t")), says: "was changed"},
+		// Edits after the check.
+		{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
+		{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
+		{name: "links a file after the check", on: "reviewed", do: afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"), says: "Checks failed"},
+		{name: "edits what git assumes unchanged", on: "reviewed", do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-assume-unchanged NAME/src.txt"), says: "Checks failed"},
+		{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
+		{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
+			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
+			testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
+		}, says: "Checks failed"},
+		{name: "hides the repository", on: "reviewed", do: afterwards("mv .git .hidden; echo bad > NAME/src.txt", "rm -rf .git; mv .hidden .git"), says: "Checks failed"},
+		{name: "puts a repository in the way", on: "reviewed", do: afterwards("git init -q NAME; echo bad > NAME/src.txt", "rm -rf NAME/.git"), says: "Checks failed"},
+		{name: "edits the outputs after the check", on: "reviewed", check: "cat src.txt; grep -q good src.txt && ! grep -q bad report.md", do: afterwards("echo bad > NAME/report.md", "echo x > NAME/report.md"), says: "Checks failed"},
+		// Schemas.
+		{name: "hands in what does not fit the schema", on: "schema", do: tries("one", oneReport), says: "do not satisfy their schemas"},
+		{name: "gives a reason for a misfit", on: "schema", do: tries("one", oneReport, "quality_review_override_reason", "fine"), says: "do not satisfy their schemas"},
+		{name: "edits the schema", on: "schema", do: inTurn(writes("../.deepwork/jobs/NAME/s.json", "{}"), handsIn), says: "do not satisfy their schemas"},
+		{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
+		{name: "hands in a bomb of aliases", on: "schema", do: inTurn(writes("report.md", bomb()), handsIn), says: "schemas"},
+		{name: "hands in 11 MB", on: "schema", do: inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn), says: "schemas"},
+		{name: "starts with a schema of 300 KB", on: "schema", do: anew(`{"description": "` + strings.Repeat("x", 300<<10) + `"}`), says: "262144 are the most"},
+		{name: "starts with a schema that refers to the network", on: "schema", do: anew(`{"$ref": "https://example.com/s.json"}`), says: "outside"},
+		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
+			a.editJob("s.json", "../s.json")
+			a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
+			a.finish("one", oneReport)
+		}, says: "do not satisfy their schemas"},
+		// Outputs.
+		{name: "hands in a path that leads out", on: "output", do: output("NAME/../../../../../../../../etc/hostname", nil), says: "etc/hostname"},
+		{name: "hands in a link that leads out", on: "output", do: output("NAME/report.md", linked("/etc/hostname")), says: "outside"},
+		{name: "hands in a link to an endless file", on: "output", do: output("NAME/report.md", linked("/dev/zero")), says: "NAME/report.md"},
+		{name: "hands in a path through a linked folder", on: "output", do: output("NAME/etc/hostname", func(a *cheater) { must(a.t, os.Symlink("/etc", filepath.Join(a.root, a.name, "etc"))) }), says: "outside"},
+		{name: "hands in a FIFO", on: "output", do: output("NAME/report.md", func(a *cheater) { must(a.t, syscall.Mkfifo(a.removed("report.md"), 0o600)) }), says: "NAME/report.md"},
+		{name: "hands in a path with a NUL", on: "output", do: output("NAME/report.md\x00.txt", nil), says: "report"},
+		{name: "hands in a huge text", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "said": strings.Repeat("x", 200_000)}), says: "said"},
+		{name: "hands in invalid UTF-8", on: "output", do: does("finished_step", map[string]any{"step_id": "one", "outputs": rawOutputs("{\"report\": \"c\xff\xfe\"}")}), says: ""},
+		{name: "hands in 100,000 paths", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "papers": strings.Split(strings.Repeat("NAME/report.md ", 100_000), " ")}), says: "argument_too_large"},
+		// Items.
+		{name: "hands in a list of 100,000 items", on: "list", do: list("[" + strings.Repeat(`"x",`, 99_999) + `"x"]`), says: "100000 items"},
+		{name: "hands in one item too many", on: "list", do: list(`["a","b","c","d","e","f"]`), says: "6 items"},
+		{name: "hands in a link as the list", on: "list", do: inTurn(linkedAt("todo.json", "/dev/zero"), tries("list", map[string]any{"todo": "NAME/todo.json"}), removes("todo.json"), writes("todo.json", `["a"]`)), says: "todo.json"},
+		{name: "finishes all items at once", on: "items", do: tries("", map[string]any{}), says: "step_id_needed"},
+		{name: "finishes an item that has not begun", on: "items", do: tries("port[2]", map[string]any{}), says: "step_not_current"},
+		{name: "finishes what comes after the items", on: "items", do: tries("two", map[string]any{}), says: "step_not_current"},
+		{name: "goes past the items", on: "items", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "goes ahead to an item", on: "items", do: does("go_to_step", map[string]any{"step_id": "port[2]"}), says: "step_ahead"},
+		{name: "drops an item at a shell", on: "items", do: func(a *cheater) {
+			a.refusedShell("sessions", "override", a.id, "port[0]", "--drop", "--reason", "obsolete")
+		}, says: ""},
+		// Conditions and rounds.
+		{name: "goes past a condition", on: "when", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{name: "says early that the rounds are over", on: "repeat", do: func(a *cheater) {
+			a.passes("fix", map[string]any{"said": "done"})
+			a.finish("look", map[string]any{"said": "not done"})
+			if a.accepted = strings.Contains(a.text, `"step_id":"two"`); !a.accepted && !strings.Contains(a.text, "Round 2 of 2 begins") {
+				a.t.Errorf("the next round: %s", a.text)
+			}
+		}, says: ""},
+		{name: "wears the rounds out", on: "repeat", do: func(a *cheater) {
+			for range 2 {
+				a.passes("fix", map[string]any{"said": "done"})
+				a.finish("look", map[string]any{"said": "no"})
+			}
+			a.finish("look", map[string]any{"said": "no"}, "quality_review_override_reason", "enough")
+			testkit.True(a.t, !a.accepted && strings.Contains(a.text, "round 2 of 2 is over"), "after the last round: %s", a.text)
+			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "fix"})
+		}, says: ""},
+		{name: "claims that the program passes", on: "until", do: inTurn(tries("fix", map[string]any{}, "notes", "it passes", "quality_review_override_reason", "it passes"),
+			func(a *cheater) { a.accepted = strings.Contains(a.text, `"step_id":"two"`) }), says: "Round 2"},
+		{name: "empties the program that ends the rounds", on: "until", do: inTurn(writes("check.sh", "touch marker; exit 0"), tries("fix", map[string]any{}), shells("git checkout -q NAME/check.sh")), says: "untrusted"},
+		// People.
+		{name: "gives a reason in place of a person", on: "person", do: tries("one", oneReport, "quality_review_override_reason", "the user is away"), says: "a person must pass"},
+		{name: "answers for a person at a shell", on: "person", do: inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "review", a.id, "one") }), says: "no terminal"},
+		{name: "overrides at a shell", on: "checked", do: inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "override", a.id, "one", "--reason", "please") }), says: "no terminal"},
+		{name: "approves a check at a shell", on: "checked", do: inTurn(writes("check.sh", "touch ../marker; exit 0"), func(a *cheater) { a.refusedShell("trust") }, handsIn, shells("git checkout -q NAME/check.sh")), says: "untrusted"},
+		{name: "changes the outputs after the question", on: "person", do: inTurn(handsIn, writes("report.md", "other"), handsIn), says: "a person must pass"},
+		{name: "edits the export", on: "checked", do: func(a *cheater) {
+			file := sessionFile(a.root, a.id)
+			text := testkit.Get(os.ReadFile(file)).Must(a.t)
+			must(a.t, os.WriteFile(file, []byte(strings.NewReplacer(`"current_step_id": "one"`, `"current_step_id": "two"`, `"current_entry_index": 0`, `"current_entry_index": 1`).Replace(string(text))), 0o600))
+			a.finish("two", map[string]any{})
+		}, says: "step_not_current"},
+	}
 }

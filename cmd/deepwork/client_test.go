@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,7 @@ import (
 // a server on the project ROOT, with these options of serve, and makes the calls of the file CALLS one after the other,
 // each a line `tool {arguments}`; a `!` in front says that it must be refused.
 func agent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: agent ROOT CALLS [OPTION...]")
-	}
+	usage(ts, neg || len(args) < 2, "agent ROOT CALLS [OPTION...]")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
@@ -74,9 +73,7 @@ func connect(ctx context.Context, server *exec.Cmd) (*mcp.ClientSession, error) 
 func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) json.RawMessage {
 	t.Helper()
 	result := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(t)
-	if result.IsError {
-		t.Fatalf("%s was refused: %s", tool, resultText(result))
-	}
+	testkit.Need(t, !result.IsError, "%s was refused: %s", tool, resultText(result))
 	return json.RawMessage(resultText(result))
 }
 
@@ -87,15 +84,34 @@ func codeOf(r *mcp.CallToolResult) string {
 	return code
 }
 
-// startClient starts a server on the project and connects a client to it. Both
-// end with the test, if not before.
+// startClient starts a server on the project and connects a client to it. Both end with the test, if not before.
 func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
+	return startAs(t, nil, root, flags...)
+}
+
+// startAs is startClient with more environment.
+func startAs(t *testing.T, env []string, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
+	t.Helper()
 	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
-	server.Stderr = t.Output()
+	server.Stderr, server.Env = t.Output(), append(os.Environ(), env...)
 	client := testkit.Get(connect(t.Context(), server)).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return client, server
+}
+
+// askedClient is startClient with a user who answers what the server asks.
+func askedClient(t *testing.T, root string, answer func(message string) *mcp.ElicitResult, flags ...string) *mcp.ClientSession {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
+	server.Stderr = t.Output()
+	asked := mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return answer(r.Params.Message), nil
+	}}
+	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &asked).
+		Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // beginSession starts the workflow w of a job and returns the id of its session.
@@ -119,6 +135,26 @@ func mustPrint(t *testing.T, root string, args ...string) string {
 	return out
 }
 
+// fails runs a command on a project that must fail and say all of wants.
+func fails(t *testing.T, root string, args []string, wants ...string) {
+	t.Helper()
+	out, err := commandOn(t, root, args...)
+	testkit.Fails(t, err, "", "%q", args)
+	testkit.ContainsAll(t, strings.Join(strings.Fields(out), " "), wants, "%q", args)
+}
+
+// projectOf makes a project with a job called one, and other files: names and texts in turn.
+func projectOf(t *testing.T, job string, more ...string) (root string) {
+	t.Helper()
+	root = testkit.Dir(t)
+	files := map[string]string{".deepwork/jobs/one/job.yml": job, ".deepwork/jobs/one/a.md": "Do it.\n"}
+	for pair := range slices.Chunk(more, 2) {
+		files[pair[0]] = pair[1]
+	}
+	writeFiles(t, root, files)
+	return root
+}
+
 // sessionFile is the file of a session in a project.
 func sessionFile(root, id string) string {
 	return filepath.Join(root, ".deepwork", "tmp", "session_"+id+".json")
@@ -126,16 +162,53 @@ func sessionFile(root, id string) string {
 
 // ownUser makes what the test starts that of a user with this config and no state yet.
 func ownUser(t *testing.T, config string) {
-	dir := t.TempDir()
-	t.Setenv(state.Env, filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	t.Setenv("APPDATA", filepath.Join(dir, "config"))
-	if config != "" {
-		writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": config})
+	for _, e := range userEnv(t, config) {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
 	}
 }
 
+// userEnv is the environment of such a user.
+func userEnv(t *testing.T, config string) []string {
+	dir := t.TempDir()
+	if config != "" {
+		writeFiles(t, dir, map[string]string{"config/deepwork/config.yml": config})
+	}
+	configs := filepath.Join(dir, "config")
+	return []string{state.Env + "=" + filepath.Join(dir, "state"), "XDG_CONFIG_HOME=" + configs, "APPDATA=" + configs}
+}
+
+// eventually waits until something holds, and says what is if it never does.
+func eventually(t testing.TB, holds func() (bool, any)) {
+	t.Helper()
+	testkit.Eventually(t, func() string {
+		ok, is := holds()
+		if ok {
+			return ""
+		}
+		return fmt.Sprintf("it is %+v", is)
+	})
+}
+
+func readAll(path ...string) string {
+	text, _ := os.ReadFile(filepath.Join(path...))
+	return string(text)
+}
+
+func glob(path ...string) []string {
+	all, _ := filepath.Glob(filepath.Join(path...))
+	return all
+}
+
 var writeFiles = testkit.WriteAll
+
+// inGit makes a folder a git repository whose first commit has these files, or all.
+func inGit(t testing.TB, root string, files ...string) {
+	t.Helper()
+	testkit.Git(t, root, "init", "-q", "-b", "main")
+	testkit.Git(t, root, append([]string{"add"}, append(files, ".")[:max(1, len(files))]...)...)
+	testkit.Git(t, root, "commit", "-q", "-m", "first")
+}
 
 // jobText is a valid job.yml whose one workflow, w, has these steps.
 func jobText(name string, steps ...string) string {

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
+	"deepwork/cmd/deepwork/library"
 	"deepwork/cmd/proof/tty"
 )
 
@@ -45,9 +47,8 @@ func TestReadmeModulePath(t *testing.T) {
 	}
 	run(command)
 	// It fails if a package cannot be found.
-	if listed := run("go list -deps ./cmd/..."); !strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") || strings.Contains(listed, "\ndeepwork/") {
-		t.Errorf("after %s the packages are:\n%s", command, listed)
-	}
+	listed := run("go list -deps ./cmd/...")
+	testkit.True(t, strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") && !strings.Contains(listed, "\ndeepwork/"), "after %s the packages are:\n%s", command, listed)
 }
 
 // Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: once it
@@ -71,15 +72,11 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 					must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 				}
 			}
-			err := cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); !seen || code != 1 || !strings.Contains(stderr.String(), "demo: interrupted") {
-				t.Errorf("it printed %q: %v; exit code %d (%v) and %s", at, seen, code, err, &stderr)
-			}
+			testkit.Fails(t, cmd.Wait(), "exit status 1")
+			testkit.True(t, seen && strings.Contains(stderr.String(), "demo: interrupted"), "it printed %q: %v; and %s", at, seen, &stderr)
 			left, err := os.ReadDir(temp)
 			testkit.True(t, err == nil && len(left) <= 0, "its folder is left: %v, %v", left, err)
-			if left := processesWith(t, temp); left != "" {
-				t.Errorf("its processes are left:\n%s", left)
-			}
+			testkit.Equal(t, processesWith(t, temp), "", "its processes are left")
 		})
 	}
 }
@@ -118,20 +115,24 @@ func TestDemoAtATerminal(t *testing.T) {
 		case bytes.HasSuffix(screen, []byte("Enter to end: ")):
 			_, err = master.WriteString("yes\n")
 		case page == nil && url.Match(screen):
-			jar := testkit.Get(cookiejar.New(nil)).Must(t)
-			res := testkit.Get((&http.Client{Jar: jar}).Get(strings.TrimSpace(string(url.Find(screen))))).Must(t)
-			page = testkit.Get(io.ReadAll(res.Body)).Must(t)
-			must(t, res.Body.Close())
+			page = opened(t, string(url.Find(screen)))
 			_, err = master.WriteString("\x03")
 		}
 		must(t, err)
 	}
-	if err := cmd.Wait(); err != nil || chapters != 8 || !bytes.Contains(page, []byte("November")) {
-		t.Errorf("it ended with %v, after %d chapters, and showed the page\n%s\n%s", err, chapters, page, screen)
-	}
-	if left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t); len(left) > 0 {
-		t.Errorf("its folder is left: %v", left)
-	}
+	testkit.Works(t, cmd.Wait())
+	testkit.True(t, chapters == 8 && bytes.Contains(page, []byte("November")), "after %d chapters it showed the page\n%s\n%s", chapters, page, screen)
+	left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t)
+	testkit.True(t, len(left) == 0, "its folder is left: %v", left)
+}
+
+// opened is the page at a URL, as a browser shows it.
+func opened(t *testing.T, url string) []byte {
+	t.Helper()
+	res := testkit.Get((&http.Client{Jar: testkit.Get(cookiejar.New(nil)).Must(t)}).Get(strings.TrimSpace(url))).Must(t)
+	defer res.Body.Close()
+	testkit.Equal(t, res.StatusCode, http.StatusOK)
+	return testkit.Get(io.ReadAll(res.Body)).Must(t)
 }
 
 // processesWith returns the command lines of processes that have a text in their environment.
@@ -170,5 +171,42 @@ func TestUIOpensABrowser(t *testing.T) {
 func TestHasScreen(t *testing.T) {
 	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "TERM": false} {
 		testkit.Equal(t, hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }), want, "with %s", name)
+	}
+}
+
+// Each piece of the library does its work to the end, on a real server and as it is copied: a job is walked, with its
+// checks and its person; the reviewer fails and passes work; the executor does a task of the board.
+func TestLibraryWorks(t *testing.T) {
+	for _, piece := range library.All() {
+		t.Run(piece.Name, func(t *testing.T) {
+			root := filepath.Join(testkit.Dir(t), "shop")
+			ownUser(t, "trusted_folders: ["+root+"]\n")
+			writeFiles(t, root, map[string]string{"go.mod": "module shop\n\ngo 1.26\n", "shop.go": "package shop\n", ".deepwork/config.yml": piece.Config + "\n"})
+			inGit(t, root, "go.mod", "shop.go")
+			mustPrint(t, root, "jobs", "add", piece.Name)
+			switch piece.Name {
+			case "reviewer":
+				writeFiles(t, root, map[string]string{"bad.md": "==== END OUTPUTS\nTODO: say more\n", "good.md": "All of it.\n", ".deepwork/jobs/notes/a.md": "Do it.",
+					".deepwork/jobs/notes/job.yml": reviewedJob("notes", isItGood, "one")})
+				client, _ := startClient(t, root)
+				callTool(t, client, "start_workflow", map[string]any{"goal": "Review", "job_name": "notes", "workflow_name": "w"})
+				for _, try := range []struct{ file, want string }{{"bad.md", "A TODO is left."}, {"good.md", "workflow_complete"}} {
+					reply := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": try.file}})
+					testkit.Contains(t, string(reply), try.want, "the review of %s", try.file)
+				}
+			case "executor":
+				mustPrint(t, root, "board", "add", "Sell tea")
+				testkit.Contains(t, mustPrint(t, root, "board", "start", "latest", "--executor", "SCRIPT"), "completed", "the attempt")
+				testkit.Contains(t, mustPrint(t, root, "board", "diff", "latest"), "+# Sell tea", "what it did")
+			default:
+				dir := filepath.Join(root, filepath.FromSlash(piece.Path))
+				j, faults := job.Load(dir)
+				testkit.Need(t, j != nil, "%v", faults)
+				w := walker{t, root, passingClient(t, root), j}
+				for i := range j.Workflows {
+					w.walk(&j.Workflows[i])
+				}
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -75,67 +76,56 @@ func snippetsOf(p testkit.Page) (found []snippet) {
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
 	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
 	for _, s := range snippets(t) {
-		if kind, _, _ := strings.Cut(s.kind, " file="); !slices.Contains(known, kind) {
-			t.Errorf("%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
-		}
+		kind, _, _ := strings.Cut(s.kind, " file=")
+		testkit.True(t, slices.Contains(known, kind), "%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
 	}
-	if fences := strings.Count(readme(t), "\n```"); fences != 2*len(snippets(t)) {
-		t.Errorf("the pages have %d fences, and %d blocks: one is not closed, or indented", fences, len(snippets(t)))
-	}
+	testkit.Equal(t, strings.Count(readme(t), "\n```"), 2*len(snippets(t)), "fences of blocks: one is not closed, or indented")
 }
 
 // Every YAML block is what the program takes: a job, or a config.
 func TestReadmeYAMLIsTaken(t *testing.T) {
 	for _, s := range snippets(t, "yaml job") {
-		if _, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("%s: the job has faults: %v", s.at(0), faults)
-		}
+		_, faults := job.Parse(t.TempDir(), "README.md", []byte(s.text))
+		testkit.True(t, len(faults) == 0, "%s: the job has faults: %v", s.at(0), faults)
 	}
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml sources", "yaml board") {
 		for kind, text := range map[string]string{"": s.text, " with what is commented out": uncommented(s.text)} {
-			if _, faults := config.Parse("README.md", []byte(text)); len(faults) > 0 {
-				t.Errorf("%s: the config%s has faults: %v", s.at(0), kind, faults)
-			}
+			_, faults := config.Parse("README.md", []byte(text))
+			testkit.True(t, len(faults) == 0, "%s: the config%s has faults: %v", s.at(0), kind, faults)
 		}
 	}
 	for _, s := range snippets(t, "yaml user") {
-		if _, faults := config.ParseUser("README.md", []byte(s.text)); len(faults) > 0 {
-			t.Errorf("%s: the user's config has faults: %v", s.at(0), faults)
-		}
+		_, faults := config.ParseUser("README.md", []byte(s.text))
+		testkit.True(t, len(faults) == 0, "%s: the user's config has faults: %v", s.at(0), faults)
 	}
 }
 
 var setting = regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`)
 
-// uncommented turns comments that are settings into settings, but for those that
-// say they are shown elsewhere.
+// uncommented turns comments that are settings into settings, but for those that say they are shown elsewhere.
 func uncommented(text string) string {
 	return setting.ReplaceAllString(regexp.MustCompile(`(?m)^.*# see below$`).ReplaceAllString(text, ""), "$1$2")
 }
 
-// Every key that the config's decoder takes is in one of the blocks, where it
-// belongs.
+// Every key that the config's decoder takes is in one of the blocks, where it belongs.
 func TestReadmeShowsEveryConfigKey(t *testing.T) {
 	var shown []map[string]any
 	for _, s := range snippets(t, "yaml", "yaml config", "yaml user", "yaml sources", "yaml board") {
 		var top map[string]any
-		if err := yaml.Unmarshal([]byte(uncommented(s.text)), &top); err != nil {
-			t.Fatalf("%s: %v", s.at(0), err)
-		}
+		err := yaml.Unmarshal([]byte(uncommented(s.text)), &top)
+		testkit.Need(t, err == nil, "%s: %v", s.at(0), err)
 		shown = append(shown, top)
 	}
 	for _, path := range decoderKeys(nil) {
 		if i := slices.Index(path, "variants"); i >= 0 { // a variant has the keys of its executor, as the README says
 			path = slices.Delete(path, i, min(i+2, len(path)))
 		}
-		if !slices.ContainsFunc(shown, func(top map[string]any) bool { return hasKey(top, path) }) {
-			t.Errorf("no page shows the config key %s", strings.Join(path, "."))
-		}
+		is := slices.ContainsFunc(shown, func(top map[string]any) bool { return hasKey(top, path) })
+		testkit.True(t, is, "no page shows the config key %s", strings.Join(path, "."))
 	}
 }
 
-// The blocks of JSON and TOML configure clients, and start the server with options
-// that it has.
+// The blocks of JSON and TOML configure clients, and start the server with options that it has.
 func TestReadmeClientsStartTheServer(t *testing.T) {
 	for _, s := range snippets(t, "json") {
 		var v struct {
@@ -146,24 +136,19 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 		}
 		d := json.NewDecoder(strings.NewReader(s.text))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&v); err != nil || len(v.Servers) == 0 {
-			t.Errorf("%s: this configures no client: %v", s.at(0), err)
-		}
+		err := d.Decode(&v)
+		testkit.True(t, err == nil && len(v.Servers) != 0, "%s: this configures no client: %v", s.at(0), err)
 		for _, server := range v.Servers {
-			if server.Command != "deepwork" || len(server.Args) == 0 || server.Args[0] != "serve" {
-				t.Errorf("%s: %s %q does not start the server", s.at(0), server.Command, server.Args)
-			}
+			testkit.Need(t, server.Command == "deepwork" && len(server.Args) > 0 && server.Args[0] == "serve", "%s: %+v does not start the server", s.at(0), server)
 			runnable(t, s.at(0), server.Args)
 		}
 	}
 	line := regexp.MustCompile(`(?m)^args = (\[.*\])$`)
 	for _, s := range snippets(t, "toml") {
 		m := line.FindStringSubmatch(s.text)
+		testkit.Need(t, strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") && m != nil, "%s: this does not start the server:\n%s", s.at(0), s.text)
 		var args []string
-		if !strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") || m == nil || json.Unmarshal([]byte(m[1]), &args) != nil {
-			t.Errorf("%s: this does not start the server:\n%s", s.at(0), s.text)
-			continue
-		}
+		must(t, json.Unmarshal([]byte(m[1]), &args))
 		runnable(t, s.at(0), args)
 	}
 }
@@ -174,9 +159,7 @@ func TestReadmeCommandLines(t *testing.T) {
 	t.Parallel()
 	checked := 0
 	all := snippets(t, "sh")
-	if want := []string{"go run ./cmd/deepwork demo", "go test ./..."}; !slices.Equal(commandsOf(all[0].text), want) {
-		t.Errorf("%s begins with %q, and is to begin with %q", all[0].at(0), commandsOf(all[0].text), want)
-	}
+	testkit.Same(t, commandsOf(all[0].text), []string{"go run ./cmd/deepwork demo", "go test ./..."}, "%s begins with", all[0].at(0))
 	for _, s := range all {
 		if s.kind != "sh" { // a script
 			continue
@@ -227,22 +210,21 @@ func checkCommand(t *testing.T, at string, words []string) {
 	}
 }
 
-// runnable checks a command line of ours as the program does. A command that works
-// in a project is run, in one that does not exist: that far it must come, past all
-// that is checked of its options.
-func runnable(t *testing.T, at string, args []string) {
-	t.Helper()
+// parsed is the command of a command line, which has options that it knows and as many arguments as it takes.
+func parsed(args []string) (*cobra.Command, error) {
 	cmd, rest, err := (&app{}).root().Find(args)
 	if err == nil {
-		err = cmd.ParseFlags(rest)
+		err = cmp.Or(cmd.ParseFlags(rest), cmd.ValidateArgs(cmd.Flags().Args()))
 	}
-	if err == nil {
-		err = cmd.ValidateArgs(cmd.Flags().Args())
-	}
-	if err == nil {
-		err = cmd.ValidateRequiredFlags()
-	}
-	if err != nil {
+	return cmd, err
+}
+
+// runnable checks a command line of ours as the program does. A command that works in a project is run, in one that does not
+// exist: that far it must come, past all that is checked of its options.
+func runnable(t *testing.T, at string, args []string) {
+	t.Helper()
+	cmd, err := parsed(args)
+	if err = cmp.Or(err, cmd.ValidateRequiredFlags()); err != nil {
 		t.Errorf("%s: deepwork %s: %v", at, strings.Join(args, " "), err)
 		return
 	}
@@ -269,10 +251,7 @@ func named(t *testing.T, text string, args []string) {
 		args = args[1:]
 	}
 	cmd, _, err := (&app{}).root().Find(args)
-	if err != nil || !cmd.HasParent() {
-		t.Errorf("a text names `%s`: there is no such command (%v)", text, err)
-		return
-	}
+	testkit.Need(t, err == nil && cmd.HasParent(), "a text names `%s`: there is no such command (%v)", text, err)
 	for _, word := range args {
 		if name, ok := strings.CutPrefix(word, "--"); ok && name != "help" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
 			t.Errorf("a page names `%s`: there is no --%s", text, name)
@@ -291,8 +270,7 @@ func commandsOf(text string) []string {
 	return all
 }
 
-// shellWords splits a command line as the shell does, as far as the README uses it:
-// quotes, comments and redirections.
+// shellWords splits a command line as the shell does, as far as the README uses it: quotes, comments and redirections.
 func shellWords(line string) []string {
 	var words []string
 	for _, m := range regexp.MustCompile(`"([^"]*)"|'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
@@ -315,25 +293,13 @@ func TestExamplesInHelp(t *testing.T) {
 		for _, sub := range c.Commands() {
 			check(sub)
 		}
-		if of := c.CommandPath(); c.Example == "" && !c.Hidden && regexp.MustCompile(`^deepwork (board|run) `).MatchString(of) && c.Name() != "projects" {
-			t.Errorf("the help of %s has no example", of)
-		}
+		hasNone := c.Example == "" && !c.Hidden && regexp.MustCompile(`^deepwork (board|run) `).MatchString(c.CommandPath()) && c.Name() != "projects"
+		testkit.True(t, !hasNone, "the help of %s has no example", c.CommandPath())
 		for line := range strings.Lines(c.Example) {
 			found := example.FindStringSubmatch(line)
-			if found == nil {
-				t.Errorf("an example of %s: %q", c.CommandPath(), line)
-				continue
-			}
-			cmd, rest, err := (&app{}).root().Find(shellWords(found[1]))
-			if err == nil {
-				err = cmd.ParseFlags(rest)
-			}
-			if err == nil {
-				err = cmd.ValidateArgs(cmd.Flags().Args())
-			}
-			if err != nil || !strings.HasPrefix(cmd.CommandPath(), c.CommandPath()) {
-				t.Errorf("an example of %s: %q: %v", c.CommandPath(), line, err)
-			}
+			testkit.Need(t, found != nil, "an example of %s: %q", c.CommandPath(), line)
+			cmd, err := parsed(shellWords(found[1]))
+			testkit.True(t, err == nil && strings.HasPrefix(cmd.CommandPath(), c.CommandPath()), "an example of %s: %q: %v", c.CommandPath(), line, err)
 		}
 	}
 	check((&app{}).root())
@@ -345,10 +311,7 @@ func TestReadmeHTTP(t *testing.T) {
 	c, faults := config.Parse("config.yml", []byte(block))
 	testkit.Need(t, faults == nil, "%v", faults)
 	got, want := c.HTTP, config.Default().HTTP
-	if got.IdleTimeout != want.IdleTimeout || got.MaxConnections != want.MaxConnections || got.MaxRequests != want.MaxRequests ||
-		got.MaxBodyBytes != want.MaxBodyBytes || len(got.Tokens)+len(got.AllowedHosts)+len(got.AllowedOrigins) > 0 {
-		t.Errorf("README.md shows %+v, the defaults are %+v", got, want)
-	}
+	testkit.Same(t, got, want, "README.md shows, and not the defaults")
 	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
 	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
 	for _, s := range snippets(t, "yaml user") {
@@ -373,9 +336,8 @@ func TestReadmeVerdict(t *testing.T) {
 	}
 	d := json.NewDecoder(strings.NewReader(block))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil || v.Passed == nil || v.Feedback == nil || len(v.Results) != 1 || v.Results[0].Passed == nil {
-		t.Errorf("README.md's verdict is not one: %v\n%s", err, block)
-	}
+	must(t, d.Decode(&v))
+	testkit.True(t, v.Passed != nil && v.Feedback != nil && len(v.Results) == 1 && v.Results[0].Passed != nil, "README.md's verdict is not one:\n%s", block)
 }
 
 // Every tool has a command, or is known to have none, so that no message for people names one.
@@ -394,12 +356,10 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
 			continue
 		}
-		if _, is := commands[tool.Name]; !is {
-			t.Errorf("commands lacks %s", tool.Name)
-		}
-		if got := inCommands("It is over. Call " + tool.Name + " again."); strings.Contains(got, tool.Name) || !strings.HasPrefix(got, "It is over.") {
-			t.Errorf("%s: %q", tool.Name, got)
-		}
+		_, is := commands[tool.Name]
+		testkit.True(t, is, "commands lacks %s", tool.Name)
+		got := inCommands("It is over. Call " + tool.Name + " again.")
+		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
 	}
 	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
 	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
@@ -481,7 +441,7 @@ func TestTextsAreInPlainWords(t *testing.T) {
 				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
 					literals++
 					text, _ := strconv.Unquote(l.Value)
-					checkWords(t, path, text)
+					checkWords(t, unplainWords(), path, text)
 					for _, m := range regexp.MustCompile(`deepwork help ([a-z/-]+)`).FindAllStringSubmatch(text, -1) {
 						named(t, m[0], []string{"help", m[1]})
 					}
@@ -494,22 +454,20 @@ func TestTextsAreInPlainWords(t *testing.T) {
 				return err
 			}
 			texts++
-			checkWords(t, path, string(data))
+			checkWords(t, unplainWords(), path, string(data))
 		}
 		return nil
 	})
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
-		for _, at := range unchosenWords().FindAllStringIndex(p.Text, -1) {
-			t.Errorf("%s: %q in %q; see unchosen for what to write instead", p.Path, p.Text[at[0]:at[1]], p.Text[max(0, at[0]-30):min(len(p.Text), at[1]+30)])
-		}
+		checkWords(t, unchosenWords(), p.Path, p.Text)
 	}
 	testkit.True(t, err == nil && texts >= 30 && literals >= 1000, "%d texts and %d literals were read: %v", texts, literals, err)
 }
 
-func checkWords(t *testing.T, path, text string) {
+func checkWords(t *testing.T, not *regexp.Regexp, path, text string) {
 	t.Helper()
-	for _, at := range unplainWords().FindAllStringIndex(text, -1) {
+	for _, at := range not.FindAllStringIndex(text, -1) {
 		from, to := max(0, at[0]-30), min(len(text), at[1]+30)
-		t.Errorf("%s: %q in %q; see the list in this test for what to write instead", path, text[at[0]:at[1]], text[from:to])
+		t.Errorf("%s: %q in %q; see the lists in this file for what to write instead", path, text[at[0]:at[1]], text[from:to])
 	}
 }

@@ -2,39 +2,40 @@ package main
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/board"
 	"deepwork/session/state"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 // The leader is killed: its agents end, and the step goes on with another.
 func TestRunLeaderKilled(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, [b, c, d], e", "a", "b", "c", "d", "e"))
-	p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never", "d:1 await never", "* finish")
+	p.plan("b "+talk, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never", "d:1 await never", "* finish")
 	r := p.begin()
 	for _, step := range []string{"b", "c", "d"} {
 		p.awaits(step, 1)
 	}
 	p.appears("c")
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
-	_, shim := processOf(p.recorded("begin", "d")[0].PID)
-	must(t, syscall.Kill(shim, syscall.SIGKILL)) // with its shim, and so without a record of its end
+	r.kill()
+	p.begun("d")[0].killShim(t) // and so without a record of its end
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 8 || got[7] != "e" {
-		t.Error(got)
-	}
-	if b, c := p.recorded("begin", "b")[1], p.recorded("begin", "c")[1]; fmt.Sprint(b.Args) != "[resumed talk-b]" || len(c.Args) > 0 {
-		t.Errorf("%+v\n%+v", b, c)
-	}
+	got := strings.Fields(p.steps())
+	testkit.True(t, len(got) == 8 && got[7] == "e", "%v", got)
+	testkit.Equal(t, fmt.Sprint(p.begun("b")[1].Args, p.begun("c")[1].Args), "[resumed talk-b] []")
 	p.clean()
 }
 
@@ -47,40 +48,18 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	r := p.begin()
 	p.awaits("a", 1)
 	p.appears("started")
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
-	db, err := sql.Open("sqlite", state.Of(p.root).Database())
-	must(t, err)
+	r.kill()
+	db := testkit.Get(sql.Open("sqlite", state.Of(p.root).Database())).Must(t)
 	defer db.Close()
 	var children int
 	must(t, db.QueryRow("SELECT count(*) FROM attempts WHERE json_extract(run, '$.children') IS NOT NULL").Scan(&children))
-	if _, err = db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')"); err != nil || children != 1 {
-		t.Fatal(children, err)
-	}
+	testkit.Equal(t, children, 1)
+	testkit.Get(db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')")).Must(t)
 	p.resume().exits(0)
-	begun := p.recorded("begin", "b")
-	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") || len(p.recorded("begin", "x")) != 1 {
-		t.Errorf("%s: %+v", p.steps(), begun)
-	}
-	if got := p.steps(); !strings.HasSuffix(got, " c") {
-		t.Error(got)
-	}
+	begun := p.begun("b")
+	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") && len(p.begun("x")) == 1, "%+v", begun)
+	testkit.True(t, strings.HasSuffix(p.steps(), " c"), "c is not the last")
 	p.clean()
-}
-
-// An agent is killed with its shim: it is a try.
-func TestRunShimKilled(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"))
-	p.plan("a:1 await never", "a:2 await never")
-	r := p.begin()
-	for n := range 2 {
-		_, shim := processOf(p.awaits("a", n+1)[n].PID)
-		must(t, syscall.Kill(shim, syscall.SIGKILL))
-	}
-	r.exits(1)
-	p.clean()
-	p.resume().exits(0)
 }
 
 func TestRunStoppedAndInterrupted(t *testing.T) {
@@ -90,18 +69,12 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	r := p.begin()
 	p.awaits("b", 1)
 	p.start("stop", "latest").exits(0)
-	events := r.exits(1)
-	if end := events[len(events)-1]; end.State != "stopped" {
-		t.Errorf("%+v", end)
-	}
+	testkit.Equal(t, r.exits(1).State, "stopped")
 	p.clean()
 	r = p.resume()
 	p.awaits("b", 2)
-	must(t, r.cmd.Process.Signal(os.Interrupt))
-	events = r.exits(130)
-	if end := events[len(events)-1]; end.State != "interrupted" || p.status().State != "interrupted" {
-		t.Errorf("%+v", end)
-	}
+	testkit.Equal(t, r.interrupt().State, "interrupted")
+	testkit.Equal(t, p.status().State, "interrupted")
 	p.clean()
 	p.resume().exits(0)
 }
@@ -113,15 +86,12 @@ func TestRunStoppedWithoutALeader(t *testing.T) {
 	p.plan("a:1 await never")
 	r := p.begin()
 	p.awaits("a", 1)
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
+	r.kill()
 	p.start("stop", "latest").exits(0)
-	if now := p.status(); now.State != "stopped" || now.Reason == nil || *now.Reason != "It was stopped." || now.Steps[0].EndedAt == nil {
-		t.Errorf("%+v", now)
-	}
-	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || strings.Contains(string(out), "attempt_to_review") {
-		t.Errorf("the person who stopped it is asked to look at it: %v\n%s", err, out)
-	}
+	now := p.status()
+	testkit.True(t, now.State == "stopped" && optional(now.Reason) == "It was stopped." && now.Steps[0].EndedAt != nil, "%+v", now)
+	board := mustPrint(t, p.root, "board")
+	testkit.True(t, !strings.Contains(board, "attempt_to_review"), "the person who stopped it is asked to look at it: %s", board)
 	p.clean()
 	p.resume().exits(0)
 	p.clean()
@@ -135,17 +105,14 @@ func TestRunResumedBySeveral(t *testing.T) {
 	r := p.begin()
 	p.awaits("a", 1)
 	all := []*runProcess{p.resume(), p.resume()}
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
+	r.kill()
 	all = append(all, p.resume())
 	p.awaits("a", 2)
 	p.touch("go")
 	for _, each := range all {
 		each.exits(0)
 	}
-	if got := p.steps(); got != "a a b" {
-		t.Error(got)
-	}
+	testkit.Equal(t, p.steps(), "a a b")
 	p.clean()
 }
 
@@ -158,17 +125,28 @@ func TestRunTakenOverByAServer(t *testing.T) {
 	p.awaits("a", 1)
 	startClient(t, p.root)
 	startClient(t, p.root)
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
-	testkit.Eventually(t, func() string {
-		if now := p.status(); now.State != "completed" {
-			return now.State.Words() + " " + optional(now.Reason)
-		}
-		return ""
-	})
-	if got := p.steps(); got != "a a b" {
-		t.Error(got)
-	}
+	r.kill()
+	p.becomes("completed")
+	testkit.Equal(t, p.steps(), "a a b")
+}
+
+// A process leads its own run alone: another one whose leader was killed is not taken up by a process that
+// ends, with its agents, before that run does.
+func TestRunLeadsNoOtherRun(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a, c, d, e, f", "a", "c", "d", "e", "f"), runJob("NAME", "b", "b"))
+	p.plan("a await go", "a finish", "b:1 await never", "* finish")
+	r := p.begin()
+	p.awaits("a", 1)
+	other := p.start("job1/w", "--goal", "The other one", "--executor", "STEPPER", "--json")
+	p.awaits("b", 1)
+	other.kill()
+	p.touch("go")
+	r.exits(0)
+	testkit.Equal(t, len(p.begun("b")), 1, "agents of the other run")
+	p.resume().exits(0)
+	testkit.Equal(t, len(p.begun("b")), 2, "agents of the other run after it was resumed")
+	p.clean()
 }
 
 // Nobody reads what a run prints, and then its terminal is closed: no agent goes on without a leader.
@@ -191,13 +169,227 @@ func TestRunWithoutATerminal(t *testing.T) {
 	p.touch("go")
 	p.awaits("b", 1)
 	must(t, cmd.Process.Signal(syscall.SIGHUP))
-	if err := cmd.Wait(); err == nil {
-		t.Error("it ended well")
-	}
-	if s := p.status(); s.State != "interrupted" {
-		t.Errorf("%+v", s)
-	}
+	testkit.Fails(t, cmd.Wait(), "")
+	testkit.Equal(t, p.status().State, "interrupted")
 	p.clean()
 	p.resume().exits(0)
+	p.clean()
+}
+
+// A run whose board is in a database survives its leader: with a group and a workflow in it, no finished step is done again.
+func TestRunOnPostgres(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "first, [a, b, c], last", "first", "a", "b", "c", "last"), runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")).inGit()
+	p.env = []string{config.StoreEnv + "=" + pgtest.URL(t), config.ProjectEnv + "=shop"}
+	testkit.Git(t, p.root, "checkout", "-q", "--detach")
+	p.begin().refused(1, "no branch is checked out")
+	testkit.Git(t, p.root, "checkout", "-q", "main")
+	p.begin("--in-place").refused(2, "leave --in-place out")
+	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 await a.done", "b:1 child x", "b:1 touch half", "b:1 await never",
+		"a finish", "a touch a.done", "c:1 await never", "* finish")
+	r := p.begin()
+	p.awaits("c", 1)
+	p.appears("half")
+	r.kill()
+	p.resume().exits(0)
+	var counted []string
+	for _, step := range []string{"first", "a", "b", "c", "x", "y", "last"} {
+		counted = append(counted, step+strings.Repeat("+", len(p.begun(step))))
+	}
+	testkit.Equal(t, strings.Join(counted, " "), "first+ a+ b++ c++ x y+ last+", "the steps were begun so often")
+	s := p.status()
+	testkit.True(t, s.State == "completed" && len(s.Steps) == 8, "%+v", s)
+	p.clean()
+}
+
+// A limit of the provider is waited for, and is no try.
+func TestRunWaitsForALimit(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a:1 warn rate limit reached, try again in 1 second", "a:1 exit 1")
+	r := p.begin()
+	r.exits(0)
+	var until string
+	for _, e := range r.events() {
+		if e.Event == "step_ended" {
+			until += optional(e.Until)
+		}
+	}
+	over := testkit.Get(time.Parse(time.RFC3339Nano, until)).Must(t)
+	began := testkit.Get(time.Parse(time.RFC3339Nano, optional(p.status().Steps[1].StartedAt))).Must(t)
+	testkit.True(t, !began.Before(over) && p.steps() == "a a", "an agent was started at %s, and the limit was over at %s", began, over)
+	p.clean()
+}
+
+// A run that waits for a limit can be paused and interrupted, and waits on when it is resumed.
+func TestRunEndsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a warn rate limit reached, try again in 2 hours", "a exit 1")
+	r := p.begin()
+	p.awaits("a", 1)
+	eventually(t, func() (bool, any) {
+		now := p.status()
+		return len(now.Steps) > 0 && now.Steps[0].LimitedUntil != nil, now.Steps
+	})
+	p.shows("provider's limit is over at")
+	eventually(t, func() (bool, any) { return strings.Contains(r.names(), "run_waiting"), &r.out })
+	testkit.True(t, r.interrupt().State == "interrupted" && r.names() == "run_started step_started step_ended step_waiting run_waiting run_ended", "%s", &r.out)
+	p.resume("--max-time", "1s").exits(3)
+	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
+	p.clean()
+}
+
+// The limit that ended an agent whose leader was killed is waited for by the next leader.
+func TestRunLeaderKilledBeforeALimit(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a", "a"))
+	p.plan("a touch begun", "a await killed", "a warn rate limit reached, try again in 2 hours", "a exit 1")
+	r := p.begin()
+	p.appears("begun")
+	r.kill()
+	p.touch("killed")
+	testkit.Until(t, "its end is recorded", func() bool { return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1 })
+	p.resume("--max-time", "1s").exits(3)
+	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
+	p.clean()
+}
+
+// paused waits until a run has ended for a budget.
+func (r *runProcess) paused(reason string) {
+	r.p.t.Helper()
+	end := r.exits(3)
+	testkit.Equal(r.p.t, end.State, "paused")
+	testkit.Contains(r.p.t, optional(end.Reason), reason)
+}
+
+func TestRunBudgets(t *testing.T) {
+	t.Parallel()
+	const result = ` say {"type":"result","subtype":"success","result":"done","session_id":"s","total_cost_usd":0.4,"num_turns":1}`
+	job := runJob("NAME", "a, b, c", "a", "b", "c")
+	reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
+	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r","total_cost_usd":0.4,"num_turns":1}`
+	judge := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})).Must(t)
+	for _, c := range []struct {
+		name, config, job string
+		plan              []string
+		run               func(*testing.T, *runProject)
+	}{
+		{"cost", "", job, []string{"* finish", "*" + result}, func(t *testing.T, p *runProject) {
+			p.begin("--max-cost", "0.5").paused("0.8 USD")
+			testkit.Equal(t, p.steps(), "a b")
+			p.resume().paused("0.8 USD") // it counts the whole run
+			cost := p.resume("--max-cost", "5").exits(0).CostUSD
+			testkit.True(t, cost != nil && *cost > 1.19 && *cost < 1.21, "it cost %v", cost)
+		}},
+		{"cost of an executor that reviews", fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
+			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"), nil, func(t *testing.T, p *runProject) {
+				p.begin("--max-cost", "0.5").paused("0.8 USD")
+				cost := p.status().Cost
+				testkit.True(t, p.steps() == "a b" && cost != nil && cost.Executions == 4 && cost.Unknown == 2, "%+v", cost)
+				p.resume("--max-cost", "5").exits(0)
+			}},
+		{"beside another agent", "", runJob("NAME", "[a, b], c", "a", "b", "c"),
+			[]string{"b " + talk, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a" + result}, func(t *testing.T, p *runProject) {
+				p.begin("--max-cost", "0.4").paused("0.4 USD")
+				for _, x := range p.status().Steps {
+					testkit.Equal(t, x.State, map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID], "%s", x.StepID)
+				}
+				p.clean()
+				p.resume("--max-cost", "5").exits(0)
+				b := p.begun("b")
+				testkit.True(t, len(b) == 2 && fmt.Sprint(b[1].Args) == "[resumed talk-b]" && len(p.begun("")) == 4, "%+v", b)
+			}},
+		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"}, func(t *testing.T, p *runProject) {
+			r := p.begin()
+			p.awaits("b", 1)
+			p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop'") // it goes on with the budgets that it has
+			r.kill()
+			p.resume("--max-cost", "0.3").paused("0.3 USD")
+			testkit.Equal(t, p.steps(), "a b")
+		}},
+		{"unknown", "", job, nil, func(t *testing.T, p *runProject) {
+			p.begin("--max-unknown", "1").paused("cost is unknown")
+			testkit.Equal(t, p.steps(), "a")
+			p.resume("--max-unknown", "9").exits(0)
+		}},
+		{"of the board", "attempts: {max_unknown: 1}\n", job, nil, func(t *testing.T, p *runProject) {
+			waits := func(r *runProcess, why string) {
+				eventually(t, func() (bool, any) {
+					_, waiting, is := strings.Cut(r.out.String(), `"event":"run_waiting"`)
+					return is && strings.Contains(waiting, why), &r.out
+				})
+			}
+			r := p.begin()
+			p.awaits("a", 1)
+			waits(r, "attempts.max_unknown is 1")
+			now := p.status()
+			testkit.True(t, now.State == "running" && strings.Contains(optional(now.Reason), "attempts.max_unknown is 1"), "%+v", now)
+			r.interrupt()
+			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
+			r = p.resume() // nobody leads it before there is a budget
+			waits(r, "")
+			r.interrupt()
+			testkit.Contains(t, r.err.String(), "waits for a process to lead it")
+		}},
+		{"time", "", job, []string{"a await resumed", "a finish"}, func(t *testing.T, p *runProject) { // it never ends before
+			p.begin("--max-time", "1s").paused("time")
+			p.clean()
+			p.touch("resumed")
+			p.resume("--max-time", "5m").exits(0)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newRunProject(t, c.config, c.job)
+			p.plan(c.plan...)
+			c.run(t, p)
+			p.clean()
+		})
+	}
+}
+
+// A limit without an end is shown by deepwork board, a failing test that speaks of one is a try.
+func TestField01_LimitsThatAreNotUnderstood(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a warn RESOURCE_EXHAUSTED: ask your admin", "a exit 1")
+	r := p.begin()
+	p.awaits("a", 1)
+	eventually(t, func() (bool, any) {
+		out := mustPrint(t, p.root, "board")
+		return strings.Contains(out, "which does not say when it ends: after 1 of 10 tries"), out
+	})
+	r.interrupt()
+	p.plan("a warn api_test.go:12: got status 429 Too Many Requests, want 200", "a say 429 Too Many Requests", "a exit 1")
+	p.resume().exits(1)
+	p.clean()
+}
+
+// The tenth failed try of a step's checks stops the run, and its agent is ended.
+func TestRunStopsAfterTenFailedChecks(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a", `a checks: [{run: [sh, -c, "echo no way; exit 1"], name: tests}]`))
+	for i := range 12 {
+		p.also("a write STEP.md "+strings.Repeat("x", i+1), "a call finished_step {\"outputs\": {\"text\": \"STEP.md\"}}")
+	}
+	p.also("a await never")
+	reason := optional(p.begin().exits(1).Reason)
+	// The agent may fail once more before it is ended.
+	whole := regexp.MustCompile(`Its checks failed 1[0-2] times\. Check 'tests': .*\s+no way`)
+	testkit.True(t, whole.MatchString(reason) && p.steps() == "a", "%s", reason)
+	p.clean()
+}
+
+// A limit of the step ends its agent, which counts as a try, and the next one is told.
+func TestRunEndsAnAgentAtALimitOfItsStep(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "[a, b]", "a timeout: 2", "b idle_timeout: 2"))
+	p.plan("a:1 await never", "b:1 await never", "* finish")
+	p.begin().exits(0)
+	for step, limit := range map[string]string{"a": "timeout", "b": "idle_timeout"} {
+		begun := p.begun(step)
+		testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+limit), "%+v", begun)
+	}
 	p.clean()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/board"
@@ -61,9 +63,7 @@ func newRunProject(t *testing.T, config string, jobs ...string) *runProject {
 // inGit makes its folder a git repository.
 func (p *runProject) inGit() *runProject {
 	p.t.Helper()
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"commit", "-q", "-m", "first"}} {
-		testkit.Git(p.t, p.root, args...)
-	}
+	inGit(p.t, p.root)
 	return p
 }
 
@@ -75,9 +75,7 @@ func (p *runProject) plan(lines ...string) {
 // also adds lines to the plan.
 func (p *runProject) also(lines ...string) {
 	p.t.Helper()
-	plan, err := os.ReadFile(filepath.Join(p.dir, "plan"))
-	must(p.t, err)
-	p.plan(strings.TrimSpace(string(plan)) + "\n" + strings.Join(lines, "\n"))
+	p.plan(strings.TrimSpace(readAll(p.dir, "plan")) + "\n" + strings.Join(lines, "\n"))
 }
 
 // touch lets steppers go on that await a file.
@@ -98,34 +96,81 @@ func (p *runProject) start(args ...string) *runProcess {
 	p.t.Helper()
 	r := &runProcess{p: p, cmd: exec.CommandContext(p.t.Context(), "deepwork", append(append([]string{"run"}, args...), "--path", p.root)...)}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
-	r.cmd.Env = append(os.Environ(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=", "GIT_CONFIG_NOSYSTEM=1")
-	r.cmd.Env = append(r.cmd.Env, p.env...)
+	r.cmd.Env = append(os.Environ(), p.env...)
 	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
 	must(p.t, r.cmd.Start())
 	return r
 }
 
-// exits waits for its end and returns the events that it printed.
-func (r *runProcess) exits(code int) []runEvent {
+// kill kills it, which leads the run.
+func (r *runProcess) kill() {
 	r.p.t.Helper()
-	err := r.cmd.Wait()
-	if exit, is := errors.AsType[*exec.ExitError](err); err != nil && !is {
-		r.p.t.Fatal(err)
-	} else if is && exit.ExitCode() != code || !is && code != 0 {
-		r.p.t.Fatalf("%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
-	}
-	return r.events()
+	must(r.p.t, r.cmd.Process.Kill())
+	_ = r.cmd.Wait()
 }
 
-// events are what it has printed.
+// interrupt has it end as by Ctrl-C.
+func (r *runProcess) interrupt() runEvent {
+	r.p.t.Helper()
+	must(r.p.t, r.cmd.Process.Signal(os.Interrupt))
+	return r.exits(130)
+}
+
+// exits waits for its end and returns the last event that it printed.
+func (r *runProcess) exits(code int) (last runEvent) {
+	r.p.t.Helper()
+	err := r.cmd.Wait()
+	got := r.cmd.ProcessState.ExitCode()
+	testkit.Need(r.p.t, got == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
+	for _, last = range r.events() {
+	}
+	return last
+}
+
+// refused waits for its end, and checks what it says of that.
+func (r *runProcess) refused(code int, why string) {
+	r.p.t.Helper()
+	r.exits(code)
+	testkit.Contains(r.p.t, r.err.String(), why)
+}
+
+// runSchema is what deepwork schema run prints.
+var runSchema = sync.OnceValue(func() *jsonschema.Resolved {
+	published, err := exec.Command("deepwork", "schema", "run").Output()
+	schema := new(jsonschema.Schema)
+	if err = errors.Join(err, json.Unmarshal(published, schema)); err != nil {
+		panic(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil || resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) == nil {
+		panic(fmt.Sprint("the schema takes a step without an id: ", err))
+	}
+	return resolved
+})
+
+// events are what it has printed. Each fits the published schema.
 func (r *runProcess) events() (all []runEvent) {
+	r.p.t.Helper()
 	for line := range strings.Lines(r.out.String()) {
 		var e runEvent
-		if json.Unmarshal([]byte(line), &e) == nil {
-			all = append(all, e)
+		if json.Unmarshal([]byte(line), &e) != nil || e.Event == "" {
+			continue
 		}
+		var any map[string]any
+		must(r.p.t, json.Unmarshal([]byte(line), &any))
+		testkit.Works(r.p.t, runSchema().Validate(any), "%s", line)
+		all = append(all, e)
 	}
 	return all
+}
+
+// names are the names of the events that it has printed.
+func (r *runProcess) names() string {
+	var all []string
+	for _, e := range r.events() {
+		all = append(all, e.Event)
+	}
+	return strings.Join(all, " ")
 }
 
 // begin starts a run of the workflow of the first job.
@@ -145,29 +190,14 @@ func (p *runProject) status() *board.RunReply {
 	r := p.start("status", "latest", "--json")
 	r.exits(0)
 	reply := new(board.RunReply)
-	if err := json.Unmarshal([]byte(r.out.String()), reply); err != nil {
-		p.t.Fatalf("%v in %s", err, &r.out)
-	}
+	must(p.t, json.Unmarshal([]byte(r.out.String()), reply))
 	return reply
-}
-
-// journal is what the steppers have recorded.
-func (p *runProject) journal() (all []stepped) {
-	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.dir, "journal"))
-	testkit.Need(p.t, err == nil || os.IsNotExist(err), "%v", err)
-	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
-		var s stepped
-		must(p.t, json.Unmarshal(line, &s))
-		all = append(all, s)
-	}
-	return all
 }
 
 // recorded are the records of one kind, in order, of a step or, if that is "", of all.
 func (p *runProject) recorded(event, step string) (all []stepped) {
 	p.t.Helper()
-	for _, s := range p.journal() {
+	for _, s := range journalOf(p.dir) {
 		if s.Event == event && (step == "" || s.Step == step) {
 			all = append(all, s)
 		}
@@ -175,11 +205,17 @@ func (p *runProject) recorded(event, step string) (all []stepped) {
 	return all
 }
 
+// begun are the records of the agents that have begun a step.
+func (p *runProject) begun(step string) []stepped {
+	p.t.Helper()
+	return p.recorded("begin", step)
+}
+
 // steps are the steps that agents were started for, in order.
 func (p *runProject) steps() string {
 	p.t.Helper()
 	var all []string
-	for _, s := range p.recorded("begin", "") {
+	for _, s := range p.begun("") {
 		all = append(all, s.Step)
 	}
 	return strings.Join(all, " ")
@@ -189,13 +225,8 @@ func (p *runProject) steps() string {
 func (p *runProject) most() (most int) {
 	p.t.Helper()
 	now := 0
-	for _, s := range p.journal() {
-		switch s.Event {
-		case "begin":
-			now++
-		case "end":
-			now--
-		}
+	for _, s := range journalOf(p.dir) {
+		now += map[string]int{"begin": 1, "end": -1}[s.Event]
 		most = max(most, now)
 	}
 	return most
@@ -204,23 +235,24 @@ func (p *runProject) most() (most int) {
 // awaits waits until so many agents have begun a step.
 func (p *runProject) awaits(step string, n int) []stepped {
 	p.t.Helper()
-	testkit.Eventually(p.t, func() string {
-		if got := len(p.recorded("begin", step)); got < n {
-			return fmt.Sprintf("%d agents have begun the step %q, want %d", got, step, n)
-		}
-		return ""
+	eventually(p.t, func() (bool, any) {
+		return len(p.begun(step)) >= n, fmt.Sprintf("not %d agents have begun the step %q", n, step)
 	})
-	return p.recorded("begin", step)
+	return p.begun(step)
 }
 
 // appears waits until a stepper has touched a file.
 func (p *runProject) appears(name string) {
 	p.t.Helper()
-	testkit.Eventually(p.t, func() string {
-		if _, err := os.Stat(filepath.Join(p.dir, name)); err != nil {
-			return err.Error()
-		}
-		return ""
+	testkit.Until(p.t, "touched: "+name, func() bool { return fileExists(filepath.Join(p.dir, name)) })
+}
+
+// becomes waits until the run is in a state.
+func (p *runProject) becomes(state board.State) {
+	p.t.Helper()
+	eventually(p.t, func() (bool, any) {
+		now := p.status()
+		return now.State == state, now.State.Words() + " " + optional(now.Reason)
 	})
 }
 
@@ -229,31 +261,24 @@ func (p *runProject) clean() {
 	p.t.Helper()
 	left, err := filepath.Glob(state.Of(p.root).MCP("*"))
 	testkit.True(p.t, len(left) <= 0 && err == nil, "files for agents are left: %v %v", left, err)
-	for _, x := range p.recorded("begin", "") {
-		testkit.Eventually(p.t, func() string { // a process that was killed while its shim was, too, may be there a moment longer
-			if isStepper(x.PID, p.dir) {
-				return fmt.Sprintf("an agent of the step %s runs, process %d", x.Step, x.PID)
-			}
-			return ""
+	for _, x := range p.begun("") {
+		// A process that was killed while its shim was, too, may be there a moment longer.
+		eventually(p.t, func() (bool, any) {
+			return !isStepper(x.PID, p.dir), fmt.Sprintf("an agent of the step %s runs, process %d", x.Step, x.PID)
 		})
 		testkit.True(p.t, len(x.Beside) <= 0, "an agent of the step %s began beside the processes %v", x.Step, x.Beside)
 	}
 	cmd := exec.CommandContext(p.t.Context(), "deepwork", "check", "--path", p.root)
 	cmd.Env = append(os.Environ(), p.env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.t.Errorf("deepwork check: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.True(p.t, err == nil, "deepwork check: %v\n%s", err, out)
 }
 
-// processOf returns the state of a process, "" if it is gone, and its parent.
-func processOf(pid int) (state string, parent int) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err == nil {
-		_, rest, _ := strings.Cut(string(data), ") ")
-		_, err = fmt.Sscanf(rest, "%1s %d", &state, &parent)
-	}
-	if err != nil {
-		return "", 0
-	}
-	return state, parent
+// killShim kills the process above its own.
+func (s stepped) killShim(t *testing.T) {
+	t.Helper()
+	_, rest, _ := strings.Cut(readAll("/proc", fmt.Sprint(s.PID), "stat"), ") ")
+	shim := 0
+	testkit.Get(fmt.Sscanf(rest, "%1s %d", new(string), &shim)).Must(t)
+	must(t, syscall.Kill(shim, syscall.SIGKILL))
 }

@@ -1,16 +1,28 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/cmd/proof/tty"
+	"deepwork/session"
+	"deepwork/session/show"
 	"deepwork/session/state"
 )
+
+// talk has an agent say which conversation it is.
+const talk = `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 
 // Each member of a group has an agent of its own, and all run at once.
 func TestRunGroupOfEight(t *testing.T) {
@@ -25,24 +37,18 @@ func TestRunGroupOfEight(t *testing.T) {
 	r := p.begin()
 	p.awaits("", 9)
 	p.touch("go")
-	events := r.exits(0)
-	if n := p.most(); n != 8 {
-		t.Errorf("%d agents at once, want 8", n)
-	}
-	if got := p.steps(); !strings.HasPrefix(got, "first ") || !strings.HasSuffix(got, " last") || len(strings.Fields(got)) != 10 {
-		t.Errorf("the steps were begun as %s", got)
-	}
+	last := r.exits(0)
+	testkit.True(t, last.Event == "run_ended" && last.State == "completed" && r.events()[0].Branch != nil, "%+v", r.events())
+	testkit.Equal(t, p.most(), 8, "agents at once")
+	got := p.steps()
+	testkit.True(t, strings.HasPrefix(got, "first ") && strings.HasSuffix(got, " last") && len(strings.Fields(got)) == 10, "the steps were begun as %s", got)
 	for _, said := range p.recorded("finished_step", "") {
 		testkit.True(t, !strings.Contains(said.Text, "concurrent"), "the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 	}
-	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "completed" || events[0].Event != "run_started" || events[0].Branch == nil {
-		t.Errorf("%+v", events)
-	}
-	for _, x := range p.recorded("begin", "") {
+	for _, x := range p.begun("") {
 		testkit.True(t, x.Mode == "-rw-------" && strings.HasPrefix(x.Config, state.Of(p.root).Dir) && x.Folder != p.root, "%+v", x)
-		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) || !strings.Contains(x.Prompt, "Commit the files of your step") {
-			t.Errorf("the step %s was told:\n%s", x.Step, x.Prompt)
-		}
+		testkit.Equal(t, strings.Contains(x.Prompt, "Other agents work"), len(x.Step) == 1, "the step %s was told of others:\n%s", x.Step, x.Prompt)
+		testkit.Contains(t, x.Prompt, "Commit the files of your step")
 	}
 	p.clean()
 }
@@ -50,18 +56,23 @@ func TestRunGroupOfEight(t *testing.T) {
 func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
-	p.plan("a await b", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
-	events := p.begin("--in-place", "--parallel", "2").exits(0)
-	if n := p.most(); n != 2 {
-		t.Errorf("%d agents at once", n)
-	}
-	if _, err := os.Stat(filepath.Join(p.root, "a.md")); err != nil || events[0].Branch != nil || strings.Contains(p.recorded("begin", "a")[0].Prompt, "Commit") {
-		t.Error(err, events[0])
-	}
-	if out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "list", "--path", p.root).CombinedOutput(); err != nil || strings.Count(string(out), "job0/w") != 1 {
-		t.Errorf("the session of the run is not listed once: %v\n%s", err, out)
-	}
+	p.plan("a await b", "a say I work on a", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
+	r := p.begin("--in-place", "--parallel", "2")
+	r.exits(0)
+	testkit.Equal(t, p.most(), 2, "agents at once")
+	testkit.Equal(t, strings.Count(r.names(), "step_started")+strings.Count(r.names(), "step_ended"), 8, "of %s", r.names())
+	testkit.True(t, fileExists(p.root+"/a.md") && r.events()[0].Branch == nil && !strings.Contains(p.begun("a")[0].Prompt, "Commit"), "%+v", r.events()[0])
+	testkit.Equal(t, strings.Count(mustPrint(t, p.root, "sessions", "list"), "job0/w"), 1, "the session of the run is listed")
+	p.shows("I work on a")
 	p.clean()
+}
+
+// shows checks what the row of an agent says in deepwork run status.
+func (p *runProject) shows(text string) {
+	p.t.Helper()
+	status := mustPrint(p.t, p.root, "run", "status", "latest")
+	shown := func(row string) bool { return strings.Contains(row, " STEPPER ") && strings.Contains(row, text) }
+	testkit.True(p.t, slices.ContainsFunc(strings.Split(status, "\n"), shown), "the status has no %q:\n%s", text, status)
 }
 
 // An agent that ends after a failed review is told in its conversation what the review said, and another agent
@@ -70,9 +81,9 @@ func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
 	t.Parallel()
 	reviewed := " reviews: [{run_each: text, quality_criteria: {good: \"Is it good?\"}}]"
 	p := newRunProject(t, "quality_gate:\n  agent_review_command: reviewer\n", runJob("NAME", "[a, b]", "a"+reviewed, "b executor: OTHER,"+reviewed))
-	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
+	p.plan("* "+talk, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
 	p.begin().exits(0)
-	a, b := p.recorded("begin", "a"), p.recorded("begin", "b")
+	a, b := p.begun("a"), p.begun("b")
 	testkit.True(t, len(a) == 2 && fmt.Sprint(a[1].Args) == "[resumed talk-a]" && strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n"), "%+v", a)
 	testkit.True(t, len(b) == 2 && strings.HasPrefix(b[1].Prompt, "# Goal") && strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n"), "%+v", b)
 	p.clean()
@@ -83,24 +94,18 @@ func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
 func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, [b, c], d", "a", "b", "c", "d"))
-	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("b:1 "+talk, "b:2 "+talk, "b:3 "+talk, "b:3 exit 3")
-	events := p.begin().exits(1)
-	if end := events[len(events)-1]; end.State != "failed" || end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "3 agents ended without finishing it. ") || !strings.Contains(*end.Reason, "never connected to the MCP server") {
-		t.Errorf("%+v", end)
-	}
-	begun := p.recorded("begin", "b")
-	if len(begun) != 3 || len(begun[0].Args) != 0 || fmt.Sprint(begun[1].Args, begun[2].Args) != "[resumed talk-b] [resumed talk-b]" || !strings.Contains(begun[1].Prompt, "is not finished") {
-		t.Errorf("%+v", begun)
-	}
-	if len(p.recorded("begin", "c")) != 1 || len(p.recorded("begin", "d")) != 0 {
-		t.Errorf("the steps were begun as %s", p.steps())
-	}
+	end := p.begin().exits(1)
+	testkit.Equal(t, fmt.Sprint(end.State, optional(end.StepID)), "failedb", "it ended")
+	testkit.ContainsAll(t, optional(end.Reason), []string{"3 agents ended without finishing it. ", "never connected to the MCP server"})
+	p.shows("exit code 3")
+	begun := p.begun("b")
+	testkit.True(t, len(begun) == 3 && len(begun[0].Args) == 0 && fmt.Sprint(begun[1].Args, begun[2].Args) == "[resumed talk-b] [resumed talk-b]" && strings.Contains(begun[1].Prompt, "is not finished"), "%+v", begun)
+	testkit.True(t, len(p.begun("c")) == 1 && len(p.begun("d")) == 0, "the steps were begun as %s", p.steps())
 	p.clean()
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 7 || got[5] != "b" || got[6] != "d" {
-		t.Errorf("the steps were begun as %v", got)
-	}
+	got := strings.Fields(p.steps())
+	testkit.True(t, len(got) == 7 && got[5] == "b" && got[6] == "d", "the steps were begun as %v", got)
 	p.clean()
 	p.resume().exits(0) // it is complete already
 }
@@ -108,12 +113,12 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 func TestRunOneConversation(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b, [c, d], e, f", "a", "b", "c", "d", "e", "f"))
-	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "* finish")
+	p.plan("* "+talk, "* finish")
 	p.begin("--context", "resume").exits(0)
 	for step, want := range map[string]string{"a": "[]", "b": "[resumed talk-a]", "c": "[]", "d": "[]", "e": "[]", "f": "[resumed talk-e]"} {
-		if x := p.recorded("begin", step)[0]; fmt.Sprint(x.Args) != want || !strings.Contains(x.Prompt, `"step_id": "`+step+`"`) {
-			t.Errorf("the step %s was begun with %v, want %s:\n%s", step, x.Args, want, x.Prompt)
-		}
+		x := p.begun(step)[0]
+		testkit.Equal(t, fmt.Sprint(x.Args), want, "the arguments of %s", step)
+		testkit.Contains(t, x.Prompt, `"step_id": "`+step+`"`)
 	}
 }
 
@@ -121,98 +126,48 @@ func TestRunOneConversation(t *testing.T) {
 func TestRunNested(t *testing.T) {
 	t.Parallel()
 	start := ` start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`
-	inner := runJob("NAME", "x, [y, z]", "x outputs: {}", "y outputs: {}", "z outputs: {}")
+	outer, inner := runJob("NAME", "a, b", "a", "b"), runJob("NAME", "x, [y, z]", "x outputs: {}", "y outputs: {}", "z outputs: {}")
 	t.Run("by the agent", func(t *testing.T) {
 		t.Parallel()
-		p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"), inner)
+		p := newRunProject(t, "", outer, inner)
 		p.plan("a"+start, "a child x", "a reconnect", "a child y", "a child z", "a finish")
 		p.begin().exits(0)
-		if got := p.steps(); got != "a b" {
-			t.Error(got)
-		}
+		testkit.Equal(t, p.steps(), "a b")
 		for _, said := range p.recorded("finished_step", "a") {
-			testkit.True(t, strings.Contains(said.Text, `"status":`), "%+v", said)
+			testkit.Contains(t, said.Text, `"status":`)
 		}
 		p.clean()
 	})
 	t.Run("by the agent, which ends then", func(t *testing.T) { // the workflow is no excuse
 		t.Parallel()
-		p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"), inner)
+		p := newRunProject(t, "run: {retries: 0}\n", outer, inner)
 		p.plan("a"+start, "a child x", "a child y", "a child z")
-		events := p.begin().exits(1)
-		if end := events[len(events)-1]; end.Reason == nil || !strings.Contains(*end.Reason, "1 agent ended without finishing it.") || p.steps() != "a" {
-			t.Errorf("%s: %+v", p.steps(), end)
-		}
+		testkit.Contains(t, optional(p.begin().exits(1).Reason), "1 agent ended without finishing it.")
+		testkit.Equal(t, p.steps(), "a")
 		p.clean()
 	})
-	t.Run("by others", func(t *testing.T) {
+	t.Run("by others, one in the other", func(t *testing.T) { // with one slot, none of those that wait holds it
 		t.Parallel()
-		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b"), inner)
-		p.plan("a:1" + start)
+		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", outer, inner, runJob("NAME", "m", "m outputs: {}"))
+		p.plan("a:1"+start, `x:1 start {"job_name":"job2","workflow_name":"w","goal":"One more"}`)
 		p.begin().exits(0)
-		if got := strings.Fields(p.steps()); len(got) != 6 || got[0] != "a" || got[1] != "x" || got[4] != "a" || got[5] != "b" {
-			t.Error(got)
-		}
-		if again := p.recorded("begin", "a"); !strings.Contains(again[1].Prompt, "is completed") {
-			t.Errorf("%+v", again[1])
-		}
+		got := p.steps()
+		testkit.True(t, (got == "a x m x y z a b" || got == "a x m x z y a b") && p.most() == 1, "%s, %d at once", got, p.most())
+		testkit.Contains(t, p.begun("a")[1].Prompt, "is completed")
 		p.clean()
 	})
-}
-
-// Workflows nest in one another, whoever does their steps: with one slot, none of those that wait holds it.
-func TestRunNestedTwice(t *testing.T) {
-	t.Parallel()
-	start := func(job string) string {
-		return ` start {"job_name":"` + job + `","workflow_name":"w","goal":"An inner one"}`
-	}
-	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "a", "a"), runJob("NAME", "x, y", "x", "y outputs: {}"), runJob("NAME", "m", "m outputs: {}"))
-	p.plan("a:1"+start("job1"), "x:1"+start("job2"))
-	p.begin().exits(0)
-	if got := p.steps(); got != "a x m x y a" || p.most() != 1 {
-		t.Error(got, p.most())
-	}
-	p.clean()
-}
-
-// The executor of a step is that of the job with which its session goes on, if the job is gone.
-func TestRunExecutorsOfALostJob(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: OTHER"))
-	p.plan("a run rm -r .deepwork/jobs/job0", "* finish")
-	p.begin().exits(0)
-	if b := p.recorded("begin", "b"); len(b) != 1 || fmt.Sprint(b[0].Args) != "[other]" {
-		t.Errorf("%+v", b)
-	}
-	p.clean()
 }
 
 func TestRunExecutors(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "[a, b, c]", "a", "b executor: OTHER", "c executor: OTHER:FILE"))
-	p.begin().exits(0)
-	a, b, c := p.recorded("begin", "a"), p.recorded("begin", "b"), p.recorded("begin", "c")
-	if len(a) != 1 || len(b) != 1 || len(c) != 1 || len(a[0].Args) > 0 || fmt.Sprint(b[0].Args) != "[other]" || fmt.Sprint(c[0].Args) != "[config "+c[0].Config+"]" {
-		t.Errorf("%+v, %+v, %+v", a, b, c)
-	}
+	p := newRunProject(t, "", runJob("NAME", "[a, b, c], d", "a", "b executor: OTHER", "c executor: OTHER:FILE", "d executor: NOBODY"))
+	p.plan("a run rm -r .deepwork/jobs/job0", "* finish") // the executor of a step is that of the job with which its session goes on
+	end := p.begin().exits(1)
+	testkit.Equal(t, optional(end.StepID), "d")
+	testkit.Contains(t, optional(end.Reason), "NOBODY")
+	c := p.begun("c")[0]
+	testkit.Equal(t, fmt.Sprint(p.begun("a")[0].Args, p.begun("b")[0].Args, c.Args), "[] [other] [config "+c.Config+"]")
 	p.clean()
-	for what, args := range map[string][]string{
-		"NOBODY":       {"job0/w", "--goal", "g", "--executor", "NOBODY"},
-		"run.executor": {"job0/w", "--goal", "g"},
-		"'none'":       {"job0/none", "--goal", "g", "--executor", "STEPPER"},
-		"--parallel":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--parallel", "0"},
-		"--max-cost":   {"job0/w", "--goal", "g", "--executor", "STEPPER", "--max-cost", "-1"},
-	} {
-		r := p.start(args...)
-		if r.exits(2); !strings.Contains(r.err.String(), what) {
-			t.Errorf("%v: %s", args, &r.err)
-		}
-	}
-	q := newRunProject(t, "", runJob("NAME", "a, b", "a", "b executor: NOBODY"))
-	events := q.begin().exits(1)
-	if end := events[len(events)-1]; end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "NOBODY") {
-		t.Errorf("%+v", end)
-	}
 }
 
 // A run gives each item of a list, each step of a workflow that is a step, and each round of a step that is repeated, an
@@ -223,7 +178,7 @@ func TestRunForms(t *testing.T) {
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", runJob("NAME", "list, {for_each: text, steps: [port, look], at_once: 2}, {workflow: job1/w}, {repeat: {steps: [fix], until: {output: said, is: done}, at_most: 9}}, last",
 		"list", "port outputs: {code: {type: file, description: C}}", "look outputs: {}", "fix outputs: {said: {type: string, description: S}}", "last outputs: {}"), inner)
 	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second",
-		`fix say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, `fix:1 call finished_step {"outputs":{"said":"no"}}`, `fix:2 call finished_step {"outputs":{"said":"done"}}`)
+		"fix "+talk, `fix:1 call finished_step {"outputs":{"said":"no"}}`, `fix:2 call finished_step {"outputs":{"said":"done"}}`)
 	for i := range 3 {
 		step := fmt.Sprintf("port[%d]", i)
 		p.also(step+" write out x", step+` call finished_step {"outputs":{"code":"out"}}`)
@@ -231,11 +186,196 @@ func TestRunForms(t *testing.T) {
 	p.begin().exits(0)
 	got := strings.Fields(p.steps())
 	testkit.Need(t, len(got) == 12 && got[0] == "list" && strings.Join(got[7:], " ") == "x y fix fix last", "the steps were begun as %v", got)
-	if again := p.recorded("begin", "fix")[1]; len(again.Args) != 0 || !strings.Contains(again.Prompt, `"failed": "The text was \"no\"."`) {
-		t.Errorf("the second round was begun with %v:\n%s", again.Args, again.Prompt)
-	}
-	for _, x := range p.recorded("begin", "port[2]") {
-		testkit.True(t, strings.Contains(x.Prompt, `"c"`), "an item was told:\n%s", x.Prompt)
-	}
+	again := p.begun("fix")[1]
+	testkit.True(t, len(again.Args) == 0 && strings.Contains(again.Prompt, `"failed": "The text was \"no\"."`), "the second round was begun with %v:\n%s", again.Args, again.Prompt)
+	testkit.Contains(t, p.begun("port[2]")[0].Prompt, `"c"`, "an item is told")
 	p.clean()
+}
+
+// At a terminal a line that moves shows how far the run is, which steps run, for how long, and what their agent said
+// last, below the lines about its steps; it fits the terminal, and is gone at the end.
+func TestRunAtATerminal(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
+	p.plan("two say looking around", "two await seen", "* finish")
+	bar := regexp.MustCompile(`([⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]) \[#*\.*\] \d of 3 steps[^\r\n\x1b]*`)
+	whole := regexp.MustCompile(`\[######\.{4}\] 2 of 3 steps, two \d+s: looking around`)
+	const columns = 80
+	master, slave, err := tty.Open(columns, 20)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer master.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "deepwork", "run", "job0/w", "--goal", "ship it", "--executor", "STEPPER", "--path", p.root)
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	must(t, cmd.Start())
+	shown := make(chan string, 1)
+	go func() {
+		all := ""
+		for buf := make([]byte, 4096); ; {
+			n, err := master.Read(buf)
+			if all += string(buf[:n]); err != nil { // nobody has the other end open
+				break
+			}
+			spinners := map[string]bool{} // until the line was seen to move
+			for _, m := range bar.FindAllStringSubmatch(all, -1) {
+				spinners[m[1]] = true
+			}
+			if whole.MatchString(all) && len(spinners) > 2 {
+				p.touch("seen")
+			}
+		}
+		shown <- all
+	}()
+	err = cmd.Wait()
+	must(t, slave.Close())
+	all := <-shown
+	bars := bar.FindAllString(all, -1)
+	testkit.Need(t, err == nil && bars != nil, "%v:\n%q", err, all)
+	for _, line := range bars {
+		testkit.True(t, show.Columns(line) < columns, "a bar of %d columns: %q", show.Columns(line), line)
+	}
+	for _, step := range []string{"one", "two", "three"} {
+		testkit.True(t, regexp.MustCompile(step+` +STEPPER started\r\n`).MatchString(all), "there is no line about %s:\n%q", step, all)
+	}
+	_, last, _ := strings.Cut(all[strings.LastIndex(all, bars[len(bars)-1]):], bars[len(bars)-1])
+	testkit.ContainsAll(t, last, []string{"\r\x1b[K", "complete", "deepwork board merge"}, "after the last bar")
+}
+
+// An aState is how a project gets an attempt or a run in a state, and the commands that are then offered for it.
+type aState struct {
+	run     bool
+	orders  string // to the agent
+	budget  []string
+	then    func(p *runProject)
+	state   string
+	offered string // the commands, without ids
+}
+
+// sh runs a command line in the project, as a person who has copied it.
+func (p *runProject) sh(line string) (out string, code int) {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), "sh", "-c", line)
+	cmd.Dir = p.root
+	cmd.Env = append(os.Environ(), "EDITOR=true")
+	said, _ := cmd.CombinedOutput() // its exit code says whether it failed
+	return string(said), cmd.ProcessState.ExitCode()
+}
+
+// made is a project with an attempt or a run in a state.
+func (s aState) made(t *testing.T) *runProject {
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	config := filepath.Join(p.root, ".deepwork", "config.yml")
+	testkit.Write(t, config, strings.Replace(readAll(config), "executors:\n", "executors:\n  CODER: {command: [coder, first], resume: [coder, resumed]}\n", 1))
+	p.inGit()
+	if s.run {
+		p.plan(strings.Split(s.orders, "\n")...)
+		r := p.begin(s.budget...)
+		if s.state == "interrupted" {
+			p.awaits("a", 1)
+			r.kill()
+		}
+		_ = r.cmd.Wait()
+		p.plan() // the next agent does what it should
+	} else {
+		p.sh(fmt.Sprintf("deepwork board add 'Add a basket' --description '%s'; deepwork board start latest --executor CODER", strings.ReplaceAll(s.orders, "DIR", p.dir)))
+	}
+	if s.then != nil {
+		s.then(p)
+	}
+	return p
+}
+
+var (
+	aCommand  = regexp.MustCompile(`deepwork (board|run) [^('\n]*`)
+	anID      = regexp.MustCompile(` [0-9a-f]{8}\b`)
+	onlyReads = regexp.MustCompile(`^deepwork board (diff|show|tail) `)
+)
+
+// offers are the commands that the program prints for the only attempt.
+func (p *runProject) offers() (all []string) {
+	for _, line := range []string{"deepwork board", "deepwork board show latest", "deepwork run status latest"} {
+		out, _ := p.sh(line)
+		for _, command := range aCommand.FindAllString(out, -1) {
+			if command = strings.TrimSpace(command); !slices.Contains(all, command) && !strings.HasPrefix(out, "Nothing") {
+				all = append(all, command)
+			}
+		}
+	}
+	return all
+}
+
+// Every command that is offered for an attempt or a run, in any state, works as it is printed, and the state is
+// called the same in all places.
+func TestField14_EveryNextWorks(t *testing.T) {
+	t.Parallel()
+	conflict := func(p *runProject) {
+		p.sh("echo of a person >a.txt; git add a.txt; git commit -qm a; deepwork board merge latest")
+	}
+	merged := func(p *runProject) { p.sh("deepwork board merge latest") }
+	for name, s := range map[string]aState{
+		"completed, committed":       {false, "! write a.txt hello\n! commit a", nil, nil, "completed", "board diff,board merge,board send"},
+		"completed, not committed":   {false, "! write a.txt hello", nil, nil, "completed", "board diff,board merge --commit,board send"},
+		"completed, nothing changed": {false, "! say done", nil, nil, "completed", "board diff,board done,board send"},
+		"failed":                     {false, "! script DIR/ok", nil, func(p *runProject) { testkit.Write(p.t, filepath.Join(p.dir, "ok"), "say fine") }, "failed", "board send,board start,board tail"},
+		"conflicts":                  {false, "! write a.txt hello\n! commit a", nil, conflict, "conflicts", "board merge --abort,board send,board show"},
+		"merged":                     {false, "! write a.txt hello\n! commit a", nil, merged, "merged", ""},
+		"run completed":              {true, "a finish", nil, nil, "completed", "board diff,board merge --commit"},
+		"run failed":                 {true, "a exit 3", nil, nil, "failed", "run resume"},
+		"run interrupted":            {true, "a await never", nil, nil, "interrupted", "run resume"},
+		"run paused":                 {true, "a finish", []string{"--max-unknown", "0"}, nil, "paused", "run resume"},
+		"run stopped": {true, "a exit 3", nil, func(p *runProject) {
+			p.plan("a await never")
+			r := p.resume()
+			p.awaits("a", 2)
+			p.sh("deepwork run stop latest")
+			_ = r.cmd.Wait()
+			p.plan()
+		}, "stopped", "run resume"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := s.made(t)
+			offered := p.offers()
+			for _, where := range []string{"tasks", "show latest"} {
+				out, _ := p.sh("deepwork board " + where)
+				testkit.Contains(t, out, s.state, where)
+			}
+			var kinds []string
+			for _, command := range offered {
+				kind, _, _ := strings.Cut(anID.ReplaceAllString(command, "\x00"), "\x00")
+				kinds = append(kinds, strings.TrimPrefix(kind, "deepwork "))
+			}
+			slices.Sort(kinds)
+			testkit.Equal(t, strings.Join(slices.Compact(kinds), ","), s.offered, "what is offered")
+			changed := false
+			for i, command := range offered {
+				if changed {
+					p = s.made(t)
+					if now := p.offers(); i < len(now) {
+						command = now[i]
+					}
+				}
+				changed = !onlyReads.MatchString(command)
+				out, code := p.sh(command)
+				testkit.True(t, code == 0, "%s: exit code %d\n%s", command, code, out)
+			}
+		})
+	}
+}
+
+// The user is not told to ask the user.
+func TestField18_TheUserIsAddressed(t *testing.T) {
+	asked := []config.Asked{{Key: config.AgentsKey, Text: "CODER"}}
+	for _, w := range []*config.Withheld{{Asked: asked}, {Asked: asked, Denied: true}, {Asked: asked, Fault: "it is a link"}} {
+		refused := session.Untrusted("/p", &config.Approval{Withheld: w}, config.AgentsKey)
+		if said := forPeople(fmt.Errorf("resuming it: %w", refused)).Error(); !regexp.MustCompile("[Yy]ou (have not approved|denied) .*[Rr]un|with `deepwork trust --path /p` in a terminal").MatchString(said) || strings.Contains(said, "the user") || strings.Contains(said, "The user") || strings.Contains(said, "call") {
+			t.Error(said)
+		}
+	}
+	testkit.Equal(t, forPeople(session.Changed("/p", errors.New("it is new"))).Error(),
+		"This would run a program that has changed since you approved it: it is new. Nothing was run or changed. Review it and run `deepwork trust --path /p` in a terminal, then try again.")
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,16 +17,13 @@ import (
 const byHuman = ` reviews: [{run_each: text, by: human, quality_criteria: {sound: "Would you sign it?"}}]`
 
 // waits waits until a run waits for a person alone, and returns for what.
-func (p *runProject) waits(step string, since string) *board.RunReply {
+func (p *runProject) waits(step string, since string) (now *board.RunReply) {
 	p.t.Helper()
 	p.awaits(step, 1)
-	var now *board.RunReply
-	testkit.Eventually(p.t, func() string {
+	eventually(p.t, func() (bool, any) {
 		now = p.status()
-		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting_for_you" {
-			return fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
-		}
-		return ""
+		is := slices.ContainsFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since })
+		return is && now.State == "waiting_for_you", fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 	})
 	return now
 }
@@ -36,18 +31,13 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 // review answers as a person at a terminal.
 func (p *runProject) review(now *board.RunReply, answer string) {
 	p.t.Helper()
-	self, err := exec.LookPath("deepwork")
-	must(p.t, err)
 	words := strings.Fields(*now.Waits[0].Command)
-	if len(words) != 5 || strings.Join(words[:3], " ") != "deepwork sessions review" {
-		p.t.Errorf("the command is %s", *now.Waits[0].Command)
-	}
+	testkit.True(p.t, len(words) == 5 && strings.Join(words[:3], " ") == "deepwork sessions review", "the command is %s", *now.Waits[0].Command)
 	then := "The run goes on automatically."
 	if !p.status().State.Open() {
 		then = "to go on: deepwork run resume "
 	}
-	out, screen, err := typing(p.t, answer, slices.Concat([]string{self}, words[1:], []string{"--path", p.root})...)
-	testkit.Need(p.t, err == nil && strings.Contains(out, then), "%v: %s%s", err, out, screen)
+	types(p.t, true, answer, append(words, "--path", p.root), then)
 }
 
 // A step that a person has to pass holds no slot and no process. What they fail goes back to its agent, what
@@ -55,37 +45,25 @@ func (p *runProject) review(now *board.RunReply, answer string) {
 func TestRunStepForAPerson(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
-	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("a:1 "+talk, `a:1 write a.md one`, `a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
 		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --path "+p.root, "a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
 		"a:2 "+talk, "a:2 write a.md two", "a:2 finish")
 	r := p.begin()
 	now := p.waits("a", "")
-	if said := p.recorded("finished_step", "a"); len(said) != 1 || !strings.Contains(said[0].Text, "Waiting: a person must pass these outputs") || !strings.Contains(said[0].Text, "end now") {
-		t.Errorf("%+v", said)
-	}
+	testkit.ContainsAll(t, p.recorded("finished_step", "a")[0].Text, []string{"Waiting: a person must pass these outputs", "end now"})
 	for _, tried := range p.recorded("run", "a") {
 		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
 	}
-	if w := now.Waits[0]; len(now.Waits) != 1 || w.For != "person" || w.Until != nil || now.Reason == nil || !strings.Contains(*now.Reason, *w.Command) {
-		t.Errorf("%+v", now)
-	}
-	if got := strings.Fields(p.steps()); len(got) != 2 {
-		t.Errorf("the steps were begun as %v", got)
-	}
+	w := now.Waits[0]
+	testkit.True(t, len(now.Waits) == 1 && w.For == "person" && w.Until == nil && now.Reason != nil && strings.Contains(*now.Reason, *w.Command), "%+v", now)
+	testkit.Equal(t, len(p.begun("")), 2, "agents")
 	p.review(now, "fail Say more")
 	second := p.waits("a", now.Waits[0].Since)
-	begun := p.recorded("begin", "a")
-	if len(begun) != 2 || fmt.Sprint(begun[1].Args) != "[resumed talk-a]" || !strings.Contains(begun[1].Prompt, "Say more") || !strings.Contains(begun[1].Prompt, "a person looked at its outputs") {
-		t.Errorf("%+v", begun)
-	}
-	status := p.start("status", "latest")
-	if status.exits(0); !strings.Contains(status.out.String(), *second.Waits[0].Command) {
-		t.Errorf("%s", &status.out)
-	}
-	if out, err := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root).CombinedOutput(); err != nil || !strings.Contains(string(out), "step_waits") {
-		t.Errorf("what needs a person: %v, %s", err, out)
-	}
+	begun := p.begun("a")
+	testkit.True(t, len(begun) == 2 && fmt.Sprint(begun[1].Args) == "[resumed talk-a]", "%+v", begun)
+	testkit.ContainsAll(t, begun[1].Prompt, []string{"Say more", "a person looked at its outputs"})
+	testkit.Contains(t, mustPrint(t, p.root, "run", "status", "latest"), *second.Waits[0].Command)
+	testkit.Contains(t, mustPrint(t, p.root, "board"), "step_waits")
 	waiting := func() (all []runEvent) {
 		for _, e := range r.events() {
 			if e.Event == "step_waiting" {
@@ -94,27 +72,18 @@ func TestRunStepForAPerson(t *testing.T) {
 		}
 		return all
 	}
-	testkit.Eventually(t, func() string { // the leader prints what is on the board a little later
-		if n := len(waiting()); n < 2 {
-			return fmt.Sprintf("%d events of waiting in %s", n, &r.out)
-		}
-		return ""
-	})
-	must(t, r.cmd.Process.Kill())
-	_ = r.cmd.Wait()
+	eventually(t, func() (bool, any) { return len(waiting()) >= 2, &r.out }) // the leader prints what is on the board a little later
+	r.kill()
 	for i, e := range waiting() {
 		testkit.True(t, i <= 1 && e.Command != nil && *e.StepID == "a" && e.State == "waiting_for_you", "%+v", e)
 	}
 	p.review(second, "pass Good")
 	p.resume().exits(0)
-	if got := strings.Fields(p.steps()); len(got) != 4 || got[3] != "c" {
-		t.Errorf("the steps were begun as %v", got)
-	}
-	out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "show", *now.SessionID, "--path", p.root).CombinedOutput()
-	testkit.True(t, err == nil && strings.Contains(string(out), "evidence: passed by a person, who reviewed these outputs") && !strings.Contains(string(out), "I am sure"), "%v: %s", err, out)
-	if now := p.status(); now.State != "completed" || len(now.Waits) > 0 {
-		t.Errorf("%+v", now)
-	}
+	testkit.True(t, strings.HasSuffix(p.steps(), " c") && len(p.begun("")) == 4, "the steps were begun as %s", p.steps())
+	shown := mustPrint(t, p.root, "sessions", "show", *now.SessionID)
+	testkit.True(t, strings.Contains(shown, "evidence: passed by a person, who reviewed these outputs") && !strings.Contains(shown, "I am sure"), "%s", shown)
+	now = p.status()
+	testkit.True(t, now.State == "completed" && len(now.Waits) == 0, "%+v", now)
 	p.clean()
 }
 
@@ -127,12 +96,7 @@ func TestRunInTheBackgroundForAPerson(t *testing.T) {
 	p.review(now, "pass")
 	now = p.waits("b", "")
 	p.start("stop", "latest").exits(0)
-	testkit.Eventually(t, func() string {
-		if now := p.status(); now.State != "stopped" || len(now.Waits) != 1 {
-			return fmt.Sprintf("%+v", now)
-		}
-		return ""
-	})
+	eventually(t, func() (bool, any) { now := p.status(); return now.State == "stopped" && len(now.Waits) == 1, now })
 	r := p.resume()
 	p.waits("b", "")
 	p.review(now, "pass")
@@ -148,20 +112,12 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	p.plan("b touch b", "b await go", "b write a.md swapped", "b finish")
 	r := p.begin()
 	p.awaits("b", 1)
-	var first string
-	testkit.Eventually(t, func() string {
-		now := p.status()
-		if len(now.Waits) != 1 {
-			return fmt.Sprintf("it waits for %+v", now.Waits)
-		}
-		first = now.Waits[0].Since
-		return ""
-	})
+	eventually(t, func() (bool, any) { return len(p.status().Waits) == 1, "it waits for nobody" })
+	first := p.status().Waits[0].Since
 	p.touch("go")
 	now := p.waits("a", first)
-	if begun := p.recorded("begin", "a"); len(begun) != 2 || !strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in") {
-		t.Errorf("%+v", begun)
-	}
+	begun := p.begun("a")
+	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
 	p.review(now, "pass")
 	r.exits(0)
 	p.clean()
@@ -176,22 +132,18 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	r := p.begin()
 	now := p.waits("a", "")
 	p.review(now, "fail Say more")
-	events := r.exits(1)
 	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
-	if end := events[len(events)-1]; end.State != "failed" || end.Reason == nil || *end.Reason != "Step a: "+why {
-		t.Errorf("%+v: %s", end, optional(end.Reason))
-	}
-	begun := p.recorded("begin", "a")
+	testkit.Equal(t, optional(r.exits(1).Reason), "Step a: "+why)
+	begun := p.begun("a")
 	testkit.Need(t, len(begun) == 4, "%d agents were started", len(begun))
 	for _, x := range begun[2:] {
-		testkit.True(t, strings.Contains(x.Prompt, "a person looked at its outputs, and does not pass them.") && strings.Contains(x.Prompt, "Say more"), "it was told:\n%s", x.Prompt)
+		testkit.ContainsAll(t, x.Prompt, []string{"a person looked at its outputs, and does not pass them.", "Say more"})
 	}
 	r = p.resume()
 	p.review(p.waits("a", now.Waits[0].Since), "pass")
 	r.exits(0)
-	if begun := p.recorded("begin", "a"); len(begun) != 5 || !strings.Contains(begun[4].Prompt, "Say more") {
-		t.Errorf("%+v", begun)
-	}
+	begun = p.begun("a")
+	testkit.True(t, len(begun) == 5 && strings.Contains(begun[4].Prompt, "Say more"), "%+v", begun)
 	p.clean()
 }
 
@@ -203,24 +155,14 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	p.plan("a asks", "a:1 write a.md one", "a:2 write a.md two", "a finish")
 	var asked atomic.Int32
 	decline, pass := &mcp.ElicitResult{Action: "decline"}, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
-	connect := func(answer *mcp.ElicitResult) *mcp.ClientSession {
-		t.Helper()
-		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
-		server.Stderr = t.Output()
-		client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n") || !strings.Contains(r.Params.Message, "- a.md\n") || !strings.Contains(r.Params.Message, "Would you sign it?") {
-				t.Errorf("asked %q", r.Params.Message)
-			}
-			return answer, nil
-		}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-		must(t, err)
-		t.Cleanup(func() { client.Close() })
-		return client
-	}
 	r := p.begin()
 	get := func(answer *mcp.ElicitResult, run string, want int32) {
 		t.Helper()
-		client := connect(answer)
+		client := askedClient(t, p.root, func(message string) *mcp.ElicitResult {
+			asked.Add(1)
+			testkit.ContainsAll(t, message, []string{"in " + p.status().Workspace + ":\n", "- a.md\n", "Would you sign it?"})
+			return answer
+		})
 		callTool(t, client, "get_run", map[string]any{"run_id": run})
 		must(t, client.Close())
 		testkit.Equal(t, asked.Load(), want, "the user was asked")
@@ -231,10 +173,99 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	p.review(now, "fail Say more")
 	get(pass, p.waits("a", now.Waits[0].Since).RunID, 2)
 	r.exits(0)
-	begun := p.recorded("begin", "a")
+	begun := p.begun("a")
 	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "Say more"), "%+v", begun)
-	if agents := p.recorded("asked", ""); len(agents) > 0 {
-		t.Errorf("the agent was asked: %+v", agents)
+	testkit.Equal(t, len(p.recorded("asked", "")), 0, "the agent was asked")
+	p.clean()
+}
+
+// isolatedJob is a job whose items have worktrees of their own.
+func isolatedJob(more string) string {
+	return runJob("NAME", "list, {for_each: text, steps: [port, look], isolation: worktree"+more+"}, last",
+		"list", "port outputs: {code: {type: file, description: C}}", "look outputs: {}", "last outputs: {}")
+}
+
+// items has the agents of items write a file each, and the same line of one that they share.
+func (p *runProject) items(n int) {
+	for i := range n {
+		step := fmt.Sprintf("port[%d]", i)
+		p.also(fmt.Sprintf("%s write out%d x", step, i), fmt.Sprintf("%s write same %d", step, i), fmt.Sprintf(`%s call finished_step {"outputs":{"code":"out%d"}}`, step, i))
 	}
+}
+
+// merged checks how many merges the run's branch has, and what is in the file same there. No branch of an item is left.
+func (p *runProject) merged(merges int, same string) {
+	p.t.Helper()
+	branch := *p.status().Branch
+	made := testkit.Git(p.t, p.root, "log", "--first-parent", "--merges", "--format=%s", branch)
+	testkit.Equal(p.t, len(strings.Split(made, "\n")), merges, "merges: %s", made)
+	testkit.Equal(p.t, testkit.Git(p.t, p.root, "branch", "--list", branch+"-*"), "", "branches of items are left")
+	testkit.Equal(p.t, strings.TrimSpace(testkit.Git(p.t, p.root, "show", branch+":same")), same)
+}
+
+// Each item of a run is done in a worktree of its own, and merged in the order of the items; an agent resolves a
+// conflict, and what agents have not committed is not lost.
+func TestRunItemsInWorktrees(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", isolatedJob("")).inGit()
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second", "port[2] write alone x",
+		"merge:port[1] run cat same", "merge:port[1] write same both", "merge:port[1] run git commit -qam resolved", "merge:port[2] write same all", "merge:port[2] run git add same")
+	p.items(3)
+	p.begin().exits(0)
+	p.merged(3, "all")
+	files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch)
+	testkit.True(t, !strings.Contains(files, ".deepwork/tmp") && strings.Contains(files, "alone"), "the branch has the files:\n%s", files)
+	folders := map[string]bool{p.begun("last")[0].Folder: true}
+	for i := range 3 {
+		port, look := p.begun(fmt.Sprintf("port[%d]", i))[0], p.begun(fmt.Sprintf("look[%d]", i))[0]
+		folders[port.Folder] = true
+		testkit.Equal(t, look.Folder, port.Folder)
+		testkit.Contains(t, port.Prompt, `"project_root": "`+port.Folder+`"`)
+	}
+	testkit.Equal(t, len(folders), 4, "the steps were done in %v", folders)
+	testkit.Contains(t, p.recorded("run", "merge:port[1]")[0].Text, "<<<<<<<")
+	testkit.Equal(t, len(p.begun("merge:port[0]")), 0, "agents for a merge without conflicts")
+	p.clean()
+}
+
+// Leaders that are killed while items are made, done and merged leave nothing that the next one does not find: each
+// item is done and merged once.
+func TestRunItemsLeaderKilled(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob(", at_once: 2")).inGit()
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[1]:1 touch begun", "port[1]:1 write same lost", "port[1]:1 await never", "last:1 touch last", "last:1 await never",
+		"merge:port[1]:1 touch conflict", "merge:port[1]:1 await never")
+	for i := 1; i < 3; i++ {
+		p.also(fmt.Sprintf("merge:port[%d] write same %d", i, i), fmt.Sprintf("merge:port[%d] run git add same", i))
+	}
+	p.items(3)
+	r := p.begin()
+	for _, sign := range []string{"begun", "conflict", "last"} {
+		p.appears(sign)
+		r.kill()
+		r = p.resume()
+	}
+	r.exits(0)
+	// An agent whose reply was lost with the leader calls again, so calls are not counted: an item that is finished twice
+	// would be merged twice.
+	p.merged(3, "2")
+	p.clean()
+}
+
+// A conflict that no agent resolves stops the run, which says where; a person resolves it there. The items behind it
+// wait. The worktree of an item that a person drops goes with the rest, and its commits stay.
+func TestRunItemsForAPerson(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob("")).inGit()
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second", "port[2] exit 3", "merge:port[1]:1 exit 0")
+	p.items(2)
+	reason := optional(p.begin().exits(1).Reason)
+	folder := p.begun("port[1]")[0].Folder
+	testkit.ContainsAll(t, reason, []string{"there are conflicts", folder})
+	testkit.Git(t, folder, "checkout", "-q", "--ours", "same")
+	testkit.Git(t, folder, "commit", "-qam", "mine")
+	types(t, true, "yes", []string{"deepwork", "sessions", "drop", *p.status().SessionID, "port[2]", "--reason", "obsolete", "--path", p.root})
+	p.resume().exits(0)
+	p.merged(2, "1")
 	p.clean()
 }

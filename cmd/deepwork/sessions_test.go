@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,59 +22,25 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/show"
 	"deepwork/session/state"
-	"deepwork/session/workflow"
 )
 
-// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next
-// call.
+// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next call.
 func TestAbortBesideAServer(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": jobText("one", "a"),
-		".deepwork/jobs/one/a.md":    "Do it.\n",
-	})
+	root := projectOf(t, jobText("one", "a"))
 	client, server := startClient(t, root)
 	id := beginSession(t, client, "one", "Keep it")
 
-	pid := fmt.Sprintf("pid %d ", server.Process.Pid)
-	if out, err := commandOn(t, root, "sessions", "list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
-		t.Errorf("list: %v, %s; want an active session of %q", err, out, pid)
-	}
-	testkit.Equal(t, testkit.Get(commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed")).Must(t), "aborted "+id+"\n", "abort beside a living server")
-	testkit.Contains(t, testkit.Get(commandOn(t, root, "sessions", "show", id)).Must(t), "Not needed", "show after the abort")
-	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
-		t.Errorf("aborted again: %v, %s", err, out)
-	}
-	listed := callTool(t, client, "get_workflows", map[string]any{})
-	if stack := lookup(listed, "stack"); string(stack) != "[]" {
-		t.Errorf("the stack of the server: %s", stack)
-	}
-}
-
-// TestShowEscapes prints a goal with terminal control sequences as text.
-func TestShowEscapes(t *testing.T) {
-	root := t.TempDir()
-	writeFiles(t, root, map[string]string{
-		".deepwork/jobs/one/job.yml": jobText("one", "a"),
-		".deepwork/jobs/one/a.md":    "Do it.\n",
-	})
-	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "red \x1b[31m\u202e text", JobName: "one", WorkflowName: "w"})
-	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
-	for _, args := range [][]string{{"list"}, {"show", id}} {
-		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
-		command.Stderr = os.Stderr
-		out := testkit.Get(command.Output()).Must(t)
-		testkit.True(t, !strings.ContainsAny(string(out), "\x1b\u202e") && strings.Contains(string(out), `red \u202e text`), "sessions %v prints %q", args, out)
-	}
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "list"), []string{fmt.Sprintf("pid %d ", server.Process.Pid), "active"})
+	testkit.Equal(t, mustPrint(t, root, "sessions", "abort", id, "--reason", "Not needed"), "aborted "+id+"\n", "abort beside a living server")
+	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "Not needed", "show after the abort")
+	fails(t, root, []string{"sessions", "abort", id}, "was aborted")
+	testkit.Equal(t, string(lookup(callTool(t, client, "get_workflows", map[string]any{}), "stack")), "[]", "the stack of the server")
 }
 
 // sqlCommand is the script command `sql FILE STATEMENT`, which changes a database.
 func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: sql FILE STATEMENT")
-	}
+	usage(ts, neg || len(args) != 2, "sql FILE STATEMENT")
 	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer db.Close()
@@ -98,13 +64,12 @@ func TestCheckConfirms(t *testing.T) {
 				r.Note("a", "stays", "")
 				return r, nil
 			}
-			r.Fault("a", "stays", "")
-			if looks < 3 {
-				r.Fault("b", "is gone in the end", "")
+			for where, there := range map[string]bool{"a": true, "b": looks < 3, "c": looks > 1} {
+				if there {
+					r.Fault(where, "is wrong", "")
+				}
 			}
-			if looks > 1 {
-				r.Fault("c", "came later", "")
-			}
+			slices.SortFunc(r.Findings, func(x, y session.Finding) int { return strings.Compare(x.Where, y.Where) })
 			return r, nil
 		})
 		testkit.True(t, err == nil && len(r.Findings) == c.found && r.Findings[0].Where == "a" && looks == c.looks, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
@@ -115,13 +80,11 @@ func TestCheckConfirms(t *testing.T) {
 func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
 	env := map[string]string{}
 	getenv := func(name string) string { return env[name] }
-	if who := callerOf(getenv); !who.Owner || !who.Has(session.RightAgents|session.RightMerge) {
-		t.Errorf("the user is %+v", who)
-	}
+	who := callerOf(getenv)
+	testkit.True(t, who.Owner && who.Has(session.RightAgents|session.RightMerge), "the user is %+v", who)
 	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab", filepath.Join(t.TempDir(), "board.db")
-	if who := callerOf(getenv); who.Owner || who.Rights != 0 {
-		t.Errorf("an agent is %+v", who)
-	}
+	who = callerOf(getenv)
+	testkit.True(t, !who.Owner && who.Rights == 0, "an agent is %+v", who)
 }
 
 // A command takes the id of anything that belongs to what it is about. A beginning that several ids have, also of
@@ -140,14 +103,6 @@ func TestField20_AnyID(t *testing.T) {
 		{attemptIDs, "ab12", "cd56"}, {attemptIDs, "0e", "cd56"}, {attemptIDs, "ef", "ef90"}, {attemptIDs, latest, "cd56"},
 		{runIDs, "ab3", "ef90"}, {runIDs, "ef9", "ef90"}, {runIDs, latest, "ef90"},
 		{sessionIDs, "cd", "0e78"}, {sessionIDs, "ab12", "0e78"}, {sessionIDs, "ad9", "ad99"},
-	} {
-		got, err := c.kind.choose(c.given, all)
-		testkit.True(t, err == nil && got == c.want, "%s as %s: %q %v, want %s", c.given, c.kind.what, got, err, c.want)
-	}
-	for _, c := range []struct {
-		kind        idKind
-		given, want string
-	}{
 		{taskIDs, "ad", `2 ids begin with "ad"; give more characters: ad00 (task, new), ad99 (session, active: alone)`},
 		{taskIDs, "f", `there is no task whose id begins with "f"; 'deepwork board tasks' lists them: ab12 (task, one), ab34 (task, two lines), ad00 (task, new)`},
 		{sessionIDs, "f", `there is no session whose id begins with "f"; 'deepwork sessions list' lists them: 0e78 (session, active: g), ad99 (session, active: alone)`},
@@ -155,27 +110,27 @@ func TestField20_AnyID(t *testing.T) {
 		{runIDs, "ab12", "the task ab12 has no run"},
 		{taskIDs, "ad99", "the session ad99 has no task"},
 	} {
-		if _, err := c.kind.choose(c.given, all); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v, want %s", c.given, err, c.want)
+		got, err := c.kind.choose(c.given, all)
+		if err != nil {
+			got += err.Error()
 		}
+		testkit.Equal(t, got, c.want, "%s as %s", c.given, c.kind.what)
 	}
-	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet" {
-		t.Error(err)
-	}
+	testkit.Fails(t, testkit.Get(taskIDs.choose(latest, nil)).Err(), "there is no task yet")
 	var many []candidate
 	for i := range 300 {
 		many = append(many, candidate{kind: "task", id: fmt.Sprintf("a%03d", i), about: "x"})
 	}
-	if _, err := taskIDs.choose("a", many); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "a009 (task, x), ") {
-		t.Error(err)
-	}
+	err := testkit.Get(taskIDs.choose("a", many)).Err()
+	testkit.Fails(t, err, "a009 (task, x), ")
+	testkit.True(t, len(err.Error()) <= 1000, "%v", err)
 }
 
 // A project that was moved goes on with the attempts that it had, whose work is not committed.
 func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
-	const inProject = "attempts: {worktrees: trees}\n"
-	for name, config := range map[string]string{"in the state folder": "", "relative, in the project": inProject} {
+	for name, config := range map[string]string{"in the state folder": "", "relative, in the project": "attempts: {worktrees: trees}\n"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newBoardProject(t, config)
 			task := p.task("! write new.txt some work")
 			a := p.ends(p.start(task).AttemptID)
@@ -203,17 +158,12 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			}
 			testkit.Contains(t, diff(), "some work", "the diff")
 			callTool(t, p.client, "follow_up", map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
-			if now = p.ends(a.AttemptID); now.State != "completed" {
-				t.Errorf("after a follow-up: %+v\n%s", now, p.output(a.AttemptID))
-			}
-			if got := diff(); !strings.Contains(got, "some work") || !strings.Contains(got, "more work") {
-				t.Errorf("the diff after a follow-up: %s", got)
-			}
+			testkit.Equal(t, p.ends(a.AttemptID).State, "completed", "after a follow-up")
+			testkit.ContainsAll(t, diff(), []string{"some work", "more work"}, "the diff after a follow-up")
 			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
 			testkit.True(t, len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p.root && p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
-			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") > 1 {
-				t.Errorf("git still has the worktrees %s", list)
-			}
+			list := p.git(p.root, "worktree", "list")
+			testkit.True(t, strings.Count(list, "\n") <= 1, "git still has the worktrees %s", list)
 		})
 	}
 }
@@ -222,15 +172,12 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 // worktree.useRelativePaths; older ones read such links, but do not write them.
 func relativeLinks(t *testing.T, repo string) {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(repo, ".git", "worktrees", "*"))
-	testkit.Need(t, err == nil && len(all) != 0, "there is no worktree %v", err)
+	all := glob(repo, ".git", "worktrees", "*")
+	testkit.Need(t, len(all) != 0, "there is no worktree")
 	for _, admin := range all {
-		text := testkit.Get(os.ReadFile(filepath.Join(admin, "gitdir"))).Must(t)
-		dotGit := strings.TrimSpace(string(text))
-		there := testkit.Get(filepath.Rel(admin, dotGit)).Must(t)
-		back := testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)
-		must(t, os.WriteFile(filepath.Join(admin, "gitdir"), []byte(there+"\n"), 0o644))
-		must(t, os.WriteFile(dotGit, []byte("gitdir: "+back+"\n"), 0o644))
+		dotGit := strings.TrimSpace(readAll(admin, "gitdir"))
+		testkit.Write(t, filepath.Join(admin, "gitdir"), testkit.Get(filepath.Rel(admin, dotGit)).Must(t)+"\n")
+		testkit.Write(t, dotGit, "gitdir: "+testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)+"\n")
 	}
 }
 
@@ -241,18 +188,16 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 		got := plain(text)
 		testkit.True(t, !strings.ContainsRune(got, r) && strings.HasPrefix(got, `a\u`), "%U is shown as %q", r, got)
 		var back string
-		if err := json.Unmarshal([]byte(`"`+got+`"`), &back); err != nil || back != text {
-			t.Errorf("%U is %q in JSON: %v", r, back, err)
-		}
+		err := json.Unmarshal([]byte(`"`+got+`"`), &back)
+		testkit.True(t, err == nil && back == text, "%U is %q in JSON: %v", r, back, err)
 	}
 	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301",
 		"👩\u200d💻 🏳️\u200d🌈 👩🏽\u200d⚕️ می\u200cخواهم क्\u200dष"} {
 		testkit.Equal(t, plain(text), text, "is shown as")
 	}
 	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
-		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
-			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
-		}
+		got := plain(text)
+		testkit.True(t, !strings.ContainsAny(got, "\u200c\u200d"), "%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 	}
 	testkit.Equal(t, inline("a\r\nb\tc\rd\x1b[1m"), `a\nb\tc\u000dd\u001b[1m`, "a name with newlines and colors is shown as")
 }
@@ -264,5 +209,71 @@ func TestAnErrorAtExitIsOneMessage(t *testing.T) {
 	a.report(&fs.PathError{Op: "open", Path: "x\u2028\ndeepwork: all is well", Err: errors.New("no")})
 	if got, want := b.String(), "deepwork: open x\\u2028\n  deepwork: all is well: no\n"; got != want {
 		t.Errorf("it is %q, not %q", got, want)
+	}
+}
+
+// The user's own flag wins over a pin, and the session says that it did.
+func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
+	ownUser(t, "quality_gate: {agent_review_command: reviewer task.txt, override: never, pin: true}\n")
+	root := projectOf(t, strings.Replace(jobText("one", "a"), "reviews: []", "reviews: "+isItGood, 1))
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Pin it")
+	must(t, client.Close())
+	client, _ = startClient(t, root, "--no-quality-gate")
+	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
+	testkit.Equal(t, string(lookup(r, "status")), `"workflow_complete"`, "the flag does not win: %s", r)
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id, "--json"), []string{"weakened", "and is off"})
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id), []string{"weakened", "and is off", "evidence: not reviewed, because the server ran without reviews"})
+}
+
+// Field names, nulls and punctuation of a step's reply have at most 600 characters, and 100 more per output or input; of two
+// steps with the same text only the requirements' step_quality_criteria repeat one.
+func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
+	root := projectOf(t, strings.NewReplacer("steps: [collect, ask, draft]", "steps: [[collect, ask], draft]",
+		"id: collect, name: A, description: A, instructions_file: a.md, outputs: {}", `id: collect, name: Collect, description: Collects the changes, instructions_file: collect.md,
+     outputs: {changes: {type: file, description: One row per change}, sources: {type: files, description: What was read, required: false}, extra: {type: file, description: More, required: false}}`,
+		"id: draft, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []", `id: draft, name: Draft, description: Drafts the notes, instructions_file: draft.md, dependencies: [collect],
+     inputs: [{name: tone, description: How to say it}, {file: changes, from_step: collect}, {file: sources, from_step: collect}, {file: extra, from_step: collect}],
+     outputs: {notes: {type: file, description: The notes}}, reviews: [{run_each: step, quality_criteria: {complete: "Is every change of changes.md in the notes?"}}]`).
+		Replace(jobText("one", "collect", "ask", "draft")), ".deepwork/jobs/one/collect.md", "Collect the changes.\n", ".deepwork/jobs/one/draft.md", "Draft the notes.\n",
+		"docs/changes.md", "| 1 | faster |\n", "src/a.md", "a\n", "src/b.md", "b\n")
+	client, _ := startClient(t, root)
+	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "one", "workflow_name": "w", "instance_id": "x"})
+	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	testkit.Equal(t, string(lookup(started, "begin_step.step_inputs")), "[]", "the first step has inputs")
+	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "ask", "outputs": map[string]any{}})
+	next := callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "collect", "outputs": map[string]any{"sources": []string{"src/a.md", "src/b.md"}, "changes": "docs/changes.md"}})
+	for name, reply := range map[string]json.RawMessage{
+		"start_workflow": started, "finished_step": next, "get_step": callTool(t, client, "get_step", map[string]any{"session_id": id}),
+	} {
+		values, texts, parts := 0, map[string]int{}, 0
+		var walk func(v any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case string:
+				encoded, _ := json.Marshal(v)
+				values += len(encoded) - 2
+				texts[v]++
+				testkit.True(t, len(v) <= len("1 of 2") || !strings.Contains(v, " ") || texts[v] != 2 || strings.HasSuffix(v, "?"), "%s repeats %q", name, v)
+			case []any:
+				for _, e := range v {
+					walk(e)
+				}
+			case map[string]any:
+				for key, e := range v {
+					if list, ok := e.([]any); ok && (key == "step_inputs" || key == "step_expected_outputs") {
+						parts += len(list)
+					}
+					if files, ok := e.(map[string]any); ok && key == "outputs" {
+						parts += len(files)
+					}
+					walk(e)
+				}
+			}
+		}
+		var decoded any
+		must(t, json.Unmarshal(reply, &decoded))
+		walk(decoded)
+		testkit.True(t, len(reply)-values <= 600+100*parts, "%s: the frame has %d characters, with %d inputs and outputs:\n%s", name, len(reply)-values, parts, reply)
 	}
 }

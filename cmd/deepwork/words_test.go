@@ -124,6 +124,20 @@ func TestWhatIsPrinted(t *testing.T) {
 	testkit.Golden(t, "testdata/words.txt", out.String(), *update)
 }
 
+// Why a run waits is printed each time it begins to wait, and not each time it is looked at.
+func TestRunWaitsTwiceForTheSame(t *testing.T) {
+	for _, json := range []bool{true, false} {
+		var out strings.Builder
+		v := newRunLines(&app{json: json, out: show.NewScreen(&out, func(string) string { return "" })})
+		budget := &board.RunReply{RunID: "r", State: board.Queued, Reason: new("a budget is reached")}
+		working := &board.RunReply{RunID: "r", State: board.Running}
+		for _, r := range []*board.RunReply{working, budget, budget, working, budget, budget} {
+			v.show(t.Context(), r)
+		}
+		testkit.Equal(t, strings.Count(out.String(), "a budget is reached\n")+strings.Count(out.String(), `"run_waiting"`), 2, "%s", &out)
+	}
+}
+
 func TestSentences(t *testing.T) {
 	for want, all := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
 		testkit.Equal(t, either(all), want)

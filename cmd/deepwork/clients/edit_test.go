@@ -19,34 +19,23 @@ import (
 )
 
 func TestAdd(t *testing.T) {
-	tests := map[string]struct{ in, want string }{
-		"empty object": {"{}\n", All[0].Stdio().Whole()},
-		"before another server": {
-			"{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
-			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    },\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
-		},
-		"tabs, no servers yet, CRLF": {
-			"{\r\n\t\"inputs\": []\r\n}\r\n",
-			"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t\t\"command\": \"deepwork\",\r\n\t\t\t\"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t},\r\n\t\"inputs\": []\r\n}\r\n",
-		},
-		"empty servers": {
-			"{\n    \"mcpServers\": {},\n    \"x\": null\n}",
-			"{\n    \"mcpServers\": {\n        \"deepwork\": {\n            \"command\": \"deepwork\",\n            \"args\": [\"serve\", \"--path\", \".\"]\n        }\n    },\n    \"x\": null\n}",
-		},
-		"empty servers on two lines": {
-			"{\n  \"mcpServers\": {\n  }\n}",
-			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n  }\n}",
-		},
-		"already there": {`{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`, `{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`},
+	// entry is what is added, with a break before each line that is indented so far.
+	entry := func(end, indent, unit string) string {
+		return strings.Join([]string{`"deepwork": {`, unit + `"command": "deepwork",`, unit + `"args": ["serve", "--path", "."]`, `}`}, end+indent)
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, _, err := All[0].Stdio().addTo([]byte(tt.in), false)
-			testkit.Must(t, err)
-			testkit.Equal(t, string(got), tt.want, "got %s", got)
-			again, _, err := All[0].Stdio().addTo(got, false)
-			testkit.True(t, err == nil && bytes.Equal(again, got), "the second time: %v\n%s", err, again)
-		})
+	for in, want := range map[string]string{
+		"{}\n": All[0].Stdio().Whole(),
+		"{\n  \"mcpServers\": {\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n": "{\n  \"mcpServers\": {\n    " + entry("\n", "    ", "  ") + ",\n    \"other\": {\"command\": \"other\"}\n  },\n  \"z\": 1,\n  \"a\": [1, 2]\n}\n",
+		"{\r\n\t\"inputs\": []\r\n}\r\n":                               "{\r\n\t\"mcpServers\": {\r\n\t\t" + entry("\r\n", "\t\t", "\t") + "\r\n\t},\r\n\t\"inputs\": []\r\n}\r\n",
+		"{\n    \"mcpServers\": {},\n    \"x\": null\n}":               "{\n    \"mcpServers\": {\n        " + entry("\n", "        ", "    ") + "\n    },\n    \"x\": null\n}",
+		"{\n  \"mcpServers\": {\n  }\n}":                               "{\n  \"mcpServers\": {\n    " + entry("\n", "    ", "  ") + "\n  }\n}",
+		`{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`: `{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`,
+	} {
+		got, _, err := All[0].Stdio().addTo([]byte(in), false)
+		testkit.Must(t, err)
+		testkit.Equal(t, string(got), want, "%q", in)
+		again, _, err := All[0].Stdio().addTo(got, false)
+		testkit.True(t, err == nil && bytes.Equal(again, got), "the second time: %v\n%s", err, again)
 	}
 }
 
@@ -68,9 +57,8 @@ func TestAddLeavesAlone(t *testing.T) {
 		strings.Repeat("[", 20_000):                         "cannot be parsed",
 	} {
 		got, _, err := All[0].Stdio().addTo([]byte(in), false)
-		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
-			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
-		}
+		_, ok := err.(*LeftAloneError)
+		testkit.True(t, ok && strings.Contains(err.Error(), want), "addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
 	}
 }
 
@@ -107,19 +95,9 @@ func FuzzAddToJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, _, err := All[0].Stdio().addTo(in, false)
-		if err != nil {
+		out, before, after := added(t, All[0].Stdio(), in, json.Unmarshal)
+		if out == nil {
 			return
-		}
-		if bytes.Equal(in, out) {
-			return
-		}
-		var before, after map[string]any
-		if err := json.Unmarshal(in, &before); err != nil {
-			t.Fatalf("edited a file that does not parse: %v", err)
-		}
-		if err := json.Unmarshal(out, &after); err != nil {
-			t.Fatalf("%q became %q: %v", in, out, err)
 		}
 		servers, _ := before["mcpServers"].(map[string]any)
 		if servers == nil {
@@ -128,15 +106,25 @@ func FuzzAddToJSON(f *testing.F) {
 		}
 		servers["deepwork"] = map[string]any{"command": "deepwork", "args": []any{"serve", "--path", "."}}
 		testkit.Need(t, reflect.DeepEqual(before, after), "%q became %q", in, out)
-		if again, _, err := All[0].Stdio().addTo(out, false); err != nil || !bytes.Equal(again, out) {
-			t.Fatalf("%q: not the same the second time: %v", out, err)
-		}
+		again, _, err := All[0].Stdio().addTo(out, false)
+		testkit.Need(t, err == nil && bytes.Equal(again, out), "%q: not the same the second time: %v", out, err)
 		prefix := 0
 		for prefix < len(in) && in[prefix] == out[prefix] {
 			prefix++
 		}
 		testkit.Need(t, bytes.HasSuffix(out, in[prefix:]) || strings.TrimSpace(string(in)) == "{}", "%q became %q: more than one insertion", in, out)
 	})
+}
+
+// added adds an entry to a file, and returns that and what it held before and holds now; nothing if it was not changed.
+func added(t *testing.T, entry Entry, in []byte, parse func([]byte, any) error) (out []byte, before, after map[string]any) {
+	out, _, err := entry.addTo(in, false)
+	if err != nil || bytes.Equal(in, out) {
+		return nil, nil, nil
+	}
+	testkit.Need(t, parse(in, &before) == nil, "edited a file that does not parse: %q", in)
+	testkit.Need(t, parse(out, &after) == nil, "%q became %q", in, out)
+	return out, before, after
 }
 
 // FuzzAddToTOML holds the same promise for TOML: every byte of the file is still there, its values are the same, and
@@ -148,20 +136,12 @@ func FuzzAddToTOML(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	entry := Named("codex").Stdio()
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, _, err := entry.addTo(in, false)
-		if err != nil || bytes.Equal(in, out) {
+		out, before, after := added(t, Named("codex").Stdio(), in, toml.Unmarshal)
+		if out == nil {
 			return
 		}
 		testkit.Need(t, bytes.HasPrefix(out, in), "%q became %q", in, out)
-		var before, after map[string]any
-		if err := toml.Unmarshal(in, &before); err != nil {
-			t.Fatalf("edited a file that does not parse: %v", err)
-		}
-		if err := toml.Unmarshal(out, &after); err != nil {
-			t.Fatalf("%q became %q: %v", in, out, err)
-		}
 		servers := after["mcp_servers"].(map[string]any)
 		testkit.Need(t, servers["deepwork"] != nil, "%q became %q, without the server", in, out)
 		delete(servers, "deepwork")
@@ -175,8 +155,7 @@ func FuzzAddToTOML(f *testing.F) {
 // The token of a server is in no file: an entry names a variable where the server does not know its callers.
 func TestHTTPNamesTheVariable(t *testing.T) {
 	for address, want := range map[string]bool{"http://127.0.0.1:8000/mcp": false, "https://host.example:8000/mcp": true} {
-		u, err := url.Parse(address)
-		testkit.Must(t, err)
+		u := testkit.Get(url.Parse(address)).Must(t)
 		for _, c := range All {
 			e, named := c.HTTP(u, true)
 			testkit.Equal(t, named, want)
@@ -200,9 +179,8 @@ func TestAddToAFile(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, []byte("{}\n"), 0o640))
 	testkit.Must(t, os.Chmod(file, 0o640))
 	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
-	if info := testkit.Get(os.Stat(file)).Must(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
-		t.Errorf("the mode is %v", info.Mode())
-	}
+	info := testkit.Get(os.Stat(file)).Must(t)
+	testkit.True(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o640, "the mode is %v", info.Mode())
 	testkit.Must(t, os.WriteFile(file, []byte(`{"mcpServers":{"deepwork":{"command":"uvx"}}}`), 0o600))
 	testkit.Fails(t, testkit.Get(add(false)).Err(), "starts another program")
 	testkit.Equal(t, testkit.Get(add(true)).Must(t), Replaced)
@@ -223,9 +201,8 @@ func TestAddToAFile(t *testing.T) {
 		testkit.Must(t, os.RemoveAll(file))
 		testkit.Must(t, os.WriteFile(outside, []byte("{}"), 0o600))
 		testkit.Must(t, plant())
-		if _, err := add(false); err == nil || !errors.As(err, new(*LeftAloneError)) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := add(false)
+		testkit.True(t, err != nil && errors.As(err, new(*LeftAloneError)), "%s: %v", what, err)
 	}
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(outside)).Must(t)), "{}")
 	made := filepath.Join(root, "a", "b")

@@ -54,8 +54,8 @@ func TestPlay(t *testing.T) {
 	for _, name := range []string{"newsletter/.deepwork/config.yml", "own/deepwork/config.yml"} {
 		testkit.True(t, strings.Contains(string(testkit.Get(os.ReadFile(filepath.Join(d.Dir, name))).Must(t)), map[bool]string{true: "git", false: d.project()}[strings.HasPrefix(name, "newsletter")]), "%s", name)
 	}
-	d.Self = filepath.Join(d.Dir, "none")
-	testkit.Fails(t, d.Run(t.Context()), "")
+	d.Dir = testkit.Dir(t) // and git is no server
+	testkit.Fails(t, d.Run(t.Context()), "connecting to a server")
 }
 
 // The reviewer of the story fails what its text is about, and passes the rest.

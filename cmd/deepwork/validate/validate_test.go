@@ -71,9 +71,8 @@ func TestConfigOfAProject(t *testing.T) {
 	testkit.Write(t, file, "version: \"7\"\n")
 	testkit.Equal(t, testkit.Get(Config(file)).Must(t).Version, "7")
 	testkit.Write(t, file, "\"a\\e[31m\": 1\n")
-	if _, err := Config(file); err == nil || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("a fault is told as %q", err)
-	}
+	_, err := Config(file)
+	testkit.True(t, err != nil && !strings.Contains(err.Error(), "\x1b"), "a fault is told as %q", err)
 	testkit.Must(t, errors.Join(os.Remove(file), os.Mkdir(file, 0o700)))
 	testkit.Fails(t, testkit.Get(Config(file)).Err(), "not a regular file")
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 )
 
 // TestJobsOfAFolder loads each job file of a folder, of any format, converts it first if it must be, and walks each of
@@ -51,8 +55,7 @@ func TestJobsOfAFolder(t *testing.T) {
 }
 
 func walkFile(t *testing.T, path string) {
-	source, err := os.ReadFile(path)
-	must(t, err)
+	source := testkit.Get(os.ReadFile(path)).Must(t)
 	var file any
 	must(t, yaml.Unmarshal(source, &file))
 	root := t.TempDir()
@@ -67,24 +70,16 @@ func walkFile(t *testing.T, path string) {
 	makeUp(t, dir, file)
 	j, faults := job.Load(dir)
 	if j == nil || len(j.Workflows) == 0 {
-		if j == nil && !strings.Contains(faults[0].Message, "'deepwork jobs convert ") {
-			t.Fatalf("its first fault does not say how to convert it: %s", faults[0])
-		}
+		testkit.Need(t, j != nil || strings.Contains(faults[0].Message, "'deepwork jobs convert "), "its first fault does not say how to convert it: %v", faults)
 		mustPrint(t, root, "jobs", "convert", "--write", filepath.Base(dir))
-		if j, faults = job.Load(dir); j == nil {
-			t.Fatalf("it does not load when converted: %v", faults)
-		}
+		j, faults = job.Load(dir)
+		testkit.Need(t, j != nil, "it does not load when converted: %v", faults)
 	}
 	for i := range j.Workflows {
 		for _, s := range j.Of(j.Workflows[i].Name).Steps {
 			if c := s.Call; c != nil && c.Job != "" && c.Job != j.Name {
-				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": fmt.Sprintf(`name: %s
-version: "1.0.0"
-summary: Made up
-common_job_info_provided_to_all_steps_at_runtime: Nothing
-workflows: [{name: %s, summary: Made up, steps: [only]}]
-steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs: {}, reviews: []}]
-`, c.Job, c.Workflow)})
+				made := strings.Replace(jobText(c.Job, "only"), "name: w,", "name: "+c.Workflow+",", 1)
+				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": made, "a.md": "Do it."})
 			}
 		}
 	}
@@ -99,16 +94,11 @@ steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs:
 	}
 }
 
-// passingClient starts a server that has no reviewer, and connects a client whose user passes every review of a person.
+// passingClient is a client of a server that has no reviewer. Its user passes every review of a person.
 func passingClient(t *testing.T, root string) *mcp.ClientSession {
-	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error", "--no-quality-gate")
-	server.Stderr = t.Output()
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
-	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	must(t, err)
-	t.Cleanup(func() { client.Close() })
-	return client
+	return askedClient(t, root, func(string) *mcp.ElicitResult {
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
+	}, "--no-quality-gate")
 }
 
 // makeUp makes the files that a job names and that are missing.
@@ -155,17 +145,13 @@ type shown struct {
 		Required bool
 	} `json:"step_expected_outputs"`
 	Instructions string `json:"step_instructions"`
-	texts        string // all of it
+	all          []byte // of it
 	workflow     string // of its session, as job/workflow
 }
 
 func (s *shown) UnmarshalJSON(data []byte) error {
 	type plain shown
-	var all any
-	if err := json.Unmarshal(data, &all); err != nil {
-		return err
-	}
-	s.texts = strings.Join(textsIn(all), "\n")
+	s.all = slices.Clone(data)
 	return json.Unmarshal(data, (*plain)(s))
 }
 
@@ -209,11 +195,9 @@ func (w *walker) walk(wf *job.Workflow) {
 			}
 		}
 		now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": s.SessionID})
-		switch {
-		case now.Status == "needs_work":
-			w.t.Fatalf("%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
-		case now.Status == "workflow_complete" && at != nil && jobName == w.job.Name && !strings.Contains(now.Closing, strings.TrimSpace(at.Closing)):
-			w.t.Errorf("%s: the reply lacks the closing instructions %q: %q", s.workflow, at.Closing, now.Closing)
+		testkit.Need(w.t, now.Status != "needs_work", "%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
+		if now.Status == "workflow_complete" && at != nil && jobName == w.job.Name {
+			testkit.Contains(w.t, now.Closing, strings.TrimSpace(at.Closing), "%s: the closing instructions", s.workflow)
 		}
 		todo = append(todo, now.steps()...)
 	}
@@ -243,18 +227,16 @@ func (p *progress) steps() (all []*shown) {
 // conditions hold, and there is one round. It is "" if they say nothing of it.
 func wanted(wf *job.Workflow, name string) string {
 	for _, f := range wf.Forms {
-		var c *job.Condition
-		switch {
-		case f == nil:
+		if f == nil {
 			continue
-		case f.ForEach != nil && f.ForEach.Output == name:
-			return `["first", {"second": 2}]`
-		case f.When != nil:
-			c = f.When
-		case f.Repeat != nil:
+		}
+		c := f.When
+		if f.Repeat != nil {
 			c = &f.Repeat.Until
 		}
 		switch {
+		case f.ForEach != nil && f.ForEach.Output == name:
+			return `["first", {"second": 2}]`
 		case c == nil || c.Output != name && c.Input != name:
 		case c.Is != nil:
 			return *c.Is
@@ -281,8 +263,7 @@ func (w *walker) value(folder, name string, kind job.OutputType, schema job.Cont
 	if schema.JSON != nil {
 		s := new(jsonschema.Schema)
 		must(w.t, json.Unmarshal(schema.JSON, s))
-		data, err := json.Marshal(instance(s))
-		must(w.t, err)
+		data := testkit.Get(json.Marshal(instance(s))).Must(w.t)
 		text = string(data)
 	}
 	if kind == job.Text || kind == "" {
@@ -346,8 +327,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	template, _, _ := job.SplitItem(s.StepID)
 	of := view.Step(template)
 	testkit.Need(w.t, of != nil, "%s: the job has no such step", place)
-	want, err := job.Instructions(view, of)
-	must(w.t, err)
+	want := testkit.Get(job.Instructions(view, of)).Must(w.t)
 	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
 	testkit.True(w.t, strings.TrimSpace(got) == strings.TrimSpace(want), "%s: its instructions are %q, want %q", place, s.Instructions, want)
 	var names, expected []string
@@ -359,33 +339,113 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	}
 	testkit.True(w.t, slices.Equal(names, expected), "%s: its outputs are %v, want %v", place, names, expected)
 	for _, in := range of.Inputs {
-		if value, is := inputs[in.Name]; is && !strings.Contains(s.texts, strings.TrimSpace(strings.Join(textsIn(asJSON(w.t, value)), "\n"))) {
-			w.t.Errorf("%s: it does not show the value %v of its input %s", place, value, in.Name)
+		values, several := inputs[in.Name].([]string)
+		if value, is := inputs[in.Name].(string); is && !several {
+			values = []string{value}
+		}
+		for _, value := range values {
+			text := testkit.Get(json.Marshal(strings.TrimSpace(value))).Must(w.t)
+			testkit.Contains(w.t, string(s.all), string(text[1:len(text)-1]), "%s: its input %s", place, in.Name)
 		}
 	}
 }
 
-// textsIn returns all texts in a value, keys as well.
-func textsIn(value any) (all []string) {
-	switch value := value.(type) {
-	case string:
-		return []string{value}
-	case []any:
-		for _, v := range value {
-			all = append(all, textsIn(v)...)
-		}
-	case map[string]any:
-		for key, v := range value {
-			all = append(append(all, key), textsIn(v)...)
+// TestLaidOutJobs checks every job that this program lays out, with the files it names.
+func TestLaidOutJobs(t *testing.T) {
+	jobs := t.TempDir()
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
+		must(t, os.CopyFS(jobs, os.DirFS(dir)))
+	}
+	check := func(name string) {
+		t.Helper()
+		j, faults := job.Load(filepath.Join(jobs, name))
+		testkit.Need(t, j != nil, "%v", faults)
+		for _, d := range append(job.CheckFiles(j), j.Warnings...) {
+			t.Errorf("%s: %v", name, d)
 		}
 	}
-	return all
+	for _, p := range library.All() {
+		if p.Say != "" {
+			check(p.Name)
+		}
+	}
+	check("almanac")
+	check("newsletter")
 }
 
-// asJSON is a value as JSON decodes it.
-func asJSON(t *testing.T, value any) (decoded any) {
-	data, err := json.Marshal(value)
-	must(t, err)
-	must(t, json.Unmarshal(data, &decoded))
-	return decoded
+// There is one example of a job: what init lays out is what the bundled job teaches.
+func TestOneExample(t *testing.T) {
+	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
+	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
+}
+
+// A name is shown on one line.
+func TestInitInAFolderWithALineBreakInItsName(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such names there")
+	}
+	root := filepath.Join(t.TempDir(), "a\ncreated  b\x1b")
+	writeFiles(t, root, map[string]string{".mcp.json": "[]"})
+	out, err := exec.Command("deepwork", "init", "--path", root).CombinedOutput()
+	testkit.Fails(t, err, "exit status 1")
+	testkit.Equal(t, strings.Count(string(out), `/a\ncreated  b\u001b/`), 6, "%s", out)
+	testkit.True(t, !strings.Contains(string(out), "\ncreated  b"), "%s", out)
+}
+
+// TestValidateWatch edits a job in the ways editors save and reads what the real command prints of each.
+func TestValidateWatch(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted there")
+	}
+	root := t.TempDir()
+	dir := filepath.Join(root, ".deepwork", "jobs", "one")
+	file := filepath.Join(dir, "job.yml")
+	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": jobText("one", "a", "b"), ".deepwork/jobs/one/a.md": "Do it.\n"})
+
+	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
+	watch.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
+	out := testkit.Get(watch.StdoutPipe()).Must(t)
+	stderr := testkit.Get(watch.StderrPipe()).Must(t)
+	must(t, watch.Start())
+	lines, notes := bufio.NewScanner(out), bufio.NewScanner(stderr)
+	expect := func(s *bufio.Scanner, want string) {
+		t.Helper()
+		for s.Scan() {
+			if strings.Contains(s.Text(), want) {
+				return
+			}
+			t.Logf("passed over: %s", s.Text())
+		}
+		t.Fatalf("the output ended without %q", want)
+	}
+	expect(notes, "1 job checked: 0 errors, 0 warnings")
+	expect(notes, "watching")
+
+	// Truncate and write: a fault.
+	must(t, os.WriteFile(file, []byte(strings.Replace(jobText("one", "a", "b"), "1.0.0", "one", 1)), 0o644))
+	expect(lines, file+":2:")
+	expect(notes, "1 error")
+
+	// Rename: the fault is gone.
+	must(t, os.WriteFile(file+".new", []byte(jobText("one", "b")), 0o644))
+	must(t, os.Rename(file+".new", file))
+	expect(lines, file+": ok")
+
+	// A new job, and one that goes.
+	writeFiles(t, root, map[string]string{".deepwork/jobs/three/job.yml": jobText("three", "a"), ".deepwork/jobs/three/a.md": "Do it.\n"})
+	expect(lines, filepath.Join("three", "job.yml")+": ok")
+	must(t, os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", "three")))
+	expect(lines, filepath.Join("three", "job.yml")+": removed")
+
+	must(t, watch.Process.Signal(os.Interrupt))
+	for lines.Scan() {
+		t.Errorf("printed more: %s", lines.Text())
+	}
+	for notes.Scan() {
+		t.Logf("stderr: %s", notes.Text())
+	}
+	err := watch.Wait()
+	testkit.True(t, err == nil, "after an interrupt: %v, want exit 0", err)
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,16 +20,17 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/show"
+	"deepwork/session/store/postgres/pgtest"
 	"deepwork/transport/web"
 )
 
 var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 
-// serveNetwork starts a server on a free port and returns it, where it listens,
-// and the rest of its log.
+// serveNetwork starts a server on a free port and returns it, where it listens, and the rest of its log.
 func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
@@ -103,8 +106,7 @@ func TestServeNetwork(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"http", "sse"} {
 		t.Run(over, func(t *testing.T) {
-			root := t.TempDir()
-			writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": jobText("j", "a"), ".deepwork/jobs/j/a.md": "Do it."})
+			root := projectOf(t, jobText("one", "a"))
 			file := filepath.Join(t.TempDir(), "tokens")
 			token, line := newToken(t, "ann")
 			must(t, os.WriteFile(file, []byte(line), 0o600))
@@ -113,7 +115,7 @@ func TestServeNetwork(t *testing.T) {
 			testkit.True(t, strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]), "it listens at %s", url)
 			for range 2 {
 				cs := connectNetwork(t, url, token)
-				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
 			testkit.Equal(t, testkit.Get(http.Get(url)).Must(t).StatusCode, http.StatusUnauthorized, "without a token")
@@ -123,21 +125,9 @@ func TestServeNetwork(t *testing.T) {
 			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			testkit.Works(t, server.Wait())
-			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) || strings.Contains(got, "deprecated") != (over == "sse") {
-				t.Errorf("it logged\n%s", got)
-			}
+			testkit.ContainsAll(t, string(rest), []string{"caller=ann", "server stopped"}, "it logged")
+			testkit.True(t, !strings.Contains(string(rest), token) && strings.Contains(string(rest), "deprecated") == (over == "sse"), "it logged\n%s", rest)
 		})
-	}
-}
-
-// The port of another is not taken.
-func TestServeOnATakenPort(t *testing.T) {
-	_, url, _ := serveNetwork(t, t.TempDir(), "--transport", "http")
-	port := strings.TrimSuffix(url[strings.LastIndex(url, ":")+1:], "/mcp")
-	second := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir(), "--transport", "http", "--port", port)
-	log, err := second.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure || !strings.Contains(string(log), "listening on 127.0.0.1:"+port) {
-		t.Errorf("ended with %v:\n%s", err, log)
 	}
 }
 
@@ -145,11 +135,10 @@ func TestServeOnATakenPort(t *testing.T) {
 func TestServeNetworkSecondSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
-	root := t.TempDir()
-	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": reviewedJob("j", isItGood, "a"), ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
+	root := projectOf(t, reviewedJob("one", isItGood, "a"), "o.txt", "o", "hang.sh", "touch reviewing\nexec sleep 100\n")
 	server, url, log := serveNetwork(t, root, "--transport", "http", "--quality-gate", "sh hang.sh")
 	cs := connectNetwork(t, url, "")
-	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
+	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
@@ -157,11 +146,8 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 	}()
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))
-	for { // until it has taken the signal
-		line := testkit.Get(log.ReadString('\n')).Must(t)
-		if strings.Contains(line, "asked to stop") {
-			break
-		}
+	for line := ""; !strings.Contains(line, "asked to stop"); { // until it has taken the signal
+		line = testkit.Get(log.ReadString('\n')).Must(t)
 	}
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	testkit.Until(t, "it says that it is not ready", func() bool {
@@ -194,9 +180,8 @@ func TestStopBeforeListening(t *testing.T) {
 	cancel()
 	f := serveFlags{transport: "http", network: networkFlags{web.Options{Host: "localhost"}}}
 	f.log.level, f.log.format = "info", "text"
-	if err := a.serveUntil(ctx, f); err != nil || !strings.Contains(log.String(), "asked to stop") {
-		t.Errorf("%v; it logged %s", err, log.String())
-	}
+	err := a.serveUntil(ctx, f)
+	testkit.True(t, err == nil && strings.Contains(log.String(), "asked to stop"), "%v; it logged %s", err, log.String())
 }
 
 func needSignals(t *testing.T) {
@@ -206,19 +191,18 @@ func needSignals(t *testing.T) {
 	}
 }
 
-// TestServeSignal asks a server to end while its client is still connected:
-// it ends by itself, with exit code 0.
+// TestServeSignal asks a server to end while its client is still connected: it ends by itself, with exit code 0.
 func TestServeSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
-		t.Run(sig.String(), func(t *testing.T) {
-			server, log := startServe(t)
-			must(t, server.Process.Signal(sig))
-			rest := testkit.Get(io.ReadAll(log)).Must(t)
-			testkit.Works(t, server.Wait(), "ended with …, want exit 0; it logged %s", rest)
-			testkit.Contains(t, string(rest), "server stopped", "it did not say that it stopped: %s", rest)
-		})
+		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+		defer testkit.Get(server.StdinPipe()).Must(t).Close() // of a client that says nothing
+		_, log := startServer(t, server)
+		must(t, server.Process.Signal(sig))
+		rest := testkit.Get(io.ReadAll(log)).Must(t)
+		testkit.Works(t, server.Wait(), "after %v it logged %s", sig, rest)
+		testkit.Contains(t, string(rest), "server stopped", "after %v", sig)
 	}
 }
 
@@ -239,9 +223,8 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	must(t, r.Close())
 	testkit.Get(io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")).Must(t)
 	err = server.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
-		t.Errorf("ended with %v, want exit code 1", err)
-	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	testkit.True(t, ok && exit.ExitCode() == 1, "ended with %v, want exit code 1", err)
 	testkit.ContainsAll(t, log.String(), []string{"server stopped", "broken pipe"}, "it logged\n")
 }
 
@@ -267,35 +250,82 @@ func TestInterruptiblePatience(t *testing.T) {
 	must(t, child.Start())
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"ready", "asked to stop"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("read %q, want %q", lines.Text(), want)
-		}
+		testkit.Need(t, lines.Scan() && lines.Text() == want, "it did not say %q", want)
 		for range 3 {
 			must(t, child.Process.Signal(syscall.SIGTERM))
 		}
 	}
 	in.Close()
-	if !lines.Scan() || lines.Text() != "stopped" {
-		t.Errorf("read %q, want %q", lines.Text(), "stopped")
-	}
+	testkit.True(t, lines.Scan() && lines.Text() == "stopped", "it said %q, want stopped", lines.Text())
 	testkit.Works(t, child.Wait(), "ended")
-}
-
-// startServe starts a server on an empty project, with a client that says
-// nothing, and returns once it is up.
-func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
-	t.Helper()
-	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
-	stdin := testkit.Get(server.StdinPipe()).Must(t)
-	t.Cleanup(func() { stdin.Close() })
-	_, log := startServer(t, server)
-	return server, log
 }
 
 // However much hangs, a server that a signal asked to end is gone before a client that
 // sent it loses patience: containers are killed after 10 s.
 func TestReq005_AStopIsOverInTime(t *testing.T) {
-	if worst := web.StopTime + stopTimeout; worst >= 10*time.Second {
-		t.Errorf("an HTTP server takes up to %v to stop", worst)
+	worst := web.StopTime + stopTimeout
+	testkit.True(t, worst < 10*time.Second, "an HTTP server takes up to %v to stop", worst)
+}
+
+// TestPostgresScripts drives the command with a database, whose URL is $DB, and whose schema is $SCHEMA.
+func TestPostgresScripts(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Shared()
+	pgtest.Need(t, err)
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/postgres",
+		RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			db := server.URL()
+			u := testkit.Get(url.Parse(db)).Must(t)
+			e.Setenv("DB", db)
+			e.Setenv("SCHEMA", u.Query().Get("schema"))
+			e.Setenv("HOME", e.WorkDir)
+			return setUpScript(e)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"agent":   agent,
+			"exits":   exits,
+			"capture": capture,
+			"sql":     sqlCommand,
+			"visit":   visit,
+			"pg": func(ts *testscript.TestScript, neg bool, args []string) { // pg STATEMENT: @ is the schema and a dot
+				db, err := sql.Open("pgx", server.At(""))
+				ts.Check(err)
+				defer db.Close()
+				_, err = db.Exec(strings.ReplaceAll(args[0], "@", ts.Getenv("SCHEMA")+"."))
+				ts.Check(err)
+			},
+		},
+	})
+}
+
+// A server starts although its database is away: it is not ready, refuses calls, and recovers.
+func TestServeWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.New(t)
+	must(t, pg.Stop())
+	root := projectOf(t, jobText("one", "a"))
+	inGit(t, root)
+	_, url, log := serveNetwork(t, root, "--transport", "http", "--store", pg.URL(), "--project", "shop")
+	go io.Copy(io.Discard, log)
+	ready := func() (int, string) {
+		r := testkit.Get(http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")).Must(t)
+		defer r.Body.Close()
+		text := testkit.Get(io.ReadAll(r.Body)).Must(t)
+		return r.StatusCode, string(text)
 	}
+	status, text := ready()
+	testkit.True(t, status == http.StatusServiceUnavailable && strings.Contains(text, "store"), "without its database it is ready: %d %s", status, text)
+	client := connectNetwork(t, url, "")
+	start := func() *mcp.CallToolResult {
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"}})).Must(t)
+		return r
+	}
+	r := start()
+	testkit.True(t, r.IsError && strings.Contains(resultText(r), "Waiting: The store"), "a call without the database: %s", resultText(r))
+	must(t, pg.Start())
+	testkit.Until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	r = start()
+	testkit.True(t, !r.IsError, "a call when the database is back: %s", resultText(r))
 }
