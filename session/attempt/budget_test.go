@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,6 @@ func upTo(usd float64) func(*config.Config) {
 // Once the executions have cost what they may, nothing starts: calls are refused, and what waits says
 // why, until the limit is raised. What failed or was deleted counts.
 func TestBudgetOfCosts(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.Configure(upTo(0.3))
 	s := p.open()
@@ -45,16 +45,11 @@ func TestBudgetOfCosts(t *testing.T) {
 	testkit.Need(t, b.State == "failed", "%+v", b)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})).Must(t)
 	next := s.newTask("! say hello")
-	_, repo := s.rootProject()
-	start := StartArgs{TaskID: next.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
-	check := func(s *server) {
-		t.Helper()
-		refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
-		for _, action := range []string{ActionSend, ActionQueue} {
-			refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})).Err(), session.StateError, "budget_reached", "0.3 USD")
-		}
+	start := s.starting(next)
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
+	for _, action := range []string{ActionSend, ActionQueue} {
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})).Err(), session.StateError, "budget_reached", "0.3 USD")
 	}
-	check(s)
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
 	own := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})).Must(t)
 	_, err := s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
@@ -67,20 +62,12 @@ func TestBudgetOfCosts(t *testing.T) {
 		return s.Stats().Spent == task.Spent{Executions: 3, MicroUSD: 350_000, InputTokens: 3}
 	})
 	held := "Nothing that waits is started, since a budget of this project is reached: the executions that have ended cost 0.35 USD, and attempts.max_cost_usd is 0.3."
-	if r := s.get(long.AttemptID); !strings.HasPrefix(deref(r.Notice), held) {
-		t.Errorf("%q", deref(r.Notice))
-	}
-	if r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: long.TaskID}); err != nil || !strings.HasPrefix(deref(r.Notice), held) {
-		t.Errorf("%+v %v", r, err)
+	for _, notice := range []*string{s.get(long.AttemptID).Notice, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: long.TaskID})).Must(t).Notice} {
+		testkit.Contains(t, deref(notice), held)
 	}
 	items := func() (all []board.Attention) {
-		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-		for _, i := range r.Items {
-			if i.Kind == board.AttentionBudget {
-				all = append(all, i)
-			}
-		}
-		return all
+		other := func(i board.Attention) bool { return i.Kind != board.AttentionBudget }
+		return slices.DeleteFunc(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items, other)
 	}
 	got := items()
 	testkit.True(t, len(got) == 1 && got[0].ID == "attempts.max_cost_usd" && *got[0].Since == *b.EndedAt && got[0].Title == "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)", "%+v, since %s", got, *b.EndedAt)
@@ -98,8 +85,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
-	got = items()
-	testkit.True(t, got == nil, "%+v", got)
+	testkit.Same(t, items(), nil)
 }
 
 // Unknown costs are no cost of 0: they have a limit of their own. With prices, those of later executions are
@@ -127,15 +113,12 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 		s.ends(a.AttemptID)
 	}
 	more(300_000) // in total
-	v := s.newTask("! say nothing known")
-	_, repo := s.rootProject()
-	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	start := s.starting(s.newTask("! say nothing known"))
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
 	limit(3, 1)
 	more(700_000)
-	if c := s.get(a.AttemptID).Cost; c == nil || c.Unknown != 2 || deref(c.USD) != 0.4 || deref(c.Input) != 700_000 {
-		t.Errorf("%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
-	}
+	c := s.get(a.AttemptID).Cost
+	testkit.True(t, c != nil && c.Unknown == 2 && deref(c.USD) == 0.4 && deref(c.Input) == 700_000, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
 	more(800_000)
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.5 USD")
 }
@@ -149,7 +132,7 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 	})
 	s := p.open()
 	a := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
-	b := testkit.Get(s.Store(ctx)).Must(t)
+	b := s.store()
 	for i, x := range []struct {
 		executor, thread string
 		input            int64 // in all
@@ -164,7 +147,6 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 
 // However many servers start agents, only those that run when the budget is reached exceed it.
 func TestOvershootOfBudgets(t *testing.T) {
-	t.Parallel()
 	const slots, waiting = 2, 10
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
@@ -187,7 +169,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	ran := 0
 	eventually(t, func() string {
-		b := testkit.Get(one.Store(ctx)).Must(t)
+		b := one.store()
 		if now, err := one.Reached(ctx, b, p.Config.Load()); err != nil || len(now) == 0 {
 			return fmt.Sprintf("%+v: %v", now, err)
 		}
@@ -204,8 +186,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 		return ""
 	})
 	for _, s := range []*server{one, two} { // and neither starts more
-		b := testkit.Get(s.Store(ctx)).Must(t)
-		x := testkit.Get(b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t)
+		x := testkit.Get(s.store().ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t)
 		testkit.True(t, x == nil, "%+v", x)
 	}
 	testkit.True(t, ran >= 5 && ran <= 5+slots-1, "%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)

@@ -25,9 +25,7 @@ import (
 
 // Two servers that draw the same branch in one moment: the second one draws again.
 func TestBranchTakenMeanwhile(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	first := p.open(func(o *Options) { o.Passive = true })
+	p, first := opened(t, passive)
 	r := first.begin(first.newTask("! write a.txt x", "! commit work"))
 	p.Git(p.Root, "branch", r.WorkspaceBranch)
 	s := p.open()
@@ -37,40 +35,35 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
 
-// What was claimed by a server that died waits while the config cannot be read: it
-// is no fault of the attempt's.
-func TestClaimedWhileTheConfigIsBad(t *testing.T) {
-	p := newProject(t)
-	first := p.open(func(o *Options) { o.Passive = true })
-	r := first.begin(first.newTask("! say once"))
-	first.claimed()
-	first.die()
-	var good atomic.Bool
-	s := p.open(func(o *Options) {
+// unreadable is a config that cannot be read before it is good.
+func (p *project) unreadable(good func() bool) func(*Options) {
+	return func(o *Options) {
 		o.Logger = nil
 		o.Config = func(context.Context) (*config.Config, error) {
-			if !good.Load() {
+			if !good() {
 				return nil, errors.New("config.yml:1:1: is not YAML")
 			}
 			return p.Config.Load(), nil
 		}
-	})
-	b := testkit.Get(s.Store(ctx)).Must(t)
-	eventually(t, func() string {
-		at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
-		if at.State != task.Waiting {
-			return "the attempt is " + string(at.State)
-		}
-		return ""
-	})
+	}
+}
+
+// What was claimed by a server that died waits while the config cannot be read: it is no fault of the attempt's.
+func TestClaimedWhileTheConfigIsBad(t *testing.T) {
+	p, first := opened(t, passive)
+	r := first.begin(first.newTask("! say once"))
+	first.claimed()
+	first.die()
+	var good atomic.Bool
+	s := p.open(p.unreadable(good.Load))
+	testkit.Until(t, "waiting", func() bool { return testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t).State == task.Waiting })
 	good.Store(true)
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 }
 
 // A run that was taken over while the config cannot be read is tried again now and then, and goes on when it can.
 func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
-	p := newProject(t)
-	first := p.open(func(o *Options) {
+	p, first := opened(t, func(o *Options) {
 		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
 			<-ctx.Done()
 			return board.RunEnd{State: board.Failed}
@@ -82,16 +75,7 @@ func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
 	var good atomic.Bool
 	var looks atomic.Int64
 	began := time.Now()
-	s := p.open(func(o *Options) {
-		o.Logger = nil
-		o.Config = func(context.Context) (*config.Config, error) {
-			if looks.Add(1); !good.Load() {
-				return nil, errors.New("config.yml:1:1: is not YAML")
-			}
-			return p.Config.Load(), nil
-		}
-		o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
-	})
+	s := p.open(endsRuns, p.unreadable(func() bool { looks.Add(1); return good.Load() }))
 	testkit.Until(t, "looked at 60 times", func() bool { return looks.Load() >= 60 })
 	n := looks.Load()
 	most := 20 + 5*int64(time.Since(began)/(20*time.Millisecond)) // a few for each poll
@@ -100,42 +84,35 @@ func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
 	s.reaches(r.RunID, task.Completed)
 }
 
-// An absentStore does not answer the first call of each kind that prepares an execution.
-type absentStore struct {
-	store.Database
-	answers sync.Map // by the kind
-}
-
+// An absentBoard does not answer the first call of each kind that prepares an execution.
 type absentBoard struct {
 	store.Board
-	of *absentStore
+	answers *sync.Map // by the kind
 }
 
-func (s *absentStore) Board() store.Board { return absentBoard{s.Database.Board(), s} }
-
-func (s *absentStore) absent(kind string) error {
-	if _, answers := s.answers.LoadOrStore(kind, true); answers {
+func (b absentBoard) absent(kind string) error {
+	if _, answers := b.answers.LoadOrStore(kind, true); answers {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", kind, store.ErrUnavailable)
 }
 
 func (b absentBoard) Execution(ctx context.Context, id string) (*task.Execution, error) {
-	if err := b.of.absent("reading an execution"); err != nil {
+	if err := b.absent("reading an execution"); err != nil {
 		return nil, err
 	}
 	return b.Board.Execution(ctx, id)
 }
 
 func (b absentBoard) SetWorkspace(ctx context.Context, id string, base map[string]string) error {
-	if err := b.of.absent("recording a workspace"); err != nil {
+	if err := b.absent("recording a workspace"); err != nil {
 		return err
 	}
 	return b.Board.SetWorkspace(ctx, id, base)
 }
 
 func (b absentBoard) SetRun(ctx context.Context, id string, run json.RawMessage) error {
-	if err := b.of.absent("recording a run"); err != nil {
+	if err := b.absent("recording a run"); err != nil {
 		return err
 	}
 	return b.Board.SetRun(ctx, id, run)
@@ -144,57 +121,38 @@ func (b absentBoard) SetRun(ctx context.Context, id string, run json.RawMessage)
 // What a store that is away for a moment has kept a server from is done when it answers.
 func TestTheStoreIsAwayBeforeAnAgentRuns(t *testing.T) {
 	for _, run := range []bool{false, true} {
-		p := newProject(t)
-		s := p.open(func(o *Options) {
-			o.Logger = nil
-			o.Stores = p.StoresWith(func(d store.Database) store.Database { return &absentStore{Database: d} })
-			o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
-		})
-		id := ""
+		p, answers := newProject(t), sync.Map{}
+		s := p.open(func(o *Options) { o.Logger = nil }, endsRuns, p.boards(func(b store.Board) store.Board { return absentBoard{b, &answers} }))
+		r := s.begin(s.newTask("! say hello"))
 		if run {
-			id = s.startRun(false).RunID
-		} else {
-			id = s.begin(s.newTask("! say hello")).AttemptID
+			r.AttemptID = s.startRun(false).RunID
 		}
-		r := s.ends(id)
+		r = s.ends(r.AttemptID)
 		testkit.Equal(t, r.State, board.Completed, "%s", deref(r.Error))
 	}
 }
 
-// What a crash has left is found where the config once had worktrees, and as soon
-// as the config can be read.
+// What a crash has left is found where the config once had worktrees, and as soon as the config can be read.
 func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	p := newProject(t)
 	old := filepath.Join(p.Root, "..", "old trees")
 	p.Configure(func(c *config.Config) { c.Attempts.Worktrees = old })
 	first := p.open()
-	v := first.newTask("! write loose.txt loose")
-	r := first.ends(first.begin(v).AttemptID)
+	r := first.ends(first.begin(first.newTask("! write loose.txt loose")).AttemptID)
 	first.stop()
 	journal := filepath.Join(first.journalOf(old), worktree.NameOf(r.Repos[0].WorktreePath)+".json")
 	folder := filepath.Dir(r.Repos[0].WorktreePath)
 	must(t, os.Rename(folder, folder+".removing")) // as a server that was killed has left it
 	p.Configure(func(*config.Config) {})
-	var good atomic.Bool
-	p.open(func(o *Options) {
-		o.Logger = nil
-		o.Config = func(context.Context) (*config.Config, error) {
-			if !good.Load() {
-				good.Store(true) // from the second look on
-				return nil, errors.New("config.yml:1:1: is not YAML")
-			}
-			return p.Config.Load(), nil
-		}
-	})
+	var looked atomic.Bool
+	p.open(p.unreadable(func() bool { return looked.Swap(true) })) // from the second look on
 	vanishes(t, journal)
 	testkit.True(t, !Exists(folder+".removing"), "the worktrees are left")
 }
 
 // Two projects may have their worktrees in one folder.
 func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
-	t.Parallel()
-	one := newProject(t)
-	two := newProject(t)
+	one, two := newProject(t), newProject(t)
 	trees := filepath.Join(one.Root, "..", "trees")
 	hold := filepath.Join(one.Root, "..", "hold")
 	for _, p := range []*project{one, two} {
@@ -208,22 +166,19 @@ func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 	other.stop()
 	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
 	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(r.AttemptID); r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "loose.txt" {
-		t.Errorf("%+v", r)
-	}
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "loose.txt", "%+v", r)
 }
 
 // A board that was moved away knows no attempt, and an agent may be at work.
 func TestAgentOutlivesItsBoard(t *testing.T) {
-	p := newProject(t)
+	p, s := opened(t)
 	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
 	r := s.begin(s.newTask("! write loose.txt x", "! await "+hold, "! write late.txt x"))
 	r = s.reaches(r.AttemptID, task.Running)
 	s.die()
 	moved := t.TempDir()
-	files := testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t)
-	for _, f := range files {
+	for _, f := range testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t) {
 		must(t, os.Rename(f, filepath.Join(moved, filepath.Base(f))))
 	}
 	next := p.open()
@@ -236,8 +191,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 
 // A run that this server no longer leads stops looking for its process.
 func TestFindEndsWithItsContext(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive, o.Logger = true, nil })
+	s := newProject(t).open(func(o *Options) { o.Passive, o.Logger = true, nil })
 	x := task.Execution{ID: nobody, AttemptID: nobody}
 	dir := local{logs: s.State().Logs()}.run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))

@@ -26,50 +26,35 @@ func (s *server) moves(attempt string, to store.Session) {
 	s.t.Helper()
 	sessions := s.Database.Sessions()
 	w := &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
-	if all, err := sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}}); err != nil || len(all) > 0 {
-		must(s.t, err)
+	if all := testkit.Get(sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}})).Must(s.t); len(all) > 0 {
 		w.Before = all[0].Revision
 	}
 	w.Revision, w.AttemptID, w.StartedAt, w.UpdatedAt = w.Before+1, attempt, time.Now(), time.Now()
-	if written, err := sessions.WriteSession(ctx, w); err != nil || !written {
-		s.t.Fatalf("session %s was not written: %v", to.ID, err)
-	}
+	written, err := sessions.WriteSession(ctx, w)
+	testkit.Need(s.t, err == nil && written, "session %s was not written: %v", to.ID, err)
 }
 
 // Seed 004, "Workspace context data".
 func TestReq004_GetContext(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
+	p, s := opened(t)
 	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
 	project, repo := s.rootProject()
 	v := s.newTask("! await " + hold)
-	r := s.begin(v)
-	r = s.reaches(r.AttemptID, task.Running)
+	r := s.reaches(s.begin(v).AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
 	w := board.FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
 	testkit.Need(t, w != nil && w.Attempt == r.AttemptID && w.ByPath, "the folder of a workspace was not recognized: %+v", w)
-	if is, err := w.Confirm(ctx, s.Database); !is || err != nil {
-		t.Errorf("the database does not confirm the workspace: %v", err)
-	}
+	testkit.True(t, testkit.Get(w.Confirm(ctx, s.Database)).Must(t), "the database does not confirm the workspace")
 	for _, root := range []string{p.Root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
-		if w := board.FindWorkspace(root, func(string) string { return "" }); w != nil {
-			t.Errorf("%s is taken for the workspace of %s", root, w.Attempt)
-		}
-		if is, err := board.FindWorkspace(root, getenv).Confirm(ctx, s.Database); is || err != nil {
-			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
-		}
+		testkit.Equal(t, board.FindWorkspace(root, func(string) string { return "" }), nil, "%s is taken for a workspace", root)
+		testkit.Equal(t, testkit.Get(board.FindWorkspace(root, getenv).Confirm(ctx, s.Database)).Must(t), false, "%s is taken for the workspace", root)
 	}
 	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
-	if got.ProjectID != project || got.ProjectName != "shop" || got.TaskID != v.TaskID || got.TaskTitle != v.Title || got.TaskStatus != "inprogress" ||
-		got.AttemptID != r.AttemptID || got.WorkspaceBranch != r.WorkspaceBranch || got.WorkflowSessionID != nil || len(got.WorkspaceRepos) != 1 {
-		t.Errorf("%+v", got)
-	}
-	if w := got.WorkspaceRepos[0]; w.RepoID != repo || w.RepoName != "shop" || w.TargetBranch != "main" || w.WorktreePath != r.Repos[0].WorktreePath {
-		t.Errorf("%+v", w)
-	}
+	testkit.Equal(t, fmt.Sprint(got.ProjectID, got.ProjectName, got.TaskID, got.TaskTitle, got.TaskStatus, got.AttemptID, got.WorkspaceBranch, got.WorkflowSessionID),
+		fmt.Sprint(project, "shop", v.TaskID, v.Title, "inprogress", r.AttemptID, r.WorkspaceBranch, (*string)(nil)))
+	testkit.Same(t, got.WorkspaceRepos, []board.ContextRepo{{RepoID: repo, RepoName: "shop", TargetBranch: "main", WorktreePath: r.Repos[0].WorktreePath}})
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
@@ -78,13 +63,11 @@ func TestReq004_GetContext(t *testing.T) {
 
 // A task with a workflow is to be reviewed only when that is complete.
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
-	project, repo := s.rootProject()
+	p, s := opened(t)
+	project, _ := s.rootProject()
 	hold := filepath.Join(p.Root, "..", "hold")
 	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
-	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
+	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
@@ -111,7 +94,6 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	got := filepath.Join(t.TempDir(), "got")
 	use := func(script string) {
@@ -176,12 +158,7 @@ func TestNotify(t *testing.T) {
 	notified(want...)
 	use(`echo >> "$1.hangs"; trap "" TERM; sleep 1000 & wait; sleep 1000`)
 	z := s.ends(s.begin(s.newTask("! exit 5")).AttemptID)
-	testkit.Eventually(t, func() string {
-		if _, err := os.Stat(got + ".hangs"); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	appears(t, got+".hangs")
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 	s.stop() // ends it
 	failures := strings.Count(log.String(), "the command of notify failed")

@@ -2,14 +2,11 @@ package attempt
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,108 +28,71 @@ func crashConfig(c *config.Config) {
 	c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! sleep 20ms"}
 }
 
-// serverMain is the server of TestKilledServersLoseNothing: it makes tasks,
-// attempts and follow-ups, deletes some, and says what was acknowledged, until it
-// is killed.
-func serverMain(args []string) int {
+// serverMain is the server of TestKilledServersLoseNothing: it makes tasks, attempts and follow-ups, deletes some, and
+// says what was acknowledged, until it is killed.
+func serverMain(args []string) {
 	root, marks := args[0], args[1]
 	p := &project{&attempttest.Project{Root: root}}
 	p.Configure(crashConfig)
 	o := p.options()
 	o.Stores = p.Stores()
-	e, err := Open(ctx, o)
-	if err != nil {
-		return fail(err)
-	}
-	projects, err := e.ListProjects(ctx, me, board.ListProjectsArgs{})
-	if err != nil {
-		return fail(err)
-	}
-	project := projects.Projects[0].ProjectID
-	repos, err := e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})
-	if err != nil {
-		return fail(err)
-	}
+	e := orFail(Open(ctx, o))
+	project := orFail(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Projects[0].ProjectID
+	repo := orFail(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Repos[0].RepoID
 	for range 1 + rand.IntN(3) {
 		name := strconv.FormatUint(rand.Uint64(), 36)
-		v, err := e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
+		v := orFail(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
 			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
 			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
-			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))})
-		if err != nil {
-			return fail(err)
-		}
+			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))}))
 		fmt.Println("task", v.TaskID, name)
-		r, err := e.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repos.Repos[0].RepoID, "main"}}})
-		if err != nil {
-			return fail(err)
-		}
+		r := orFail(e.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}))
 		fmt.Println("attempt", v.TaskID, r.AttemptID)
 	}
 	for {
-		if err := e.meddle(project, marks); err != nil {
-			return fail(err)
-		}
+		e.meddle(project, marks)
 	}
 }
 
 // meddle follows up on, or deletes, one of the newest tasks.
-func (e *Engine) meddle(project, marks string) error {
-	tasks, err := e.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project, Limit: new(40)})
-	if err != nil {
-		return err
-	}
+func (e *Engine) meddle(project, marks string) {
+	tasks := orFail(e.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project, Limit: new(40)}))
 	if tasks.Count == 0 {
 		time.Sleep(5 * time.Millisecond) // until it is killed
-		return nil
+		return
 	}
 	v := tasks.Tasks[rand.IntN(tasks.Count)]
 	if v.LatestSessionID == nil {
-		return nil
+		return
 	}
-	b, err := e.Store(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := b.Executions(ctx, *v.LatestAttemptID)
-	if err != nil {
-		return err
-	}
-	s, err := b.Session(ctx, *v.LatestSessionID)
-	if err != nil {
-		return err
-	}
+	b := orFail(e.Store(ctx))
+	all, s := orFail(b.Executions(ctx, *v.LatestAttemptID)), orFail(b.Session(ctx, *v.LatestSessionID))
 	switch name := "follow-" + strconv.FormatUint(rand.Uint64(), 36); {
 	case len(all) == 1 && s.Queued == nil:
-		_, err := e.FollowUp(ctx, me, FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue,
-			Prompt: new("! write " + name + " " + name + "\n! touch " + filepath.Join(marks, name))})
-		if err != nil {
-			return err
-		}
+		prompt := "! write " + name + " " + name + "\n! touch " + filepath.Join(marks, name)
+		orFail(e.FollowUp(ctx, me, FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue, Prompt: &prompt}))
 		fmt.Println("followed", *v.LatestAttemptID, name)
 	case len(all) == 2 && !v.HasInProgressAttempt && rand.IntN(100) == 0:
 		fmt.Println("deleting", v.TaskID)
-		if _, err := e.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); err != nil {
-			return err
-		}
+		orFail(e.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}))
 		fmt.Println("deleted", v.TaskID)
 	}
-	return nil
 }
 
-func fail(err error) int {
-	fmt.Println("failed", err)
-	return 1
+// orFail returns what a call returned, or ends the server.
+func orFail[T any](value T, err error) T {
+	if err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
+	return value
 }
 
 // acknowledged is what the killed servers said.
 type acknowledged struct {
-	names    map[string]string // of tasks
-	attempts map[string]string // of tasks
-	followed map[string][]string
-	deleting map[string]bool
-	deleted  map[string]bool
-	killed   map[string]bool // attempts whose shim was killed too
+	names, attempts           map[string]string // of tasks
+	followed                  map[string][]string
+	deleting, deleted, killed map[string]bool // tasks; attempts whose shim was killed too
 }
 
 // rounds is how many servers are killed: DEEPWORK_CRASH_ROUNDS, or few.
@@ -143,11 +103,9 @@ func rounds(t *testing.T) int {
 	return 5
 }
 
-// Killing the server at random moments loses no commit, no
-// uncommitted byte and no task; no agent runs twice; each execution says how it
-// ended.
+// Killing the server at random moments loses no commit, no uncommitted byte and no task; no agent runs twice; each
+// execution says how it ended.
 func TestKilledServersLoseNothing(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("kills processes")
 	}
@@ -168,17 +126,15 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	}
 	p.Configure(crashConfig)
 	s := p.open()
-	b := testkit.Get(s.Store(ctx)).Must(t)
-	all := testkit.Get(b.AllAttempts(ctx)).Must(t)
-	for _, a := range all {
-		s.rests(a.ID)
+	b := s.store()
+	for _, a := range testkit.Get(b.AllAttempts(ctx)).Must(t) { // each ends with all that was queued
+		testkit.Until(t, "at rest", func() bool { return !testkit.Get(b.LatestExecution(ctx, a.ID)).Must(t).State.Open() })
 	}
 	for id, name := range ack.names {
 		s.checkCrashed(t, &ack, marks, id, name)
 	}
-	if out := p.Git(p.Root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
-		t.Errorf("git fsck: %s", out)
-	}
+	out := p.Git(p.Root, "fsck", "--full", "--strict")
+	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
 	eventually(t, func() string { // what was being deleted is deleted beside all else
 		if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
 			return "git worktree list: " + out
@@ -238,40 +194,14 @@ func (p *project) removeLeftLock(t *testing.T) {
 	must(t, os.Remove(lock))
 }
 
-// killShims kills what watches over the agents that run now, as the end of the
-// machine does.
+// killShims kills what watches over the agents that run now, as the end of the machine does.
 func (p *project) killShims(t *testing.T, ack *acknowledged) {
 	t.Helper()
-	dirs := testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t)
-	for _, dir := range dirs {
-		if Exists(filepath.Join(dir, "exit.json")) {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
-		if err != nil {
-			continue
-		}
-		var started struct {
-			PID int `json:"shim_pid"`
-		}
-		must(t, json.Unmarshal(text, &started))
-		if proc, err := os.FindProcess(started.PID); err == nil && proc.Kill() == nil {
+	for _, dir := range testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t) {
+		if !Exists(filepath.Join(dir, "exit.json")) && Exists(filepath.Join(dir, "started.json")) && killShim(t, dir) == nil {
 			ack.killed[filepath.Base(filepath.Dir(filepath.Dir(dir)))] = true
 		}
 	}
-}
-
-// rests waits until an attempt has ended with all that was queued.
-func (s *server) rests(id string) {
-	s.t.Helper()
-	b := testkit.Get(s.Store(ctx)).Must(s.t)
-	eventually(s.t, func() string {
-		x := testkit.Get(b.LatestExecution(ctx, id)).Must(s.t)
-		if x.State.Open() {
-			return fmt.Sprintf("attempt %s is %s", id, x.State)
-		}
-		return ""
-	})
 }
 
 // checkCrashed checks one acknowledged task against what its agent said it had done.
@@ -310,9 +240,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		return look(file)
 	}
 	for _, file := range []string{"committed", "loose"} {
-		if Exists(filepath.Join(marks, file+"-"+name)) && read(file) != name {
-			t.Errorf("attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
-		}
+		testkit.True(t, !Exists(filepath.Join(marks, file+"-"+name)) || read(file) == name, "attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
 	}
 	for _, file := range ack.followed[attempt] {
 		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s", attempt, file)
@@ -324,19 +252,18 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	if !there || ack.deleting[id] {
 		return
 	}
-	r := s.get(attempt)
-	b := testkit.Get(s.Store(ctx)).Must(t)
-	all := testkit.Get(b.Executions(ctx, attempt)).Must(t)
-	states := map[task.AttemptState]int{}
-	for _, x := range all {
-		states[x.State]++
+	states := map[task.AttemptState]bool{}
+	for _, x := range testkit.Get(s.store().Executions(ctx, attempt)).Must(t) {
+		states[x.State] = true
 	}
 	if !ack.killed[attempt] {
-		testkit.True(t, len(states) == 1 && states[task.Completed] != 0, "attempt %s ended as %v: %s", attempt, states, deref(r.Error))
+		testkit.True(t, len(states) == 1 && states[task.Completed], "attempt %s ended as %v", attempt, states)
 		for _, file := range ack.followed[attempt] {
 			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
 		}
-	} else if other := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s task.AttemptState) bool { return s == task.Completed || s == task.Interrupted }); len(other) > 0 {
-		t.Errorf("attempt %s ended as %v", attempt, states)
+	} else {
+		delete(states, task.Completed)
+		delete(states, task.Interrupted)
+		testkit.Equal(t, len(states), 0, "attempt %s ended as %v", attempt, states)
 	}
 }

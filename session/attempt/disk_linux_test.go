@@ -17,7 +17,7 @@ import (
 // A disk that is full refuses calls, with a remedy, and makes nothing; reading
 // works; what ends meanwhile is recorded when there is room.
 func TestFullDisk(t *testing.T) {
-	p := newProject(t)
+	p := alone(t)
 	home := filepath.Join(p.Root, "..", "state")
 	must(t, os.Mkdir(home, 0o755))
 	t.Setenv(state.Env, home)

@@ -1,18 +1,14 @@
 package attempt
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 )
@@ -20,7 +16,6 @@ import (
 // An attempt of a project in a folder of its repository works in that folder of its worktree, also if its
 // branch lacks the folder, and copy and setup are relative to it.
 func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	top := p.Root
 	p.Git(top, "branch", "without")
@@ -51,14 +46,11 @@ func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
 
 // A branch named deepwork is in the way of the branches of attempts, unless another prefix is set.
 func TestField07_BranchPrefix(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.Git(p.Root, "branch", "deepwork")
 	s := p.open()
 	v := s.newTask("! write a.txt a", "! commit a", "! exit 0")
-	_, repo := s.rootProject()
-	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	attempttest.Refused(t, err, session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
 	p.Configure(func(c *config.Config) { c.Attempts.BranchPrefix = "agents/by-" })
 	r := s.ends(s.begin(v).AttemptID)
 	testkit.True(t, r.State == "completed" && strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") && r.Repos[0].Ahead == 1, "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
@@ -66,97 +58,28 @@ func TestField07_BranchPrefix(t *testing.T) {
 
 // An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
 func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	v := s.newTask("! exit 0")
 	r := s.ends(s.begin(v).AttemptID)
 	path := r.Repos[0].WorktreePath
 	p.Git(path, "checkout", "-q", "-b", "mine")
 	p.Git(path, "commit", "-q", "--allow-empty", "-m", "the work")
-	if r = s.get(r.AttemptID); r.Repos[0].Ahead != 1 || !strings.Contains(deref(r.Notice), "is on the branch mine, not on the attempt's branch "+r.WorkspaceBranch) {
-		t.Errorf("ahead %d, notice %q", r.Repos[0].Ahead, deref(r.Notice))
-	}
-	gone, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	testkit.True(t, err == nil && strings.Contains(deref(gone.Notice), "on the branch mine, which stays") && p.Git(p.Root, "log", "-1", "--format=%s", "mine") == "the work", "removed: %+v, %v", gone, err)
+	r = s.get(r.AttemptID)
+	testkit.True(t, r.Repos[0].Ahead == 1 && strings.Contains(deref(r.Notice), "is on the branch mine, not on the attempt's branch "+r.WorkspaceBranch), "ahead %d, notice %q", r.Repos[0].Ahead, deref(r.Notice))
+	testkit.Contains(t, deref(testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t).Notice), "on the branch mine, which stays")
+	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", "mine"), "the work")
 	v = s.newTask("! exit 0")
 	p.Git(s.ends(s.begin(v).AttemptID).Repos[0].WorktreePath, "checkout", "-q", "--orphan", "unborn")
-	gone, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	testkit.True(t, err == nil && !strings.Contains(deref(gone.Notice), "unborn"), "a branch that does not exist stays: %+v, %v", gone, err)
+	gone := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	testkit.True(t, !strings.Contains(deref(gone.Notice), "unborn"), "a branch that does not exist stays: %+v", gone)
 }
 
 // goneLeader is the id of a process that does not run.
 const goneLeader = "00112233aabbccdd"
 
-func situation(t *testing.T, s *server, state task.AttemptState, run *board.Run) *task.Situation {
-	t.Helper()
-	at := &task.Situation{State: state, Leader: s.Members.ID()}
-	if run != nil {
-		at.Run = testkit.Get(json.Marshal(run)).Must(t)
-	}
-	return at
-}
-
-// An attempt or a run has one of the states that the documentation lists, in all that the board knows of it.
-func TestField22_StatesOfAttempts(t *testing.T) {
-	s := newProject(t).open()
-	wait := func(kinds ...string) *board.Run {
-		r := &board.Run{}
-		for _, kind := range kinds {
-			r.Waits = append(r.Waits, board.RunWait{Kind: kind, Since: time.Now()})
-		}
-		return r
-	}
-	ended := func(state board.State) *board.Run { return &board.Run{End: &board.RunEnd{State: state}} }
-	for _, c := range []struct {
-		want  board.State
-		state task.AttemptState
-		run   *board.Run
-		more  func(*task.Situation)
-	}{
-		{board.Queued, task.Waiting, nil, nil},
-		{board.Queued, task.Starting, nil, nil},
-		{board.Running, task.Running, nil, nil},
-		{board.Running, task.Running, wait(), nil},
-		{board.Running, task.Running, wait(board.WaitsForPerson), func(s *task.Situation) { s.Busy = true }},
-		{board.WaitingForYou, task.Running, wait(board.WaitsForLimit, board.WaitsForPerson), nil},
-		{board.WaitingForLimit, task.Running, wait(board.WaitsForLimit), nil},
-		{board.Paused, task.Stopped, ended(board.Paused), nil},
-		{board.Stopped, task.Stopped, ended(board.Stopped), nil},
-		{board.Stopped, task.Stopped, &board.Run{}, nil},
-		{board.Failed, task.Failed, ended(board.Failed), nil},
-		{board.Interrupted, task.Interrupted, nil, nil},
-		{board.Completed, task.Completed, ended(board.Completed), nil},
-		{board.Conflicted, task.Completed, nil, func(s *task.Situation) { s.Landed = task.LandedConflicts }},
-		{board.Merged, task.Completed, ended(board.Completed), func(s *task.Situation) { s.Landed = task.LandedMerged }},
-		{board.Queued, task.Waiting, nil, func(s *task.Situation) { s.Landed = task.LandedMerged }},
-	} {
-		at := situation(t, s, c.state, c.run)
-		if c.more != nil {
-			c.more(at)
-		}
-		testkit.Equal(t, s.StateOf(at), c.want, "%+v", at)
-	}
-	testkit.Equal(t, board.WaitingForLimit.Words(), "waiting for a limit")
-}
-
-// A run whose leader was killed is interrupted; an attempt of one agent goes on without its server, and so may a run
-// that another machine leads.
-func TestField15_ARunWithoutItsLeader(t *testing.T) {
-	s := newProject(t).open()
-	for _, state := range []task.AttemptState{task.Starting, task.Running} {
-		run := situation(t, s, state, &board.Run{Waits: []board.RunWait{{Kind: board.WaitsForPerson}}})
-		run.Leader = goneLeader
-		testkit.Equal(t, s.StateOf(run), board.Interrupted)
-		run.Run = nil
-		testkit.Equal(t, s.StateOf(run), board.ExecutionState(state), "with one agent")
-	}
-}
-
 // A run whose leader was killed before its workflow began is to be resumed: another one would be led beside it.
 func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive = true })
+	p, s := opened(t, passive)
 	id := s.startRun(false).RunID
 	p.sql("UPDATE attempts SET state = 'starting'; UPDATE executions SET state = 'starting', owner = '" + goneLeader + "'")
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: id})).Must(t)

@@ -17,16 +17,14 @@ import (
 
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {
 	s.t.Helper()
-	r := testkit.Get(s.FollowUp(ctx, me, a)).Must(s.t)
-	return r
+	return testkit.Get(s.FollowUp(ctx, me, a)).Must(s.t)
 }
 
 // Seed 004, "Send follow-up by workspace id" and "by session id": it runs in the
 // session's conversation and puts the task back to inprogress.
 func TestReq004_FollowUpSend(t *testing.T) {
-	p := newProject(t)
+	p, s := opened(t)
 	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
 	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
@@ -38,34 +36,24 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
-	if out := s.output(r.AttemptID); !strings.Contains(out, "agent resumed\n! prompt\n") || strings.Count(out, "Add a basket") != 0 {
-		t.Errorf("it wrote:\n%s", out)
-	}
+	out := s.output(r.AttemptID)
+	testkit.True(t, strings.Contains(out, "agent resumed\n! prompt\n") && strings.Count(out, "Add a basket") == 0, "it wrote:\n%s", out)
 	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
-	// Another variant, for this run; one without a resume of its own has its
-	// executor's.
+	// Another variant, for this run; one without a resume of its own has its executor's.
 	for _, variant := range []string{"SAME", "OTHER"} {
 		f = s.follow(FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("! env MODE"), Variant: &variant})
 		s.reaches(r.AttemptID, task.Completed)
 	}
-	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.HasSuffix(out, "agent resumed\nMODE=same\ndone\nagent resumed\nMODE=slow\ndone") {
-			return out
-		}
-		return ""
-	})
+	s.prints(r.AttemptID, "agent resumed\nMODE=same\ndone\nagent resumed\nMODE=slow\ndone")
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})).Err(), session.ToolError, "unknown_variant", "NONE", "OTHER")
 }
 
 // Seed 004, "Queue follow-up", "Cancel queued follow-up": at most one is queued.
 func TestReq004_FollowUpQueue(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
+	p, s := opened(t)
 	hold, hold2 := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "hold2")
-	s := p.open()
 	v := s.newTask("! await "+hold, "! exit 1")
-	r := s.begin(v)
-	r = s.reaches(r.AttemptID, task.Running)
+	r := s.reaches(s.begin(v).AttemptID, task.Running)
 	on := the(r.AttemptID)
 	f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
 	testkit.True(t, f.Status == "empty" && f.Notice != nil, "cancelling nothing: %+v", f)
@@ -73,22 +61,14 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "first" && f.DroppedPrompt == nil, "the first: %+v", f)
 	f = s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")})
 	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "second" && deref(f.DroppedPrompt) == "first" && strings.Contains(deref(f.Notice), "first"), "the second: %+v", f)
-	if q := s.get(r.AttemptID).QueuedFollowUp; q == nil || q.Prompt != "second" || deref(q.Variant) != "OTHER" {
-		t.Errorf("queued is %+v", q)
-	}
+	q := s.get(r.AttemptID).QueuedFollowUp
+	testkit.True(t, q != nil && q.Prompt == "second" && deref(q.Variant) == "OTHER", "queued is %+v", q)
 	f = s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
 	testkit.True(t, f.Status == "cancelled" && deref(f.DroppedPrompt) == "second" && f.QueuedPrompt == nil, "cancelled: %+v", f)
-	if q := s.get(r.AttemptID).QueuedFollowUp; q != nil {
-		t.Errorf("still queued: %+v", q)
-	}
+	testkit.Equal(t, s.get(r.AttemptID).QueuedFollowUp, nil)
 	s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say queued one\n! await " + hold2)})
 	must(t, os.WriteFile(hold, nil, 0o644)) // the first run fails; the queued one runs all the same
-	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.Contains(out, "queued one") {
-			return out
-		}
-		return ""
-	})
+	s.prints(r.AttemptID, "queued one")
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed, "%+v", now)
 	must(t, os.WriteFile(hold2, nil, 0o644))
@@ -97,9 +77,8 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")})
 	testkit.True(t, f.Status == "started" && f.QueuedPrompt == nil && f.Notice != nil, "queued where nothing runs: %+v", f)
 	s.reaches(r.AttemptID, task.Completed)
-	if out := s.output(r.AttemptID); strings.Contains(out, "first") && strings.Contains(out, "second") {
-		t.Errorf("what was dropped ran: %s", out)
-	}
+	out := s.output(r.AttemptID)
+	testkit.True(t, !strings.Contains(out, "first") || !strings.Contains(out, "second"), "what was dropped ran: %s", out)
 }
 
 // Seed 004, "Workspace has no sessions": an explicit error.
@@ -117,18 +96,12 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "no_session", "start_task_attempt")
 	must(t, os.WriteFile(hold, nil, 0o644))
-	s.ends(first.AttemptID)
-}
-
-// A follow-up needs the workspace.
-func TestFollowUpWithoutWorkspace(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	// Nor does one that has lost its workspace.
+	r := s.ends(first.AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
-	now := s.get(r.AttemptID)
-	testkit.True(t, now.State == "completed" && !now.Repos[0].Exists, "%+v", now)
+	r = s.get(r.AttemptID)
+	testkit.True(t, r.State == "completed" && !r.Repos[0].Exists, "%+v", r)
 }
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier
@@ -155,14 +128,12 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	send("Name it cart.")
 	out := s.output(r.AttemptID)
 	out = out[strings.LastIndex(out, "# Add a basket"):]
-	for _, want := range []string{"Put things into it.", "Be quick.", "## What was done before", "It was asked to do the task.", "It failed, and said last:\n> ## Forget all\n", "> nonsense unknown order",
-		"It was asked:\n> ! write loose.txt x\n", "Commits on the branch of shop: 1, ", " Add [1mthe basket\n", "Changed files: 1, ", "- basket.go\n", "## What to do now\n\nName it cart.\n\n" + strings.TrimSpace(toCommit)} {
-		testkit.Contains(t, out, want)
-	}
+	testkit.ContainsAll(t, out, []string{"Put things into it.", "Be quick.", "## What was done before", "It was asked to do the task.", "It failed, and said last:\n> ## Forget all\n", "> nonsense unknown order",
+		"It was asked:\n> ! write loose.txt x\n", "Commits on the branch of shop: 1, ", " Add [1mthe basket\n", "Changed files: 1, ", "- basket.go\n", "## What to do now\n\nName it cart.\n\n" + strings.TrimSpace(toCommit)})
 	_, out, _ = strings.Cut(out, "## What was done before")
 	testkit.True(t, !strings.Contains(out, "\x1b") && !strings.Contains(out, "\n## Forget") && !strings.Contains(out, "new git worktree"), "%v", out)
-	b := testkit.Get(s.Store(ctx)).Must(t)
-	testkit.Equal(t, testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t).Prompt, "Name it cart.", "the board")
+	testkit.Equal(t, s.latest(r.AttemptID).Prompt, "Name it cart.", "the board")
+	b := s.store()
 	// What is said of the past is bounded, and fits into an argument.
 	a := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})).Must(t)
@@ -215,7 +186,7 @@ func TestHasConversation(t *testing.T) {
 
 // Claude Code that ended before it began a conversation is not asked to continue one.
 func TestFollowUpAfterAFailedStart(t *testing.T) {
-	p := newProject(t)
+	p := alone(t)
 	s := p.open()
 	bin := filepath.Join(p.Root, "..", "bin")
 	must(t, os.MkdirAll(bin, 0o755))
@@ -223,18 +194,14 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	r := s.ends(s.begin(s.newTask("x"), func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
-	if r = s.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "not logged in") || strings.Contains(s.output(r.AttemptID), "continued") {
-		t.Errorf("%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
-	}
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "not logged in") && !strings.Contains(s.output(r.AttemptID), "continued"), "%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
 }
 
 // The agent of a task is told the inputs of its workflow, and a later one as well.
 func TestPromptHasTheInputs(t *testing.T) {
 	v := &task.Task{Title: "Cats", JobName: new("texts"), WorkflowName: new("write"), Inputs: json.RawMessage(`{"topic":"big\n\"cats\"","drafts":["a.md","b.md"]}`)}
-	for _, want := range []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "} {
-		testkit.Contains(t, taskPrompt(v, nil), want)
-	}
+	testkit.ContainsAll(t, taskPrompt(v, nil), []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "})
 	v.Inputs = nil
-	got := taskPrompt(v, nil)
-	testkit.True(t, !strings.Contains(got, "inputs"), "%v", got)
+	testkit.True(t, !strings.Contains(taskPrompt(v, nil), "inputs"), "it is told of inputs")
 }

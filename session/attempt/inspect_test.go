@@ -29,8 +29,7 @@ func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Repor
 	return Inspect(ctx, f, stores, p.Config.Load(), slog.New(slog.DiscardHandler))
 }
 
-// inspect returns what an inspection of the project has to say, a line each;
-// notes begin with "note: ".
+// inspect returns what an inspection of the project has to say, a line each; notes begin with "note: ".
 func (p *project) inspect() []string {
 	p.T.Helper()
 	r := testkit.Get(p.inspectAt(ctx, state.Of(p.Root))).Must(p.T)
@@ -65,8 +64,7 @@ func (p *project) sql(statements string) {
 	must(p.T, db.Close())
 }
 
-// A board at work and at rest is well; so is a missing one, and nothing is made
-// by looking.
+// A board at work and at rest is well; so is a missing one, and nothing is made by looking.
 func TestInspectWell(t *testing.T) {
 	p := newProject(t)
 	p.finds()
@@ -77,9 +75,8 @@ func TestInspectWell(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	p.finds()
 	report, err := p.inspectAt(ctx, state.Of(p.Root))
-	if want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"}); err != nil || !report.Live || !slices.Contains(report.Counts, want) {
-		t.Errorf("%+v, %v", report, err)
-	}
+	want := (session.Count{N: 1, What: "attempt", Of: "1 waiting or running"})
+	testkit.True(t, err == nil && report.Live && slices.Contains(report.Counts, want), "%+v, %v", report, err)
 	s.die()
 	p.finds("note: " + state.Of(p.Root).Logs()) // it runs, and has no server
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -107,9 +104,7 @@ func TestInspectWell(t *testing.T) {
 
 // Each kind of falsehood on the board is found, and told by its ids.
 func TestInspectBoard(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
 	s.stop()
 	id := r.AttemptID
@@ -162,8 +157,7 @@ func TestInspectBoard(t *testing.T) {
 
 // So is what is wrong with worktrees, journals and branches.
 func TestInspectWorktrees(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
 	s.stop()
 	tree := r.Repos[0].WorktreePath
@@ -214,11 +208,9 @@ func TestInspectWorktrees(t *testing.T) {
 	p.finds("the repository of attempt " + r.AttemptID + " cannot be used")
 }
 
-// Looking changes no file, and leaves none, also where a server was killed and has left the board's
-// log.
+// Looking changes no file, and leaves none, also where a server was killed and has left the board's log.
 func TestInspectChangesNothing(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := s.ends(s.begin(s.newTask("! write a.txt a")).AttemptID)
 	dead := filepath.Join(p.Root, "..", "dead")
 	must(t, os.CopyFS(dead, os.DirFS(p.Root))) // as it is while the board is open
@@ -256,8 +248,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	testkit.True(t, slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }), "attempt %s was not seen: %+v", r.AttemptID, found)
 }
 
-// Looking at a repository, and at what an attempt changed, runs no program that its
-// settings name, and fetches nothing.
+// Looking at a repository, and at what an attempt changed, runs no program that its settings name, and fetches nothing.
 func TestNoProgramOfARepositoryRuns(t *testing.T) {
 	p := newProject(t)
 	must(t, os.WriteFile(filepath.Join(p.Root, ".gitattributes"), []byte("* filter=evil diff=evil\n"), 0o644))
@@ -291,9 +282,8 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 		if _, _, err := s.Worktrees(at).Diff(ctx, at.Repos[0].Worktree, *at.Repos[0].BaseCommit, "main", nil, 1<<20); err != nil {
 			t.Log(err)
 		}
-		if marks, _ := filepath.Glob(mark + "*"); len(marks) > 0 {
-			t.Fatalf("these ran: %v", marks)
-		}
+		marks, _ := filepath.Glob(mark + "*")
+		testkit.Need(t, len(marks) <= 0, "these ran: %v", marks)
 	}
 	inspected()
 	base := p.Git(p.Root, "rev-parse", "HEAD")

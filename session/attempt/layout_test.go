@@ -29,11 +29,9 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 	}
 }
 
-// A row of the board that has a workspace elsewhere runs no agent there, and removes
-// nothing.
+// A row of the board that has a workspace elsewhere runs no agent there, and removes nothing.
 func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
-	p := newProject(t)
-	first := p.open()
+	p, first := opened(t)
 	r := first.ends(first.begin(first.newTask("! say hello")).AttemptID)
 	home, untouched := newVictim(t)
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -58,8 +56,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 	untouched()
 }
 
-// In a folder of worktrees in the project nothing is used that stood there before, and
-// no link is followed.
+// In a folder of worktrees in the project nothing is used that stood there before, and no link is followed.
 func TestPreparedFolderOfWorktrees(t *testing.T) {
 	for _, at := range []string{".deepwork", ".deepwork/worktrees", ".deepwork/worktrees/.journal", ""} {
 		t.Run(strings.ReplaceAll(at, "/", "_"), func(t *testing.T) {
@@ -118,17 +115,14 @@ func TestLogsThatAreLinks(t *testing.T) {
 
 // The state of servers in a workspace goes with it.
 func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	v := s.newTask("! say hello")
 	r := s.ends(s.begin(v).AttemptID)
 	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
 	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	if Exists(f.Dir) || !Exists(s.State().Dir) {
-		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
-	}
+	testkit.True(t, !Exists(f.Dir) && Exists(s.State().Dir), "%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
 }
 
 // A branch's own setup program is not the one that was approved.

@@ -124,6 +124,26 @@ func (p *project) machine(name string, f fleet, change ...func(*Options)) *machi
 	return m
 }
 
+// deletes deletes a task, if need be by repeated calls: a busy machine may not answer in time.
+func (m *machine) deletes(id string) *DeleteReply {
+	m.t.Helper()
+	for tries := 0; ; tries++ {
+		gone, err := m.DeleteTask(ctx, me, DeleteArgs{TaskID: id})
+		if session.CodeOf(err) != codes.NotRemoved || tries == 5 {
+			must(m.t, err)
+			return gone
+		}
+	}
+}
+
+// onFiles opens the project's board in files.
+func (p *project) onFiles() *server {
+	s := files.Stores(state.Of(p.Root), false, nil)
+	old := p.open(func(o *Options) { o.Stores = s })
+	old.stores = s
+	return old
+}
+
 // without takes the executor TEST from a machine.
 func (p *project) without() {
 	p.Configure(func(c *config.Config) { c.Executors[0].Command = []string{"./not-installed"} })
@@ -132,7 +152,6 @@ func (p *project) without() {
 // An attempt is made on one machine, which lacks its executor, and runs on another, where it is
 // stopped, followed up, read and deleted from the first.
 func TestAnAttemptOnAnotherMachine(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -144,57 +163,41 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		got := m1.reaches(made.AttemptID, task.Running)
 		testkit.True(t, strings.Contains(deref(got.Notice), m2.place.Describe()) && strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()), "it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
-		b := testkit.Get(m1.Store(ctx)).Must(t)
-		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
+		a := testkit.Get(m1.store().Attempt(ctx, made.AttemptID)).Must(t)
 		testkit.Equal(t, a.Place, m2.place, "the attempt")
 		testkit.Equal(t, a.Repos[0].RepoPath, p2.Root, "the attempt")
-		eventually(t, func() string {
-			if out := m1.output(made.AttemptID); !containsAll(out, "it works", "SHARED=yes") {
-				return "read from the other machine: " + out
-			}
-			return ""
-		})
+		m1.prints(made.AttemptID, "it works", "SHARED=yes")
 
-		stopped, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		testkit.Need(t, err == nil && stopped.State == board.Stopped, "stopping: %+v, %v", stopped, err)
+		testkit.Equal(t, m1.stopAttempt(made.AttemptID).State, board.Stopped)
 		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
 
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
-		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
-		testkit.Need(t, err == nil && r.Status == FollowUpStarted, "following up: %+v, %v", r, err)
+		r := m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
+		testkit.Equal(t, r.Status, FollowUpStarted)
 		end := m1.reaches(made.AttemptID, task.Completed)
 		testkit.True(t, end.ExitCode != nil && *end.ExitCode == 0, "the follow-up: %+v", end)
-		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
-			t.Errorf("the output at the end lacks something: %s", out)
-		}
+		testkit.ContainsAll(t, m1.output(made.AttemptID), []string{"it works", "agent resumed", "once more", "done"})
 		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1), Raw: new(true)})
 		testkit.Need(t, err == nil && len(tail.Entries) == 1 && tail.NextIndex == tail.Entries[0].Index, "the last line: %+v, %v", tail, err)
-		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
-			t.Errorf("after the last line: %+v, %v", tail, err)
-		}
-		shared := testkit.Get(m1.Store(ctx)).Must(t)
-		at := testkit.Get(shared.Attempt(ctx, made.AttemptID)).Must(t)
-		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
+		tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)})
+		testkit.True(t, err == nil && len(tail.Entries) == 0, "after the last line: %+v, %v", tail, err)
+		a = testkit.Get(m1.store().Attempt(ctx, made.AttemptID)).Must(t)
+		diffs, notice, err := SavedDiff(ctx, m1.store(), a, 10_000)
 		testkit.True(t, err == nil && len(diffs) == 1 && containsAll(diffs[0].Diff, "+from afar", "+later") && strings.Contains(notice, m2.place.Describe()), "the changes: %+v, %q, %v", diffs, notice, err)
-		if diffs, _, err = SavedDiff(ctx, shared, at, 30); err != nil || !diffs[0].Truncated || len(diffs[0].Diff) > 30 {
-			t.Errorf("a part of the changes: %+v, %v", diffs, err)
-		}
+		diffs, _, err = SavedDiff(ctx, m1.store(), a, 30)
+		testkit.True(t, err == nil && diffs[0].Truncated && len(diffs[0].Diff) <= 30, "a part of the changes: %+v, %v", diffs, err)
 
 		p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
 		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 		p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
-		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		for tries := 0; session.CodeOf(err) == codes.NotRemoved && tries < 5; tries++ { // the other machine is slow
-			gone, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		}
-		testkit.Need(t, err == nil && len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p2.Root && gone.Notice == nil, "deleting: %+v, %v", gone, err)
+		gone := m1.deletes(made.TaskID)
+		testkit.Need(t, len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p2.Root && gone.Notice == nil, "deleting: %+v", gone)
 		testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)), "the worktree or the log is still there")
 	})
 }
 
 // A machine with several things of the board never takes what it cannot run.
 func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -210,7 +213,6 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 // An attempt whose machine is gone is interrupted and says where its work is. When the machine is
 // back, its agent is ended before another one works there.
 func TestAMachineThatIsGone(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.Configure(func(c *config.Config) {
@@ -235,10 +237,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		away := new(atomic.Bool) // also when its server looks for agents
 		away.Store(true)
 		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
-		agent := 0
-		text := testkit.Get(os.ReadFile(pid)).Must(t)
-		fmt.Sscan(string(text), &agent)
-		groupEnds(t, agent)
+		groupEnds(t, pid)
 		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
 		m1.reaches(made.AttemptID, task.Completed)
 	})
@@ -277,9 +276,7 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 				m2 = p2.machine("bbbb", f, leads)
 			}
 			<-led
-			agent := 0
-			fmt.Sscan(string(testkit.Get(os.ReadFile(pid)).Must(t)), &agent)
-			groupEnds(t, agent)
+			groupEnds(t, pid)
 			testkit.Until(t, "left alone", func() bool { return len(m2.led()) == 0 })
 			r := testkit.Get(m1.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 			testkit.Equal(t, r.State, board.Interrupted, "%s", deref(r.Reason))
@@ -291,7 +288,6 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 // A machine that goes when it has been asked to stop an agent, and has not done so, does it when it is back.
 // Calls in the meantime say so.
 func TestAMachineStopsWhenItIsBack(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -311,11 +307,10 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 
 // A server looks at the board after each change by another one.
 func TestABoardThatOthersChange(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
-		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
+		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, passive)
 		m2.background.Go(m2.followBoard)
 		kicked := func(after string) {
 			t.Helper()
@@ -335,8 +330,7 @@ func TestABoardThatOthersChange(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 		}
-		b := testkit.Get(m1.Store(ctx)).Must(t)
-		testkit.Get(b.Stop(ctx, m1.latest(made.AttemptID).ID)).Must(t)
+		testkit.Get(m1.store().Stop(ctx, m1.latest(made.AttemptID).ID)).Must(t)
 		kicked("a stop")
 	})
 }
@@ -344,7 +338,6 @@ func TestABoardThatOthersChange(t *testing.T) {
 // Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds
 // when it looks again is no longer asked for.
 func TestARemovalThatIsNotAnswered(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -353,7 +346,7 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 		m2.stop()
 		f.gone(m2.place, 0)
-		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
+		silent := p2.machine("bbbb", f, passive)
 		must(t, silent.Members.Enter(ctx))
 		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
@@ -364,9 +357,8 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// A task can be deleted although the machine of an attempt is gone: its worktrees are left there, and
-// removed by the next server, which keeps what was not committed. A server of another board leaves
-// them alone.
+// A task can be deleted although the machine of an attempt is gone: its worktrees are left there, and removed by the
+// next server, which keeps what was not committed. A server of another board leaves them alone.
 func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
@@ -376,11 +368,9 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 		m2.stop()
 
-		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.Root), false, nil) }) // which does not know the attempt
-		old.stores = old.o.Stores
+		old := p2.onFiles() // whose board does not know the attempt
 		old.newTask("something")
-		b := testkit.Get(old.Store(ctx)).Must(t)
-		old.recoverWorktrees(ctx, b, p2.Config.Load())
+		old.recoverWorktrees(ctx, old.store(), p2.Config.Load())
 		testkit.Need(t, Exists(tree), "a server of another board removed the worktree")
 		old.stop()
 
@@ -397,11 +387,10 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 // An inspection judges what is on its own machine: not the worktrees of another one, and not those of
 // an attempt whose paths no server has chosen yet.
 func TestInspectOnMachines(t *testing.T) {
-	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
-		m1, m2 := p1.machine("aaaa", f, func(o *Options) { o.Passive = true }), p2.machine("bbbb", f)
+		m1, m2 := p1.machine("aaaa", f, passive), p2.machine("bbbb", f)
 		finds := func(m *machine, want ...string) {
 			t.Helper()
 			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
@@ -420,15 +409,7 @@ func TestInspectOnMachines(t *testing.T) {
 		finds(m1)
 		finds(m2, "the worktree of attempt "+made.AttemptID+" is gone")
 		must(t, os.Rename(tree+"-away", tree))
-		var gone *DeleteReply
-		eventually(t, func() string {
-			var err error
-			if gone, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil && session.CodeOf(err) == "not_removed" {
-				return err.Error() // a busy machine has not answered in time, and the caller repeats the call
-			}
-			must(t, err)
-			return ""
-		})
+		gone := m1.deletes(made.TaskID)
 		if _, database := f.(sharedDatabase); database { // a board in files has the paths of who wrote them last
 			commit := gone.Rescued[0].Commit
 			must(t, os.Remove(filepath.Join(p2.Root, ".git", "objects", commit[:2], commit[2:])))
@@ -439,10 +420,9 @@ func TestInspectOnMachines(t *testing.T) {
 		m2.stop()
 		p1.Configure(func(*config.Config) {})
 		made = m1.begin(m1.newTask("! say hello"))
-		b := testkit.Get(m1.Store(ctx)).Must(t)
 		must(t, m1.Members.Enter(ctx))
-		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
-		testkit.Need(t, err == nil && x != nil && x.AttemptID == made.AttemptID && x.Place == m1.place, "%+v, %v", x, err)
+		x := testkit.Get(m1.store().ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, m1.store(), p1.Config.Load()), task.Limits{})).Must(t)
+		testkit.Need(t, x != nil && x.AttemptID == made.AttemptID && x.Place == m1.place, "%+v", x)
 		finds(m1)
 
 		// Nor does anything else name a workspace that it does not have.
@@ -450,9 +430,7 @@ func TestInspectOnMachines(t *testing.T) {
 		f.gone(m1.place, time.Hour)
 		m2 = p2.machine("bbbb", f)
 		testkit.Contains(t, deref(m2.reaches(made.AttemptID, task.Interrupted).Error), "It has no workspace there yet; ", "given up")
-		if gone, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil || gone.Notice != nil {
-			t.Errorf("%+v, %v", gone, err)
-		}
+		testkit.Equal(t, testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t).Notice, nil)
 	})
 }
 
@@ -525,28 +503,22 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 			o.Passive = true
 			o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), new(atomic.Bool)}
 		})
-		made := m.newTask("! say hello")
-		_, repo := m.rootProject()
-		args := StartArgs{TaskID: made.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")}
+		args := m.starting(m.newTask("! say hello"))
+		args.RequestID = new("once")
 		busy := func(err error) {
 			t.Helper()
 			refused(t, store.Refused(err), session.StateError, "board_busy", "get_attempt")
 		}
-		_, err := m.StartTaskAttempt(ctx, me, args)
-		busy(err)
+		busy(testkit.Get(m.StartTaskAttempt(ctx, me, args)).Err())
 		r := testkit.Get(m.StartTaskAttempt(ctx, me, args)).Must(t)
-		_, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
-		busy(err)
-		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != board.Stopped {
-			t.Errorf("%+v, %v", r, err)
-		}
+		busy(testkit.Get(m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err())
+		testkit.Equal(t, m.stopAttempt(r.AttemptID).State, board.Stopped)
 	})
 }
 
 // A copy into a database brings the worktrees: no server of the old board removes them, also if that
 // board is gone, and one of the database does when the attempt is deleted.
 func TestACopyBringsItsWorktrees(t *testing.T) {
-	t.Parallel()
 	if !pgtest.OnPostgres() {
 		t.Skip("with a database only")
 	}
@@ -558,12 +530,10 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 		},
 		"by the next server": func(p *project, f fleet, place task.Place) {
 			m := p.machine("aaaa", f)
-			eventually(t, func() string {
-				journals, _ := filepath.Glob(filepath.Join(m.State().Worktrees(), ".journal", "*.json"))
-				if text, err := os.ReadFile(journals[0]); err != nil || !strings.Contains(string(text), `"board"`) {
-					return fmt.Sprint(string(text), err)
-				}
-				return ""
+			journals := testkit.Get(filepath.Glob(filepath.Join(m.State().Worktrees(), ".journal", "*.json"))).Must(m.t)
+			testkit.Until(m.t, "with the new board in the journal", func() bool {
+				text, _ := os.ReadFile(journals[0])
+				return strings.Contains(string(text), `"board"`)
 			})
 			m.stop()
 		},
@@ -571,13 +541,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			p, f := newProject(t), sharedDatabase{t, t.TempDir()}
 			folder, place := state.Of(p.Root), task.Place{MachineID: "aaaaaaaa", MachineName: "aaaa", Root: p.Root}
-			onFiles := func() *server {
-				s := files.Stores(folder, false, nil)
-				old := p.open(func(o *Options) { o.Stores = s })
-				old.stores = s
-				return old
-			}
-			old := onFiles()
+			old := p.onFiles()
 			made := old.begin(old.newTask("! write note.txt here"))
 			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 			old.stop()
@@ -589,10 +553,9 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			claim(p, f, place)
 
 			must(t, os.Remove(folder.Database()))
-			old = onFiles()
+			old = p.onFiles()
 			old.newTask("something")
-			b := testkit.Get(old.Store(ctx)).Must(t)
-			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
+			must(t, old.recoverWorktrees(ctx, old.store(), p.Config.Load()))
 			old.stop()
 			testkit.Need(t, Exists(tree), "a server without the old board has removed the worktree")
 

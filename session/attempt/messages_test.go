@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -63,28 +62,23 @@ func TestMessagesByPage(t *testing.T) {
 // A line whose end is missing is given when its agent has ended, or when it is longer than any.
 func TestMessageWithoutAnEnd(t *testing.T) {
 	piece := runner.Entry{Index: 7, Stream: runner.Stdout, Text: `{"` + strings.Repeat("x", runner.MaxLine-2)}
-	if all, next := messagesOf([]runner.Entry{piece}, 9, false); len(all) > 0 || next != 6 {
-		t.Errorf("%d messages, next %d", len(all), next)
-	}
-	if all, next := messagesOf([]runner.Entry{piece}, 9, true); len(all) != 1 || next != 7 || !all[0].Cut {
-		t.Errorf("%d messages, next %d", len(all), next)
-	}
+	all, next := messagesOf([]runner.Entry{piece}, 9, false)
+	testkit.True(t, len(all) <= 0 && next == 6, "%d messages, next %d", len(all), next)
+	all, next = messagesOf([]runner.Entry{piece}, 9, true)
+	testkit.True(t, len(all) == 1 && next == 7 && all[0].Cut, "%d messages, next %d", len(all), next)
 	var long []runner.Entry
 	for i := range linePieces {
 		piece.Index = int64(i)
 		long = append(long, piece)
 	}
-	if all, next := messagesOf(long, 9, false); len(all) != 1 || next != linePieces-1 || len(all[0].Text) != transcript.MaxText {
-		t.Errorf("%d messages, next %d", len(all), next)
-	}
+	all, next = messagesOf(long, 9, false)
+	testkit.True(t, len(all) == 1 && next == linePieces-1 && len(all[0].Text) == transcript.MaxText, "%d messages, next %d", len(all), next)
 }
 
 // tail_attempt reads what an agent does, raw output remains, and what each execution used is summed
 // for the attempt and the task; a failed execution counts, and says why it failed.
 func TestOutputAndCostOfAgents(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	orders := func(name string, more ...string) (lines []string) {
 		for _, line := range stream(t, name) {
 			lines = append(lines, "! say "+line)
@@ -92,11 +86,8 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		return append(lines, more...)
 	}
 	v := s.newTask(orders("claude", "! nonsense")...)
-	r := s.begin(v)
-	r = s.ends(r.AttemptID)
-	if want := "The agent ended with exit code 97. Its last lines on stderr:\nnonsense unknown order \"nonsense\""; r.State != "failed" || deref(r.Error) != want {
-		t.Errorf("%s, %q, want %q", r.State, deref(r.Error), want)
-	}
+	r := s.ends(s.begin(v).AttemptID)
+	testkit.Equal(t, r.State+": "+board.State(deref(r.Error)), "failed: The agent ended with exit code 97. Its last lines on stderr:\nnonsense unknown order \"nonsense\"")
 	want := &board.Cost{USD: new(0.01574), Executions: 1, Input: new(int64(48)), Cached: new(int64(9200)), Output: new(int64(160)), Turns: new(int64(5))}
 	testkit.Same(t, r.Cost, want, "it cost")
 	testkit.Same(t, s.task(v.TaskID).Cost, want, "it cost")
@@ -111,34 +102,26 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	got := strings.Join(kinds, " ")
 	testkit.Need(t, got == "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" && len(tail.Entries) == 0, "%v", got)
 	testkit.True(t, said[3].Tool == "Bash" && said[3].CallID == said[4].CallID && said[4].Text == "hello", "%+v", said[3:5])
-	raw := s.output(r.AttemptID)
-	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")
+	testkit.Contains(t, s.output(r.AttemptID), stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
-	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})).Must(t)
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})
 	want.Executions, want.Unknown = 2, 1
-	if r = s.ends(r.AttemptID); !reflect.DeepEqual(r.Cost, want) || r.State != "completed" {
-		t.Errorf("%s, it cost %s", r.State, asJSON(r.Cost))
-	}
+	r = s.ends(r.AttemptID)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Same(t, r.Cost, want, "both cost")
 	testkit.Same(t, s.task(v.TaskID).Cost, want, "all cost")
-	full := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Must(t)
 	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
-	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
-		t.Errorf("they cost %s", asJSON(each))
-	}
+	each := s.executions(r.AttemptID)
+	testkit.Same(t, []*board.ExecutionCost{each[0].Cost, each[1].Cost}, []*board.ExecutionCost{{}, first}, "each cost")
 	// An agent that reports no cost.
-	other := s.begin(s.newTask(orders("codex")...))
 	want = &board.Cost{Executions: 1, Unknown: 1, Input: new(int64(1000)), Cached: new(int64(5000)), Output: new(int64(200)), Turns: new(int64(1))}
-	if other = s.ends(other.AttemptID); !reflect.DeepEqual(other.Cost, want) {
-		t.Errorf("it cost %s", asJSON(other.Cost))
-	}
+	testkit.Same(t, s.ends(s.begin(s.newTask(orders("codex")...)).AttemptID).Cost, want, "the other one cost")
 }
 
 // What each execution was asked, how it ended and what it printed can be read after the ones that
 // followed it, one by one.
 func TestEarlierExecutionsStayVisible(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	lines := []string{"! prompt"}
 	for _, line := range stream(t, "claude") {
 		lines = append(lines, "! say "+line)
@@ -175,17 +158,13 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 		t.Errorf("the executions are %s", asJSON(x))
 	}
 	first, reply := tail(x[2].ExecutionID, false)
-	if !containsAll(first, "reasoning: ", "stderr: nonsense", "message: ", "git worktree") || strings.Contains(first, "output: second") || strings.Contains(first, "third") || reply.State != "failed" {
-		t.Errorf("of the first execution, which is %s:\n%s", reply.State, first)
-	}
+	testkit.True(t, containsAll(first, "reasoning: ", "stderr: nonsense", "message: ", "git worktree") && !strings.Contains(first, "output: second") && !strings.Contains(first, "third") && reply.State == "failed", "of the first execution, which is %s:\n%s", reply.State, first)
 	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
 	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after it: %+v", rest)
-	if second, reply := tail(x[1].ExecutionID, true); !strings.Contains(second, "second\ndone\n") || strings.Contains(second, "nonsense") || strings.Contains(second, "\nthird\n") || reply.State != "completed" {
-		t.Errorf("of the second, which is %s:\n%s", reply.State, second)
-	}
-	if third, reply := tail(x[0].ExecutionID, true); !strings.Contains(third, "third") || strings.Contains(third, "second") || strings.Contains(third, "git worktree") || reply.State != "running" {
-		t.Errorf("of the third, which is %s:\n%s", reply.State, third)
-	}
+	second, reply := tail(x[1].ExecutionID, true)
+	testkit.True(t, strings.Contains(second, "second\ndone\n") && !strings.Contains(second, "nonsense") && !strings.Contains(second, "\nthird\n") && reply.State == "completed", "of the second, which is %s:\n%s", reply.State, second)
+	third, reply := tail(x[0].ExecutionID, true)
+	testkit.True(t, strings.Contains(third, "third") && !strings.Contains(third, "second") && !strings.Contains(third, "git worktree") && reply.State == "running", "of the third, which is %s:\n%s", reply.State, third)
 	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
@@ -193,14 +172,11 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 
 // An execution that waits has no output yet, whatever others printed before.
 func TestOutputOfAWaitingExecution(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := s.ends(s.begin(s.newTask("! say first")).AttemptID)
-	passive := p.open(func(o *Options) { o.Passive = true })
+	command := p.open(passive)
 	s.stop()
-	passive.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
-	r = passive.get(r.AttemptID)
-	reply, err := passive.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &passive.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.3)})
-	testkit.True(t, err == nil && len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v %v", reply, err)
+	command.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
+	reply := testkit.Get(command.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &command.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.1)})).Must(t)
+	testkit.True(t, len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v", reply)
 }

@@ -16,8 +16,7 @@ import (
 // Starting agents needs the right agents; without it nothing is made, and whether
 // what the call names exists is not said.
 func TestStartingAgentsNeedsTheRight(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, repo := s.rootProject()
 	ann := session.Caller{Identity: "ann", Rights: session.RightAgents}
 	v := testkit.Get(s.CreateTask(ctx, ann, board.CreateTaskArgs{ProjectID: project, Title: "Mine"})).Must(t)
@@ -54,7 +53,6 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 // An attempt that waits for those of others does not say how many there are, and
 // their branches are no branches to begin at.
 func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	hold := filepath.Join(p.Root, "..", "hold")
@@ -70,9 +68,8 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	_, hidden := begin(eve, first.WorkspaceBranch)
 	_, missing := begin(eve, "deepwork/none")
 	refused(t, hidden, session.ToolError, "unknown_branch", "main")
-	if got, want := strings.ReplaceAll(hidden.Error(), first.WorkspaceBranch, "deepwork/none"), missing.Error(); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	got, want := strings.ReplaceAll(hidden.Error(), first.WorkspaceBranch, "deepwork/none"), missing.Error()
+	testkit.True(t, got == want, "%s, want %s", got, want)
 	r := testkit.Get(begin(eve, "main")).Must(t)
 	testkit.Equal(t, deref(r.Notice), "It waits for a slot.")
 	testkit.Contains(t, deref(s.get(r.AttemptID).Notice), "and 0 wait before it", "the owner is told")
@@ -100,21 +97,16 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	p.Git(p.Root, "branch", first.WorkspaceBranch, "kept")
 	_, err = begin(eve, first.WorkspaceBranch)
 	refused(t, err, session.ToolError, "unknown_branch", "main")
-	if _, rest, _ := strings.Cut(err.Error(), "Its branches: "); strings.Contains(rest, first.WorkspaceBranch) {
-		t.Error(err)
-	}
+	_, rest, _ := strings.Cut(err.Error(), "Its branches: ")
+	testkit.True(t, !strings.Contains(rest, first.WorkspaceBranch), "%v", err)
 }
 
-// In the workspace of an attempt every call is one of its maker, who may not start
-// agents there.
+// In the workspace of an attempt every call is one of its maker, who may not start agents there.
 func TestAnAgentIsItsMaker(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	project, repo := s.rootProject()
 	of := func(who session.Caller, title string) *board.Task {
-		v := testkit.Get(s.CreateTask(ctx, who, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
-		return v
+		return testkit.Get(s.CreateTask(ctx, who, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
 	}
 	ann := session.Caller{Identity: "ann", Group: "team", Rights: session.RightAgents}
 	bob := session.Caller{Identity: "bob", Group: "team", Rights: session.RightAgents}
@@ -153,8 +145,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 
 // What an agent makes is its maker's.
 func TestTasksOfAnAgentAreItsMakers(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	project, _ := s.rootProject()
 	r := s.begin(s.newTask())
 	s.ends(r.AttemptID)

@@ -48,7 +48,6 @@ func (s *server) statusOf(all []*board.Task, want ...string) {
 // Servers start what is ready, the oldest first, each task once, with room for as many as may be in
 // review; what is reviewed or unblocked makes them go on at once.
 func TestAutoStart(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	one, two := p.open(), p.open()
 	marks := filepath.Join(p.Root, "..", "marks")
@@ -97,11 +96,10 @@ func TestAutoStart(t *testing.T) {
 // A task that another server of the board, or a command, creates is started, too; a server that is
 // killed leaves each task either untouched or started, and the next one goes on.
 func TestAutoStartAfterACrash(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	marks := filepath.Join(p.Root, "..", "marks")
 	must(t, os.Mkdir(marks, 0o755))
-	command := p.open(func(o *Options) { o.Passive = true })
+	command := p.open(passive)
 	var all []*board.Task
 	for i := range 6 {
 		all = append(all, command.newTask("! once "+filepath.Join(marks, fmt.Sprint(i))))
@@ -151,7 +149,6 @@ func (l *lines) count(text string) int {
 // What cannot be started is logged once, and does not keep other tasks waiting. A budget that is
 // reached, and tasks of those who may not start agents, start nothing.
 func TestAutoStartRefused(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	other := filepath.Join(p.Root, "..", "other")
 	p.Repo(other)
@@ -200,7 +197,6 @@ func TestAutoStartRefused(t *testing.T) {
 
 // Many attempts at once on 4 slots of two servers all end, never more than 4 run, nothing is left locked, and git is whole.
 func TestFiftyAttemptsOnFourSlots(t *testing.T) {
-	t.Parallel()
 	const slots = 4
 	attempts := 16
 	if os.Getenv("DEEPWORK_FIGURES") == "1" {
@@ -248,7 +244,6 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
 	out = p.Git(p.Root, "worktree", "list", "--porcelain")
 	testkit.True(t, !strings.Contains(out, "locked") && !strings.Contains(out, "prunable") && strings.Count(out, "worktree ") == attempts+1, "git worktree list: %s", out)
-	if locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock")); locks != nil {
-		t.Errorf("lock files are left: %v", locks)
-	}
+	locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock"))
+	testkit.True(t, locks == nil, "lock files are left: %v", locks)
 }

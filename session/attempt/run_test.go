@@ -1,14 +1,12 @@
 package attempt
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -29,24 +27,19 @@ func TestAttemptRuns(t *testing.T) {
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
 	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running") && r.TaskID == v.TaskID && r.Executor == "TEST", "started: %+v", r)
-	if now := s.task(v.TaskID); now.Status != "inprogress" || deref(now.LatestAttemptID) != r.AttemptID || deref(now.LatestWorkspaceBranch) != r.WorkspaceBranch {
-		t.Errorf("the task: %+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && deref(now.LatestAttemptID) == r.AttemptID && deref(now.LatestWorkspaceBranch) == r.WorkspaceBranch, "the task: %+v", now)
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "completed" && r.ExitCode != nil && *r.ExitCode == 0 && deref(r.FinalMessage) == "all is well" && r.Error == nil && r.Notice == nil && r.LatestSessionID != nil, "ended: %+v, %s", r, deref(r.Error))
 	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
-	now := s.task(v.TaskID)
+	testkit.True(t, slices.IsSorted([]string{r.CreatedAt, *r.StartedAt, *r.EndedAt}), "made, begun and ended at %s, %s and %s", r.CreatedAt, *r.StartedAt, *r.EndedAt)
+	now = s.task(v.TaskID)
 	testkit.True(t, now.Status == "inreview" && !now.HasInProgressAttempt && !now.LastAttemptFailed && deref(now.LatestSessionExecutor) == "TEST" && deref(now.LatestSessionID) == deref(r.LatestSessionID), "the task: %+v", now)
 	repo := r.Repos[0]
 	testkit.True(t, repo.Exists && repo.Ahead == 1 && repo.Behind == 0 && strings.Join(repo.ChangedFiles, " ") == "basket.go loose.txt" && repo.ChangedCount == 2, "the worktree: %+v", repo)
-	if want := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"); repo.WorktreePath != want {
-		t.Errorf("it is at %s; expected at %s", repo.WorktreePath, want)
-	}
-	out := s.output(r.AttemptID)
-	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
-		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
-		testkit.Contains(t, out+"\n", want+"\n", "the agent did not print %q but: %s", want, out)
-	}
+	testkit.Equal(t, repo.WorktreePath, filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"))
+	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n", []string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n", "pwd " + repo.WorktreePath + "\n", "MODE=quick\n",
+		config.AttemptEnv + "=" + r.AttemptID + "\n", config.BoardEnv + "=" + s.boardPath() + "\n", config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs") + "\n"})
 	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") && p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) == "Add the basket", "the branch %s has no commit", r.WorkspaceBranch)
 	// The main checkout is as it was, and git does not see what is ours.
 	testkit.Equal(t, p.Git(p.Root, "status", "--porcelain"), " M README", "the main checkout")
@@ -72,13 +65,10 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
 	testkit.True(t, page.Count == 1 && page.Attempts[0].AttemptID == first.AttemptID && deref(page.LatestAttemptID) == second.AttemptID, "the second page: %+v", page)
 	waits := s.get(second.AttemptID)
-	if waits.State != "queued" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
-		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
-	}
+	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
 	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(second.AttemptID); r.State != "completed" || !strings.Contains(s.output(r.AttemptID), "agent other") {
-		t.Errorf("it ended: %+v", r)
-	}
+	testkit.Equal(t, s.ends(second.AttemptID).State, "completed")
+	testkit.Contains(t, s.output(second.AttemptID), "agent other")
 }
 
 // Several repositories: a worktree each, the agent in the folder around them,
@@ -98,23 +88,14 @@ func TestSeveralRepos(t *testing.T) {
 		}}}
 	})
 	s := p.open()
-	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
-	var v *board.Task
+	project, all := s.project("front")
 	var repos []RepoArgs
-	for _, project := range projects.Projects {
-		if project.Name != "front" {
-			continue
-		}
-		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})).Must(t)
-		for _, r := range all.Repos {
-			repos = append(repos, RepoArgs{r.RepoID, "release"})
-		}
-		v = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
+	for _, id := range all {
+		repos = append(repos, RepoArgs{id, "release"})
 	}
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
-	if r.State != "completed" {
-		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
-	}
+	testkit.Need(t, r.State == "completed", "%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	around := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"))
 	testkit.Contains(t, s.output(r.AttemptID), "pwd "+around, "the agent ran elsewhere")
 	changed := map[string]string{}
@@ -123,12 +104,8 @@ func TestSeveralRepos(t *testing.T) {
 		testkit.Equal(t, filepath.Dir(repo.WorktreePath), around)
 		testkit.Equal(t, repo.TargetBranch, "release")
 	}
-	if want := "map[the api:b.txt web:.env a.txt setup.txt]"; fmt.Sprint(changed) != want {
-		t.Errorf("changed: %v", changed)
-	}
-	if text, err := os.ReadFile(filepath.Join(around, "web", ".env")); string(text) != "SECRET=web\n" {
-		t.Errorf("the copy: %q, %v", text, err)
-	}
+	testkit.Same(t, changed, map[string]string{"the api": "b.txt", "web": ".env a.txt setup.txt"})
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(around, "web", ".env"))).Must(t)), "SECRET=web\n")
 }
 
 // A workspace that cannot be made fails the attempt, says why, and leaves nothing.
@@ -149,34 +126,19 @@ func TestSetupFails(t *testing.T) {
 
 // A prompt given as an argument is never taken for an option.
 func TestPromptAsArgument(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	v := s.newTask("! prompt")
-	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
-	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
-		t.Errorf("%s: %s", r.State, out)
-	}
-	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})).Must(t)
-	s.reaches(r.AttemptID, task.Completed)
-	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.Contains(out, "\n--version\n") {
-			return "it wrote " + out
-		}
-		return ""
-	})
-}
-
-// A message that begins like an option is not taken for one by an agent whose conversation goes on.
-func TestMessageThatBeginsLikeAnOption(t *testing.T) {
-	r := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
-	command, stdin := r.give("--version", true)
+	s := newProject(t).open()
+	r := s.ends(s.begin(s.newTask("! prompt"), func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Contains(t, s.output(r.AttemptID), "# Add a basket")
+	// Nor is a message, by an agent whose conversation goes on.
+	given := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
+	command, stdin := given.give("--version", true)
 	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
 }
 
 // The same call again gives the same attempt, also when it could not be made again.
 func TestStartOnce(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	v := s.newTask("! say once")
 	once := func(a *StartArgs) { a.RequestID = new("go") }
 	first := s.begin(v, once)
@@ -189,10 +151,8 @@ func TestStartOnce(t *testing.T) {
 
 // tail_attempt follows an agent line by line, and waits for the next one.
 func TestTail(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
+	p, s := opened(t)
 	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
 	r := s.begin(s.newTask("! say one", "! await "+hold, "! say two"))
 	seen := func(want string) func(*TailReply) bool {
 		return func(r *TailReply) bool {
@@ -218,48 +178,25 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})).Must(t)
-	testkit.True(t, len(few.Entries) == 1 && few.NextIndex == few.Entries[0].Index, "the last one: %+v", few)
 }
 
 // list_executors lists the known ones, those of the config, and which can be run.
 func TestListExecutors(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := testkit.Get(s.ListExecutors(ctx, me)).Must(t)
 	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
 	}
-	if x := byName["TEST"]; !x.Available || !x.CanContinue || strings.Join(x.Variants, " ") != "OTHER SAME" || x.Program != os.Args[0] {
-		t.Errorf("%+v", x)
-	}
-	if x := byName["MISSING"]; x.Available || x.Program != filepath.Join(p.Root, "no-such-agent") {
-		t.Errorf("%+v", x)
-	}
+	x := byName["TEST"]
+	testkit.True(t, x.Available && x.CanContinue && strings.Join(x.Variants, " ") == "OTHER SAME" && x.Program == os.Args[0], "%+v", x)
+	x = byName["MISSING"]
+	testkit.True(t, !x.Available && x.Program == filepath.Join(p.Root, "no-such-agent"), "%+v", x)
 	for _, name := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "CURSOR_AGENT", "OPENCODE"} {
-		if _, there := byName[name]; !there {
-			t.Errorf("%s is missing", name)
-		}
+		_, there := byName[name]
+		testkit.True(t, there, "%s is missing", name)
 	}
 	testkit.True(t, r.Count == len(r.Executors) && r.Executors[0].Available, "%+v", r)
-}
-
-// An agent that ends at once has not ended before it began.
-func TestAnAgentEndsAfterItBegan(t *testing.T) {
-	s := newProject(t).open()
-	v := s.newTask("! say x")
-	for range 3 {
-		r := s.ends(s.begin(v).AttemptID)
-		made, began, ended := parsed(t, r.CreatedAt), parsed(t, deref(r.StartedAt)), parsed(t, deref(r.EndedAt))
-		testkit.True(t, !began.Before(made) && !ended.Before(began) && time.Since(ended) >= 0, "it was made at %v, began at %v and ended at %v", made, began, ended)
-	}
-}
-
-func parsed(t *testing.T, s string) time.Time {
-	t.Helper()
-	at := testkit.Get(time.Parse(time.RFC3339Nano, s)).Must(t)
-	return at
 }
 
 // Whatever a repository is called, its worktree has its own folder in the attempt's.

@@ -52,15 +52,13 @@ func texts(all []Message, kind string) (found []string) {
 func (s *server) tailOf(a TailArgs) *TailReply {
 	s.t.Helper()
 	a.AfterIndex = new(int64(-1))
-	r := testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t)
-	return r
+	return testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t)
 }
 
 // startRun starts a run in a worktree, or in place.
 func (s *server) startRun(inPlace bool) *board.RunReply {
 	s.t.Helper()
-	r := testkit.Get(s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
-	return r
+	return testkit.Get(s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
 }
 
 // tail_attempt returns the output of one process of an agent, also if another one for the same step follows
@@ -77,16 +75,14 @@ func TestTailOfARun(t *testing.T) {
 	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
 	for i, want := range []string{"one", "two"} {
 		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}).Messages, "output")
-		if other := []string{"two", "one"}[i]; !slices.Contains(got, want) || slices.Contains(got, other) {
-			t.Errorf("the agent %d said %q", i, got)
-		}
+		other := []string{"two", "one"}[i]
+		testkit.True(t, slices.Contains(got, want) && !slices.Contains(got, other), "the agent %d said %q", i, got)
 	}
 	all := s.tailOf(TailArgs{Target: the(made.RunID)}).Messages
 	notes := texts(all, "system")
 	testkit.True(t, len(texts(all, "output")) == 0 && slices.Contains(notes, "step write: ended"), "the leader's notes are %q", notes)
-	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
-		t.Errorf("an unknown execution: %v", err)
-	}
+	_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())})
+	testkit.True(t, session.CodeOf(err) == "unknown_execution" && strings.Contains(err.Error(), "get_run"), "an unknown execution: %v", err)
 	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "lead in get_attempt")
 	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
 	testkit.Equal(t, kept.Lead, task.ServerLeads, "lead in get_task")
@@ -119,18 +115,16 @@ func TestFollowUpOfARun(t *testing.T) {
 
 // A run that was stopped before it began is not resumed, and its caller is told so.
 func TestResumeOfARunThatNeverBegan(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	s := newProject(t).open(passive)
 	made := s.startRun(false)
 	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})).Must(t)
-	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {}); session.CodeOf(err) != "no_session" {
-		t.Errorf("resuming it: %v", err)
-	}
+	_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
+	testkit.True(t, session.CodeOf(err) == "no_session", "resuming it: %v", err)
 }
 
 // A run that is stopped while it waits to go on is stopped, however it had ended before.
 func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
+	p, s := opened(t, func(o *Options) {
 		o.Leader = func(context.Context, *Lead) board.RunEnd {
 			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
 		}
@@ -138,7 +132,7 @@ func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	s.stop()
-	s = p.open(func(o *Options) { o.Passive = true })
+	s = p.open(passive)
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 	testkit.Equal(t, s.stopAttempt(made.RunID).State, board.Stopped)
 	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
@@ -148,7 +142,6 @@ func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	up := filepath.Join(p.Root, "..", "up")
 	setups := []struct {
@@ -183,9 +176,8 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if got := <-advised; got != "use short words" || !Exists(filepath.Join(run.Workspace, "new.txt")) {
-		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
-	}
+	got := <-advised
+	testkit.True(t, got == "use short words" && Exists(filepath.Join(run.Workspace, "new.txt")), "it was advised %q, and worked in %s", got, run.Workspace)
 	p.finds()
 }
 
@@ -264,9 +256,8 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			for i := range 3 {
 				x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); (i == 0) != (err != nil) || i == 0 && !board.Passing(err) {
-					t.Errorf("agent %d: %v", i, err)
-				}
+				_, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"})
+				testkit.True(t, (i == 0) == (err != nil) && (i != 0 || board.Passing(err)), "agent %d: %v", i, err)
 			}
 			return board.RunEnd{State: board.Completed}
 		}
@@ -284,7 +275,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 // A run is made once, with its task, by a call that is repeated while it is in progress: what such a call left would be
 // started by attempts.auto_start.
 func TestARunIsMadeWithItsTask(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	s := newProject(t).open(passive)
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() {
@@ -301,8 +292,7 @@ func TestARunIsMadeWithItsTask(t *testing.T) {
 
 // A run never works in a repository's own folder for want of a branch: only if it was told to.
 func TestARunWithoutABranch(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive = true })
+	p, s := opened(t, passive)
 	testkit.Git(t, p.Root, "checkout", "--quiet", "--detach")
 	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
 	err := testkit.Get(s.RunWorkflow(ctx, me, args)).Err()
@@ -335,7 +325,7 @@ func TestARunWhoseWorkflowWasAborted(t *testing.T) {
 
 // The owner of the workflow must be named if a server is to lead.
 func TestLeadOfATaskIsChecked(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	s := newProject(t).open(passive)
 	project, _ := s.rootProject()
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
 		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})

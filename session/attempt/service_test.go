@@ -256,9 +256,8 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	reaches(quick.AttemptID, task.Completed)
 	testkit.Get(e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
 	now := reaches(quick.AttemptID, task.Completed)
-	if said := now.FinalMessage; said == nil || *said != "done, continued: true" || now.Cost == nil || now.Cost.USD == nil || *now.Cost.USD != 0.5 {
-		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
-	}
+	said := now.FinalMessage
+	testkit.True(t, said != nil && *said == "done, continued: true" && now.Cost != nil && now.Cost.USD != nil && *now.Cost.USD == 0.5, "after a follow-up: %+v %+v", said, now.Cost)
 	data, err := os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))
 	testkit.True(t, err == nil && string(data) == "more", "it wrote %q in the worktree: %v", data, err)
 	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})

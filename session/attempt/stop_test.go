@@ -3,11 +3,9 @@ package attempt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,19 +17,10 @@ import (
 	"deepwork/session/attempt/worktree"
 )
 
-func (s *server) stopAttempt(id string) *AttemptReply {
-	s.t.Helper()
-	r := testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
-	return r
-}
-
-// stop_attempt ends the whole group, drops what is queued, keeps the worktree,
-// and a follow-up goes on.
+// stop_attempt ends the whole group, drops what is queued, keeps the worktree, and a follow-up goes on.
 func TestStop(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
+	p, s := opened(t)
 	up := filepath.Join(p.Root, "..", "up")
-	s := p.open()
 	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
 	appears(t, up)
@@ -42,9 +31,7 @@ func TestStop(t *testing.T) {
 	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
-	pid := testkit.Get(os.ReadFile(up)).Must(t)
-	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
-	groupEnds(t, n)
+	groupEnds(t, up)
 	again := s.stopAttempt(r.AttemptID)
 	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
@@ -56,26 +43,20 @@ func TestStop(t *testing.T) {
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	log := new(testkit.Log)
 	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	r := s.begin(s.newTask("! await " + hold))
 	s.reaches(r.AttemptID, task.Running)
-	runs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	testkit.Need(t, err == nil && len(runs) == 1, "%v %v", runs, err)
-	records, away := runs[0], filepath.Join(p.Root, "..", "away")
+	records, away := s.runOf(r.AttemptID), filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
 	if err := os.Symlink(away, records); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
 	testkit.Equal(t, s.ends(s.begin(s.newTask("! say on")).AttemptID).State, "completed", "the other attempt")
-	_, err = s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
-	if refusal, is := errors.AsType[*session.Error](err); !is || refusal.Code != "not_stoppable" || !strings.Contains(refusal.Message, records+" is a symbolic link") {
-		t.Errorf("stop_attempt: %v", err)
-	}
+	refused(t, testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err(), session.StateError, "not_stoppable", records+" is a symbolic link")
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
 	testkit.Equal(t, s.ends(r.AttemptID).State, "stopped")
@@ -88,11 +69,9 @@ func TestRecordsBehindALink(t *testing.T) {
 
 // One whose worktree and journal are links by now is stopped, and what they lead to stays.
 func TestStopBehindLinks(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	v := s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))
-	r := s.begin(v)
-	r = s.reaches(r.AttemptID, task.Running)
+	r := s.reaches(s.begin(v).AttemptID, task.Running)
 	theirs := filepath.Join(p.Root, "..", "theirs")
 	must(t, os.MkdirAll(theirs, 0o700))
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
@@ -107,15 +86,11 @@ func TestStopBehindLinks(t *testing.T) {
 	}
 	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
 	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
-	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(theirs, "work.txt"))).Must(t)), "unsaved")
 }
 
-// One that waits is stopped and never runs; a follow-up of another too, with what
-// was queued behind it.
+// One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
 func TestStopWaiting(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
@@ -139,7 +114,6 @@ func TestStopWaiting(t *testing.T) {
 
 // One whose workspace is being made is stopped, and what was made is undone.
 func TestStopWhileStarting(t *testing.T) {
-	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			p := newProject(t)
@@ -152,11 +126,10 @@ func TestStopWhileStarting(t *testing.T) {
 			appears(t, up)
 			stopper := s
 			if where == "elsewhere" {
-				stopper = p.open(func(o *Options) { o.Passive = true })
+				stopper = p.open(passive)
 			}
-			if r := stopper.stopAttempt(r.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
-				t.Errorf("%+v, %s", r, deref(r.Error))
-			}
+			r = stopper.stopAttempt(r.AttemptID)
+			testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v, %s", r, deref(r.Error))
 			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 		})
 	}
@@ -164,11 +137,10 @@ func TestStopWhileStarting(t *testing.T) {
 
 // An agent that another server sees to is stopped too.
 func TestStopElsewhere(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := s.begin(s.newTask("! sleep 1h"))
 	s.reaches(r.AttemptID, task.Running)
-	other := p.open(func(o *Options) { o.Passive = true })
+	other := p.open(passive)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
 		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
@@ -180,20 +152,7 @@ func TestStopElsewhere(t *testing.T) {
 	if took := time.Since(began); took > 4*time.Second { // usually half a second
 		t.Errorf("it took %v", took)
 	}
-	eventually(t, func() string { // it counts when the board has it
-		if got := s.Stats(); got.Ended[task.Stopped] != 1 || got.Started != 1 {
-			return fmt.Sprintf("its own server counts %+v", got)
-		}
-		return ""
-	})
-}
-
-// latest returns an attempt's newest execution.
-func (s *server) latest(attempt string) *task.Execution {
-	s.t.Helper()
-	b := testkit.Get(s.Store(ctx)).Must(s.t)
-	x := testkit.Get(b.LatestExecution(ctx, attempt)).Must(s.t)
-	return x
+	testkit.Until(t, "counted by its own server", func() bool { return s.Stats().Ended[task.Stopped] == 1 && s.Stats().Started == 1 })
 }
 
 // suspended makes a server look at the board once, as one that is suspended later.
@@ -212,18 +171,15 @@ func (s *server) givenUp(attempt string) {
 // A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
 // out by the next one, also if who asked has left; what was queued does not run.
 func TestStopByTheNextServer(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open(suspended)
+	p, s := opened(t, suspended)
 	r := s.begin(s.newTask("! sleep 1h"))
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
-	other := p.open(func(o *Options) { o.Passive = true })
+	other := p.open(passive)
 	other.givenUp(r.AttemptID)
 	s.die()
 	next := p.open()
-	if r := next.ends(r.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
-		t.Errorf("%+v", r)
-	}
+	r = next.ends(r.AttemptID)
+	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
 	testkit.Equal(t, len(next.executions(r.AttemptID)), 1, "what was queued has run")
 }

@@ -20,8 +20,7 @@ import (
 	"deepwork/session/state"
 )
 
-// Every list is a list in JSON, however empty, and every field is there (seed
-// 004, "Schema field documentation").
+// Every list is a list in JSON, however empty, and every field is there (seed 004, "Schema field documentation").
 func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 	replies := []any{board.ProjectsReply{}, board.ReposReply{}, board.TasksReply{}, board.AttemptsReply{}, board.Task{}, DeleteReply{}, AttemptReply{}, FollowUpReply{}, TailReply{}, ExecutorsReply{}, board.ContextReply{}}
 	var check func(v reflect.Type, path string)
@@ -59,8 +58,7 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 
 // A task whose dependencies are not done does not start, and says what blocks it.
 func TestBlockedTask(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, repo := s.rootProject()
 	first := s.newTask("! say hello")
 	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
@@ -70,9 +68,8 @@ func TestBlockedTask(t *testing.T) {
 	}
 	err := start()
 	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
-	if e, _ := errors.AsType[*session.Error](err); fmt.Sprint(e.Details["blocked_by"]) != fmt.Sprint([]string{first.TaskID}) {
-		t.Errorf("%+v", e.Details)
-	}
+	e, _ := errors.AsType[*session.Error](err)
+	testkit.True(t, fmt.Sprint(e.Details["blocked_by"]) == fmt.Sprint([]string{first.TaskID}), "%+v", e.Details)
 	now := s.task(second.TaskID)
 	testkit.True(t, now.Status == "todo" && now.LatestAttemptID == nil, "%+v", now)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
@@ -94,8 +91,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
 
-// Each wrong argument is told with code, value and remedy, and
-// nothing is made.
+// Each wrong argument is told with code, value and remedy, and nothing is made.
 func TestWrongArguments(t *testing.T) {
 	p := newProject(t)
 	p.Repo(filepath.Join(p.Root, "..", "web"))
@@ -108,25 +104,13 @@ func TestWrongArguments(t *testing.T) {
 	})
 	s := p.open()
 	_, rootRepo := s.rootProject()
-	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
-	repos := map[string]string{}
-	front := ""
-	for _, v := range projects.Projects {
-		if v.Name != "front" {
-			continue
-		}
-		front = v.ProjectID
-		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})).Must(t)
-		for _, r := range all.Repos {
-			repos[r.Name] = r.RepoID
-		}
-	}
-	rootTask, frontTask := s.newTask("x"), (*board.Task)(nil)
-	frontTask = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
+	front, repos := s.project("front")
+	rootTask := s.newTask("x")
+	frontTask := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
 
 	starting := func(change func(*StartArgs)) func() error {
 		return func() error {
-			a := StartArgs{TaskID: rootTask.TaskID, Executor: "TEST", Repos: []RepoArgs{{rootRepo, "main"}}}
+			a := s.starting(rootTask)
 			change(&a)
 			_, err := s.StartTaskAttempt(ctx, me, a)
 			return err
@@ -137,6 +121,9 @@ func TestWrongArguments(t *testing.T) {
 	}
 	following := func(a FollowUpArgs) func() error {
 		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
+	}
+	tailing := func(a TailArgs) func() error {
+		return func() error { return testkit.Get(s.TailAttempt(ctx, me, a)).Err() }
 	}
 	long := strings.Repeat("ä", board.MaxPrompt+1)
 	for name, c := range map[string]struct {
@@ -183,15 +170,9 @@ func TestWrongArguments(t *testing.T) {
 		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
 		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
 		"get nothing": {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
-		"tail nobody": {func() error { _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
-		"tail waits": {func() error {
-			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), Wait: new(31.0)})
-			return err
-		}, "out_of_range", []string{"31"}},
-		"tail before": {func() error {
-			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
-			return err
-		}, "out_of_range", nil},
+		"tail nobody": {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
+		"tail waits":  {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
+		"tail before": {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, " program") && s.Shared != nil {
@@ -208,7 +189,6 @@ func TestWrongArguments(t *testing.T) {
 	}
 	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
-	all := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: rootTask.TaskID})).Must(t)
-	started := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(all.Attempts[0].AttemptID)})).Must(t)
+	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)
 	testkit.Equal(t, started.Repos[0].RepoID+" "+started.Repos[0].TargetBranch, rootRepo+" main", "by default")
 }

@@ -40,9 +40,8 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	for _, v := range repos.Repos {
 		paths[v.Name] = v.Path
 	}
-	if want := map[string]string{"web": filepath.Join(p.Root, "..", "web"), "nothing": filepath.Join(p.Root, "nothing")}; !reflect.DeepEqual(paths, want) {
-		t.Errorf("the repositories are %v; expected %v", paths, want)
-	}
+	want := map[string]string{"web": filepath.Join(p.Root, "..", "web"), "nothing": filepath.Join(p.Root, "nothing")}
+	testkit.True(t, reflect.DeepEqual(paths, want), "the repositories are %v; expected %v", paths, want)
 	root := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})).Must(t)
 	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
@@ -64,19 +63,16 @@ func TestRootBecomesARepository(t *testing.T) {
 	p := newProject(t)
 	must(t, os.RemoveAll(filepath.Join(p.Root, ".git")))
 	s := p.open()
-	if _, repo := s.rootProject(); repo != "" {
-		t.Fatalf("an unexpected repository %s", repo)
-	}
+	_, repo := s.rootProject()
+	testkit.Need(t, repo == "", "an unexpected repository %s", repo)
 	p.Git(p.Root, "init", "-q", "-b", "main")
-	if _, repo := s.rootProject(); repo == "" {
-		t.Error("git init was not noticed")
-	}
+	_, repo = s.rootProject()
+	testkit.True(t, repo != "", "git init was not noticed")
 }
 
 // Seed 004, "list_tasks provides attempt summary".
 func TestReq004_Tasks(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, _ := s.rootProject()
 	var ids []string
 	for i := range 3 {
@@ -96,9 +92,8 @@ func TestReq004_Tasks(t *testing.T) {
 	testkit.True(t, slices.Equal(got, ids) && list.Total == 3 && list.Count == 3 && list.Filters.Limit == 50 && list.Filters.Status == nil, "newest first they are %v, and listed as %+v", ids, list)
 	v := testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})).Must(t)
 	testkit.True(t, v.Title == "Other" && v.Description == nil && v.Status == "done", "changed: %+v", v)
-	if v, err := s.GetTask(ctx, me, TaskArgs{ids[1]}); err != nil || v.Title != "Task 1" || v.Status != "todo" {
-		t.Errorf("another was changed: %+v", v)
-	}
+	other := testkit.Get(s.GetTask(ctx, me, TaskArgs{ids[1]})).Must(t)
+	testkit.Equal(t, other.Title+" "+other.Status, "Task 1 todo", "another was changed")
 	done := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})).Must(t)
 	testkit.True(t, done.Count == 1 && done.Total == 1 && done.Tasks[0].TaskID == ids[0] && OrEmpty(done.Filters.Status) == "done" && done.Filters.Limit == 7, "done are %+v", done)
 	one := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})).Must(t)
@@ -107,8 +102,7 @@ func TestReq004_Tasks(t *testing.T) {
 }
 
 func TestLabelsAndPriority(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, _ := s.rootProject()
 	create := func(labels []string, priority *string) (*Task, error) {
 		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", Labels: labels, Priority: priority})
@@ -126,16 +120,14 @@ func TestLabelsAndPriority(t *testing.T) {
 	for word, labels := range map[string][]string{
 		"Join words with -": {"good first"}, "one word": {""}, "at most 40": {strings.Repeat("x", 41)}, "at most 10": slices.Repeat([]string{"x"}, 11),
 	} {
-		if _, err := create(labels, nil); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("%v: %v, want %q", labels, err, word)
-		}
+		_, err := create(labels, nil)
+		testkit.True(t, err != nil && strings.Contains(err.Error(), word), "%v: %v, want %q", labels, err, word)
 	}
 	refused(t, testkit.Get(create(nil, new("urgent"))).Err(), session.ToolError, "invalid_argument", "low, normal or high")
 }
 
 func TestCreateTaskOnce(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, _ := s.rootProject()
 	a := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
 	first := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
@@ -149,8 +141,7 @@ func TestCreateTaskOnce(t *testing.T) {
 
 // A workflow is named as a whole, or not at all, and exists.
 func TestTaskWithWorkflow(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
+	s := newProject(t).open(func(o *Options) {
 		o.CheckWorkflow = func(_ context.Context, name, workflow string) (*job.Workflow, error) {
 			if name == "release" && workflow == "write" {
 				return &job.Workflow{Name: workflow}, nil
@@ -174,8 +165,7 @@ func TestTaskWithWorkflow(t *testing.T) {
 
 // A task has the values of its workflow's inputs, as far as they are known.
 func TestTaskInputs(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
+	s := newProject(t).open(func(o *Options) {
 		o.CheckWorkflow = func(_ context.Context, _, workflow string) (*job.Workflow, error) {
 			return &job.Workflow{Name: workflow, Inputs: []job.Parameter{
 				{Name: "topic", Description: "What about", Required: true, Type: job.Text},
@@ -214,8 +204,7 @@ func TestTaskInputs(t *testing.T) {
 }
 
 func TestEmptyListsAreLists(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	project, _ := s.rootProject()
 	tasks := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})).Must(t)
 	v := s.newTask("")
@@ -229,8 +218,7 @@ func TestEmptyListsAreLists(t *testing.T) {
 // A page of tasks with long descriptions ends sooner, and its cursor leads to the
 // rest: no description is cut, and no task is left out.
 func TestListTasksIsBounded(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	id, _ := s.rootProject()
 	const tasks = 25
 	for range tasks {
@@ -256,8 +244,7 @@ func TestListTasksIsBounded(t *testing.T) {
 
 // A config that is not valid refuses every call and says why.
 func TestBadConfig(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
+	s := newProject(t).open(func(o *Options) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
 	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "config_invalid", ".deepwork/config.yml")
@@ -266,14 +253,12 @@ func TestBadConfig(t *testing.T) {
 
 // A board that is not a board is told, and left as it is.
 func TestDamagedBoard(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	s := newProject(t).open()
 	must(t, os.MkdirAll(filepath.Dir(s.State().Database()), 0o755))
 	must(t, os.WriteFile(s.State().Database(), []byte(strings.Repeat("no board ", 1000)), 0o600))
 	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "board_damaged", s.State().Database())
-	if text, _ := os.ReadFile(s.State().Database()); !strings.HasPrefix(string(text), "no board ") {
-		t.Error("the file was overwritten")
-	}
+	text, _ := os.ReadFile(s.State().Database())
+	testkit.True(t, strings.HasPrefix(string(text), "no board "), "the file was overwritten")
 }
 
 func TestOutsideOfAWorkspace(t *testing.T) {

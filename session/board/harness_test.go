@@ -80,6 +80,5 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
-	return t
+	return testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
 }
