@@ -77,9 +77,7 @@ type wrapped struct {
 func (d wrapped) Board() store.Board { return d.board(d.Database.Board()) }
 
 // endsRuns has each run end well, at once.
-func endsRuns(o *Options) {
-	o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
-}
+var endsRuns = ending(board.RunEnd{State: board.Completed})
 
 // A passive server starts nothing by itself, as that of a command.
 func passive(o *Options) { o.Passive = true }

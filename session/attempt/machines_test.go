@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"deepwork/actor/presence"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -255,8 +253,7 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 			pid, led := filepath.Join(t.TempDir(), "pid"), make(chan bool, 1)
 			leads := func(o *Options) {
 				o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
-					x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-					_, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + pid + "\n! await nothing"})
+					_, _ = l.RunAgent(ctx, agentOf(l, "! touch "+pid+"\n! await nothing"))
 					led <- true
 					return board.RunEnd{State: board.Failed}
 				}
@@ -285,8 +282,8 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 	}
 }
 
-// A machine that goes when it has been asked to stop an agent, and has not done so, does it when it is back.
-// Calls in the meantime say so.
+// A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried out by the next one
+// on its machine, also if who asked has left; what was queued does not run. Calls in the meantime say so.
 func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
@@ -295,13 +292,15 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 		made := m1.begin(m1.newTask("! sleep 1h"))
 		m2 := p2.machine("bbbb", f, suspended)
 		m1.reaches(made.AttemptID, task.Running)
+		m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 		m1.givenUp(made.AttemptID)
 		m2.die()
 		f.gone(m2.place, time.Minute)
 		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "without another call")
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
-		m1.reaches(made.AttemptID, task.Stopped)
+		testkit.Equal(t, m1.reaches(made.AttemptID, task.Stopped).QueuedFollowUp, nil)
+		testkit.Equal(t, len(m1.executions(made.AttemptID)), 1, "what was queued has run")
 	})
 }
 
