@@ -151,22 +151,19 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 // A task whose dependencies are not done does not start, and says what blocks it.
 func TestBlockedTask(t *testing.T) {
 	s := newProject(t).open()
-	project, repo := s.rootProject()
+	project, _ := s.rootProject()
 	first := s.newTask("! say hello")
 	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
-	start := func() error {
-		_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: second.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")})
-		return err
-	}
-	err := start()
+	start := s.starting(second)
+	start.RequestID = new("once")
+	err := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err()
 	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
 	e, _ := errors.AsType[*session.Error](err)
 	testkit.True(t, fmt.Sprint(e.Details["blocked_by"]) == fmt.Sprint([]string{first.TaskID}), "%+v", e.Details)
 	now := s.task(second.TaskID)
 	testkit.True(t, now.Status == "todo" && now.LatestAttemptID == nil, "%+v", now)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
-	must(t, start())
-	s.ends(*s.task(second.TaskID).LatestAttemptID)
+	s.ends(testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t).AttemptID)
 }
 
 // workspace_id is another name for attempt_id, at the top of the arguments.
@@ -191,7 +188,7 @@ func TestWrongArguments(t *testing.T) {
 	p.Git(filepath.Join(p.Root, "..", "plain"), "init", "-q", "-b", "main") // unborn
 	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "bare"), 0o755))
 	p.Configure(func(c *config.Config) {
-		c.Executors = append(c.Executors, config.Executor{Name: "BARE"})
+		c.Executors = append(c.Executors, config.Executor{Name: "BARE"}, config.Executor{Name: "PLAIN", Command: []string{"./README"}})
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
 	})
 	s := p.open()
@@ -201,18 +198,15 @@ func TestWrongArguments(t *testing.T) {
 	frontTask := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
 
 	starting := func(change func(*StartArgs)) func() error {
-		return func() error {
-			a := s.starting(rootTask)
-			change(&a)
-			_, err := s.StartTaskAttempt(ctx, me, a)
-			return err
-		}
+		a := s.starting(rootTask)
+		change(&a)
+		return func() error { return testkit.Get(s.StartTaskAttempt(ctx, me, a)).Err() }
 	}
 	onFront := func(repo, branch string) func() error {
 		return starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, []RepoArgs{{repos[repo], branch}} })
 	}
 	following := func(a FollowUpArgs) func() error {
-		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
+		return func() error { return testkit.Get(s.FollowUp(ctx, me, a)).Err() }
 	}
 	tailing := func(a TailArgs) func() error {
 		return func() error { return testkit.Get(s.TailAttempt(ctx, me, a)).Err() }
@@ -223,18 +217,13 @@ func TestWrongArguments(t *testing.T) {
 		code     string
 		mentions []string
 	}{
-		"delete nobody":    {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
-		"start of nobody":  {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
-		"no executor":      {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
-		"unknown executor": {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
-		"no command":       {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
-		"unknown variant":  {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
-		"no program": {func() error {
-			path := filepath.Join(p.Root, "no-such-agent")
-			testkit.Write(t, path, "It has no permission to run.\n")
-			defer os.Remove(path)
-			return starting(func(a *StartArgs) { a.Executor = "MISSING" })()
-		}, "executor_unavailable", []string{"is not executable", "no-such-agent. Make it so with chmod +x"}},
+		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
+		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
+		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"no program":         {starting(func(a *StartArgs) { a.Executor = "PLAIN" }), "executor_unavailable", []string{"is not executable", "README. Make it so with chmod +x"}},
 		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
 		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
 		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
@@ -275,10 +264,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 	withoutBranch := starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, nil })
 	attempttest.Refused(t, withoutBranch(), session.StateError, codes.NoBranch, "bare", "list_repos")
-	for _, v := range []*board.Task{rootTask, frontTask} {
-		now := s.task(v.TaskID)
-		testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "a refused call changed the task: %+v", now)
-	}
+	s.statusOf([]*board.Task{rootTask, frontTask}, "todo", "todo")
 	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
 	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)

@@ -37,9 +37,8 @@ func (s *server) moves(attempt string, to store.Session) {
 // Seed 004, "Workspace context data".
 func TestReq004_GetContext(t *testing.T) {
 	p, s := opened(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	project, repo := s.rootProject()
-	v := s.newTask("! await " + hold)
+	v := s.newTask("! await " + p.hold)
 	r := s.reaches(s.begin(v).AttemptID, task.Running)
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
@@ -55,7 +54,7 @@ func TestReq004_GetContext(t *testing.T) {
 	testkit.Equal(t, fmt.Sprint(got.ProjectID, got.ProjectName, got.TaskID, got.TaskTitle, got.TaskStatus, got.AttemptID, got.WorkspaceBranch, got.WorkflowSessionID),
 		fmt.Sprint(project, "shop", v.TaskID, v.Title, "inprogress", r.AttemptID, r.WorkspaceBranch, (*string)(nil)))
 	testkit.Same(t, got.WorkspaceRepos, []board.ContextRepo{{RepoID: repo, RepoName: "shop", TargetBranch: "main", WorktreePath: r.Repos[0].WorktreePath}})
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	refused(t, testkit.Get(c.GetContext(ctx)).Err(), session.ToolError, "unknown_attempt", r.AttemptID)
@@ -65,8 +64,7 @@ func TestReq004_GetContext(t *testing.T) {
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	p, s := opened(t)
 	project, _ := s.rootProject()
-	hold := filepath.Join(p.Root, "..", "hold")
-	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + p.hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
@@ -74,19 +72,19 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	testkit.True(t, deref(got.WorkflowSessionID) == "0123abcd" && deref(got.WorkflowStep) == "collect" && deref(got.WorkflowStatus) == "active" && deref(got.JobName) == "release", "%+v", got)
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	now := s.task(v.TaskID)
 	testkit.True(t, r.State == "completed" && now.Status == "inprogress" && !now.LastAttemptFailed && deref(r.WorkflowStep) == "collect", "%+v %+v", r, now)
 	out := s.output(r.AttemptID)
 	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"), "the prompt:\n%s", out)
-	must(t, os.Remove(hold))
-	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
+	must(t, os.Remove(p.hold))
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + p.hold)})
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowCompleted, Step: "draft"})
 	// The end of one that was begun before, by mistake say, undoes nothing.
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowAborted, Step: "collect"})
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 }
@@ -157,7 +155,7 @@ func TestNotify(t *testing.T) {
 	want = append(want, "attempt_to_review "+y.AttemptID)
 	notified(want...)
 	use(`echo >> "$1.hangs"; trap "" TERM; sleep 1000 & wait; sleep 1000`)
-	z := s.ends(s.begin(s.newTask("! exit 5")).AttemptID)
+	z := s.ran("! exit 5")
 	appears(t, got+".hangs")
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 	s.stop() // ends it
@@ -209,11 +207,9 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	project, repo := s.rootProject()
-	first := s.begin(s.newTask("! await " + hold))
-	s.reaches(first.AttemptID, task.Running)
+	first := s.runs("! await " + p.hold)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
 	v := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})).Must(t)
 	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
@@ -226,7 +222,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	r := testkit.Get(begin(eve, "main")).Must(t)
 	testkit.Equal(t, deref(r.Notice), "It waits for a slot.")
 	testkit.Contains(t, deref(s.get(r.AttemptID).Notice), "and 0 wait before it", "the owner is told")
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	s.ends(r.AttemptID)
 	r = testkit.Get(begin(me, first.WorkspaceBranch)).Must(t) // the owner may begin anywhere
@@ -292,7 +288,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
 	testkit.Equal(t, testkit.Get(gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 0)
 	// What an agent makes is its maker's.
-	r := s.ends(s.begin(s.newTask()).AttemptID)
+	r := s.ran()
 	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
 	a := board.CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
 	v := testkit.Get(inside.CreateTask(ctx, session.Caller{}, a)).Must(t)

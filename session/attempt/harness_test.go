@@ -40,7 +40,10 @@ var must, refused, asJSON = testkit.Must, attempttest.Refused, attempttest.JSON
 var me = session.LocalCaller(session.ChannelStdio)
 
 // A project is a project folder with a git repository, and its config.
-type project struct{ *attempttest.Project }
+type project struct {
+	*attempttest.Project
+	hold, up string // what an agent awaits and what it makes to say that it is up
+}
 
 // newProject makes the project of a test, which runs in parallel with others that have one.
 func newProject(t *testing.T) *project {
@@ -51,9 +54,17 @@ func newProject(t *testing.T) *project {
 }
 
 // alone makes the project of a test that changes the environment, and so does not run in parallel.
-func alone(t testing.TB) *project { return &project{attempttest.New(t)} }
+func alone(t testing.TB) *project {
+	p := attempttest.New(t)
+	return &project{p, filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "up")}
+}
 
 var parallel sync.Map // the tests that run in parallel
+
+// setup has new worktrees be set up by these orders.
+func setup(orders string) func(*config.Config) {
+	return func(c *config.Config) { c.Attempts.Setup = []string{os.Args[0], "agent", "setup", orders} }
+}
 
 // opened makes the project of a test and opens it.
 func opened(t *testing.T, change ...func(*Options)) (*project, *server) {
@@ -198,6 +209,17 @@ func (s *server) begin(t *board.Task, change ...func(*StartArgs)) *AttemptReply 
 		f(&a)
 	}
 	return testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
+}
+
+// runs starts an attempt of a new task, and waits until its agent runs; ran until it has ended.
+func (s *server) runs(lines ...string) *AttemptReply {
+	s.t.Helper()
+	return s.reaches(s.begin(s.newTask(lines...)).AttemptID, task.Running)
+}
+
+func (s *server) ran(lines ...string) *AttemptReply {
+	s.t.Helper()
+	return s.ends(s.begin(s.newTask(lines...)).AttemptID)
 }
 
 // claimed claims the next execution for a server that does not serve, and returns it with its attempt,

@@ -34,7 +34,7 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 // A row of the board that has a workspace elsewhere runs no agent there, and removes nothing.
 func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 	p, first := opened(t)
-	r := first.ends(first.begin(first.newTask("! say hello")).AttemptID)
+	r := first.ran("! say hello")
 	home, untouched := newVictim(t)
 	quoted := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	elsewhere := filepath.Join(home, r.AttemptID, "shop")
@@ -60,7 +60,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 
 // In a folder of worktrees in the project nothing is used that stood there before, and no link is followed.
 func TestPreparedFolderOfWorktrees(t *testing.T) {
-	for _, at := range []string{".deepwork", ".deepwork/worktrees", ".deepwork/worktrees/.journal", ""} {
+	for _, at := range []string{".deepwork", ".deepwork/worktrees", ""} {
 		t.Run(strings.ReplaceAll(at, "/", "_"), func(t *testing.T) {
 			p := newProject(t)
 			home, untouched := newVictim(t)
@@ -97,7 +97,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 	p := newProject(t)
 	home, untouched := newVictim(t)
 	s := p.open()
-	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	r := s.ran("! say hello")
 	log := filepath.Join(s.records(r.AttemptID), "log")
 	must(t, os.RemoveAll(log))
 	if err := os.Symlink(home, log); err != nil {
@@ -118,7 +118,7 @@ func TestLogsThatAreLinks(t *testing.T) {
 // The state of servers in a workspace goes with it.
 func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	s := newProject(t).open()
-	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	r := s.ran("! say hello")
 	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
 	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)

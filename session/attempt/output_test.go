@@ -118,69 +118,46 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	testkit.Same(t, []*board.ExecutionCost{each[0].Cost, each[1].Cost}, []*board.ExecutionCost{{}, first}, "each cost")
 	// An agent that reports no cost.
 	want = &board.Cost{Executions: 1, Unknown: 1, Input: new(int64(1000)), Cached: new(int64(5000)), Output: new(int64(200)), Turns: new(int64(1))}
-	testkit.Same(t, s.ends(s.begin(s.newTask(orders("codex")...)).AttemptID).Cost, want, "the other one cost")
+	testkit.Same(t, s.ran(orders("codex")...).Cost, want, "the other one cost")
 }
 
-// What each execution was asked, how it ended and what it printed can be read after the ones that
-// followed it, one by one.
+// What each execution was asked, how it ended and what it printed can be read after the ones that followed it, one by one.
 func TestEarlierExecutionsStayVisible(t *testing.T) {
 	p, s := opened(t)
-	lines := []string{"! prompt"}
-	for _, line := range stream(t, "claude") {
-		lines = append(lines, "! say "+line)
-	}
-	r := s.ends(s.begin(s.newTask(append(lines, "! nonsense")...)).AttemptID)
-	hold := filepath.Join(p.Root, "..", "hold")
-	for _, prompt := range []string{"! say second", "! prompt\n! say third\n! await " + hold} {
-		s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
-		if !strings.Contains(prompt, "third") {
-			r = s.ends(r.AttemptID)
-		}
-	}
-	tail := func(execution string, raw bool) (text string, reply *TailReply) {
-		t.Helper()
-		reply = testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})).Must(t)
-		for _, e := range reply.Entries {
-			text += e.Text + "\n"
-		}
-		for _, m := range reply.Messages {
-			text += m.Kind + ": " + m.Text + "\n"
-		}
-		return text, reply
-	}
-	eventually(t, func() string {
-		r = s.get(r.AttemptID)
-		if text, _ := tail(s.executions(r.AttemptID)[0].ExecutionID, true); !strings.Contains(text, "third") || r.State != "running" {
-			return r.State.Words() + ", and its output is " + text
-		}
-		return ""
-	})
-	x := s.executions(r.AttemptID)
-	if len(x) != 3 || x[0].State != "running" || x[1].State != "completed" || deref(x[1].FinalMessage) != "done" || x[2].State != "failed" ||
-		!strings.Contains(deref(x[2].Error), "unknown order \"nonsense\"") || !strings.HasPrefix(x[2].Prompt, "# Add a basket") || x[1].Prompt != "! say second" || x[2].StartedAt == nil || x[2].EndedAt == nil {
-		t.Errorf("the executions are %s", asJSON(x))
-	}
-	first, reply := tail(x[2].ExecutionID, false)
-	testkit.True(t, containsAll(first, "reasoning: ", "stderr: nonsense", "message: ", "git worktree") && !strings.Contains(first, "output: second") && !strings.Contains(first, "third") && reply.State == "failed", "of the first execution, which is %s:\n%s", reply.State, first)
-	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
-	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after it: %+v", rest)
-	second, reply := tail(x[1].ExecutionID, true)
-	testkit.True(t, strings.Contains(second, "second\ndone\n") && !strings.Contains(second, "nonsense") && !strings.Contains(second, "\nthird\n") && reply.State == "completed", "of the second, which is %s:\n%s", reply.State, second)
-	third, reply := tail(x[0].ExecutionID, true)
-	testkit.True(t, strings.Contains(third, "third") && !strings.Contains(third, "second") && !strings.Contains(third, "git worktree") && reply.State == "running", "of the third, which is %s:\n%s", reply.State, third)
-	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
-	must(t, os.WriteFile(hold, nil, 0o644))
+	r := s.ran("! prompt", "! say first", "! nonsense")
+	on := the(r.AttemptID)
+	s.follow(FollowUpArgs{Target: on, Action: ActionSend, Prompt: new("! say second")})
 	s.ends(r.AttemptID)
-}
-
-// An execution that waits has no output yet, whatever others printed before.
-func TestOutputOfAWaitingExecution(t *testing.T) {
-	p, s := opened(t)
-	r := s.ends(s.begin(s.newTask("! say first")).AttemptID)
+	s.follow(FollowUpArgs{Target: on, Action: ActionSend, Prompt: new("! say third\n! await " + p.hold)})
+	s.reaches(r.AttemptID, task.Running)
+	s.prints(r.AttemptID, "third")
+	x := s.executions(r.AttemptID)
+	testkit.Need(t, len(x) == 3, "the executions are %s", asJSON(x))
+	var reply *TailReply
+	for i, c := range []struct {
+		state               board.State
+		final, prompt, says string
+	}{{board.Running, "", "! say third", "|third|"}, {board.Completed, "done", "! say second", "|second|done|"}, {board.Failed, "first", "# Add a basket", "|first|"}} {
+		testkit.True(t, x[i].State == c.state && strings.HasPrefix(x[i].Prompt, c.prompt) && deref(x[i].FinalMessage) == c.final, "execution %d is %s", i, asJSON(x[i]))
+		reply = testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &x[i].ExecutionID, AfterIndex: new(int64(-1)), Limit: new(MaxTail)})).Must(t)
+		said := texts(reply.Messages, "output")
+		for _, other := range []string{"|third|", "|second|", "|first|"} {
+			testkit.Equal(t, strings.Contains(said, other), strings.Contains(c.says, other), "execution %d said %s", i, said)
+		}
+		testkit.Contains(t, said, c.says)
+		testkit.Equal(t, reply.State, c.state)
+	}
+	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
+	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after the first: %+v", rest)
+	testkit.Contains(t, deref(x[2].Error), "unknown order \"nonsense\"")
+	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	s.ends(r.AttemptID)
+	// One that waits has no output yet, whatever others printed before.
 	command := p.open(passive)
 	s.stop()
-	command.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
-	reply := testkit.Get(command.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &command.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.1)})).Must(t)
+	command.follow(FollowUpArgs{Target: on, Action: ActionSend, Prompt: new("! say fourth")})
+	reply = testkit.Get(command.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &command.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.1)})).Must(t)
 	testkit.True(t, len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v", reply)
 }
 
@@ -204,9 +181,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	first := s.newTask(costs("0.1"))
 	s.ends(s.begin(first).AttemptID)
 	failed := s.newTask(costs("0.2"), "! exit 3")
-	hold := filepath.Join(p.Root, "..", "hold")
-	long := s.begin(s.newTask("! await "+hold, costs("0.05")))
-	s.reaches(long.AttemptID, task.Running)
+	long := s.runs("! await "+p.hold, costs("0.05"))
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
 	testkit.Get(s.FollowUp(ctx, me, send)).Must(t)
 	b := s.ends(s.begin(failed).AttemptID)
@@ -224,7 +199,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
 	testkit.True(t, !strings.Contains(fmt.Sprint(err), "USD"), "it says the costs of others: %v", err)
 	// What was queued before waits.
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.reaches(long.AttemptID, task.Waiting)
 	testkit.Until(t, "the figures of metrics", func() bool {
 		return s.Stats().Spent == task.Spent{Executions: 3, MicroUSD: 350_000, InputTokens: 3}
@@ -274,7 +249,7 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 	codex := func(thread string, tokens int) string {
 		return fmt.Sprintf("! say {\"type\":\"thread.started\",\"thread_id\":%q}\n! say {\"type\":\"turn.started\"}\n! say {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":%d,\"output_tokens\":0}}", thread, tokens)
 	}
-	a := s.ends(s.begin(s.newTask(codex("t", 100_000))).AttemptID)
+	a := s.ran(codex("t", 100_000))
 	more := func(tokens int) {
 		t.Helper()
 		testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", tokens))})).Must(t)
@@ -299,7 +274,7 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 		c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}}
 	})
 	s := p.open()
-	a := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
+	a := s.ran("! say hello")
 	b := s.store()
 	for i, x := range []struct {
 		executor, thread string
@@ -319,10 +294,9 @@ func TestOvershootOfBudgets(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
 	one, two := p.open(func(o *Options) { o.Poll = 1e9 }), p.open()
-	hold := filepath.Join(p.Root, "..", "hold")
 	var ids []string
 	for range slots {
-		ids = append(ids, one.begin(one.newTask("! await "+hold, costs("0.1"))).AttemptID)
+		ids = append(ids, one.begin(one.newTask("! await "+p.hold, costs("0.1"))).AttemptID)
 	}
 	for _, id := range ids {
 		one.reaches(id, task.Running)
@@ -334,7 +308,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 		c.Attempts.MaxConcurrent = slots
 		upTo(0.5)(c)
 	})
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	ran := 0
 	eventually(t, func() string {
 		b := one.store()

@@ -54,14 +54,13 @@ func TestAgentOutlivesServer(t *testing.T) {
 // and stops them when it is asked to.
 func TestSettle(t *testing.T) {
 	p, s := opened(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	good, bad := s.begin(s.newTask("! await "+hold)), s.begin(s.newTask("! await "+hold, "! exit 5"))
-	runs := s.begin(s.newTask("! await " + hold + "-never"))
+	good, bad := s.begin(s.newTask("! await "+p.hold)), s.begin(s.newTask("! await "+p.hold, "! exit 5"))
+	runs := s.begin(s.newTask("! await " + p.hold + "-never"))
 	for _, r := range []*AttemptReply{good, bad, runs} {
 		s.reaches(r.AttemptID, task.Running)
 	}
 	s.die()
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	var last time.Time
 	for _, r := range []*AttemptReply{good, bad} {
 		proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(s.runOf(r.AttemptID)))).Must(t)
@@ -158,13 +157,10 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 // A server that ends in order gives back what it has not started, at once.
 func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
-	p.Configure(func(c *config.Config) {
-		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
-	})
+	p.Configure(setup("! touch " + p.up + "\n! sleep 1h"))
 	s := p.open()
 	r := s.begin(s.newTask("! say once"))
-	appears(t, up)
+	appears(t, p.up)
 	s.stop()
 	looking := p.open(passive)
 	testkit.Equal(t, looking.get(r.AttemptID).State, "queued")
@@ -196,11 +192,9 @@ func (s *server) makeTrees(a *task.Attempt) {
 // If somebody removes the records of a run, nothing is known of it.
 func TestRecordsRemoved(t *testing.T) {
 	p, s := opened(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	r := s.begin(s.newTask("! await " + hold))
-	s.reaches(r.AttemptID, task.Running)
+	r := s.runs("! await " + p.hold)
 	must(t, os.RemoveAll(s.records(r.AttemptID)))
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "interrupted" && strings.Contains(deref(r.Error), "records"), "%+v: %s", r, deref(r.Error))
 }
@@ -241,8 +235,7 @@ func TestRunCrashes(t *testing.T) {
 	f := &faulty{}
 	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]Executor{"TEST": f} })
 	f.Executor = commandLine{s.local, s.Engine, "TEST"}
-	r := s.begin(s.newTask("! once "+once, "! await "+hold))
-	s.reaches(r.AttemptID, task.Running)
+	r := s.runs("! once "+once, "! await "+hold)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "completed" && f.calls.Load() > 3, "%+v after %d calls", r, f.calls.Load())
@@ -252,14 +245,13 @@ func TestRunCrashes(t *testing.T) {
 // its second end would write over what a follow-up does.
 func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	slow := &slowed{read: make(chan struct{}), pass: make(chan struct{})}
 	s := p.open(p.boards(func(b store.Board) store.Board { return slowBoard{b, slow} }))
-	id := s.begin(s.newTask("! await " + hold)).AttemptID
+	id := s.begin(s.newTask("! await " + p.hold)).AttemptID
 	s.reaches(id, task.Running)
 	slow.hold.Store(true)
 	<-slow.read
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(id)
 	testkit.Until(t, "left alone", func() bool { return len(s.led()) == 0 })
 	close(slow.pass)
@@ -306,7 +298,7 @@ func crashConfig(c *config.Config) {
 // says what was acknowledged, until it is killed.
 func serverMain(args []string) {
 	root, marks := args[0], args[1]
-	p := &project{&attempttest.Project{Root: root}}
+	p := &project{Project: &attempttest.Project{Root: root}}
 	p.Configure(crashConfig)
 	o := p.options()
 	o.Stores = p.Stores()

@@ -51,10 +51,9 @@ func TestAttemptRuns(t *testing.T) {
 // Seed 004, "list_task_attempts returns attempt details".
 func TestReq004_ListTaskAttempts(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	v := s.newTask("! await " + hold)
+	v := s.newTask("! await " + p.hold)
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
@@ -69,7 +68,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	testkit.True(t, page.Count == 1 && page.Attempts[0].AttemptID == first.AttemptID && deref(page.LatestAttemptID) == second.AttemptID, "the second page: %+v", page)
 	waits := s.get(second.AttemptID)
 	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	testkit.Equal(t, s.ends(second.AttemptID).State, "completed")
 	testkit.Contains(t, s.output(second.AttemptID), "agent other")
 }
@@ -114,9 +113,7 @@ func TestSeveralRepos(t *testing.T) {
 // A workspace that cannot be made fails the attempt, says why, and leaves nothing.
 func TestSetupFails(t *testing.T) {
 	p := newProject(t)
-	p.Configure(func(c *config.Config) {
-		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! say no compiler here\n! exit 4"}
-	})
+	p.Configure(setup("! say no compiler here\n! exit 4"))
 	s := p.open()
 	v := s.newTask("! say never")
 	r := s.ends(s.begin(v).AttemptID)
@@ -142,8 +139,7 @@ func TestPromptAsArgument(t *testing.T) {
 // tail_attempt follows an agent line by line, and waits for the next one.
 func TestTail(t *testing.T) {
 	p, s := opened(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	r := s.begin(s.newTask("! say one", "! await "+hold, "! say two"))
+	r := s.begin(s.newTask("! say one", "! await "+p.hold, "! say two"))
 	seen := func(want string) func(*TailReply) bool {
 		return func(r *TailReply) bool {
 			return slices.ContainsFunc(r.Entries, func(e runner.Entry) bool { return e.Text == want })
@@ -165,7 +161,7 @@ func TestTail(t *testing.T) {
 		return 0
 	}
 	after := follow(-1, seen("one"))
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
 }
@@ -228,16 +224,15 @@ func (s *server) follow(a FollowUpArgs) *FollowUpReply {
 // session's conversation and puts the task back to inprogress.
 func TestReq004_FollowUpSend(t *testing.T) {
 	p, s := opened(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
-	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
+	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + p.hold)})
 	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && now.HasInProgressAttempt, "%+v", now)
 	s.reaches(r.AttemptID, task.Running)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
 	out := s.output(r.AttemptID)
@@ -289,18 +284,16 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 // Seed 004, "Workspace has no sessions": an explicit error.
 func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	first := s.begin(s.newTask("! await " + hold))
-	s.reaches(first.AttemptID, task.Running)
+	first := s.runs("! await " + p.hold)
 	second := s.begin(s.newTask("! say x"))
 	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
 		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "queued")
 	}
 	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "no_session", "start_task_attempt")
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	// Nor does one that has lost its workspace.
 	r := s.ends(first.AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
@@ -313,10 +306,10 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 // executions were asked and said, and what they changed.
 func TestFollowUpWithoutAConversation(t *testing.T) {
 	p := newProject(t)
-	p.Configure(func(c *config.Config) {
-		c.Executors[0].Resume = nil
-		c.Executors[0].Command = []string{os.Args[0], "agent", "fresh"}
-	})
+	fresh := func(command ...string) {
+		p.Configure(func(c *config.Config) { c.Executors[0].Resume, c.Executors[0].Command = nil, command })
+	}
+	fresh(os.Args[0], "agent", "fresh")
 	s := p.open()
 	v := s.newTask("Put things into it.", "! write basket.go package basket", "! commit Add \x1b[1mthe basket", "! say ## Forget all", "! nonsense")
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") }).AttemptID)
@@ -326,10 +319,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	}
 	// Its agent obeys the first prompt again, and fails again.
 	send("! write loose.txt x")
-	p.Configure(func(c *config.Config) {
-		c.Executors[0].Resume = nil
-		c.Executors[0].Command = []string{"cat"}
-	})
+	fresh("cat")
 	send("Name it cart.")
 	out := s.output(r.AttemptID)
 	out = out[strings.LastIndex(out, "# Add a basket"):]

@@ -151,17 +151,16 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p, s := opened(t, func(o *Options) {
 		o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised, "! write new.txt text\n")
 	})
-	up := filepath.Join(p.Root, "..", "up")
-	setup := map[board.State]string{board.Failed: "! say no compiler here\n! exit 4", board.Interrupted: "! touch " + up + "\n! sleep 1h", board.Stopped: "! touch " + up + "\n! sleep 1h"}
+	orders := map[board.State]string{board.Failed: "! say no compiler here\n! exit 4", board.Interrupted: "! touch " + p.up + "\n! sleep 1h", board.Stopped: "! touch " + p.up + "\n! sleep 1h"}
 	id := ""
 	for _, state := range []board.State{board.Failed, board.Interrupted, board.Stopped} {
-		must(t, os.RemoveAll(up))
-		p.Configure(func(cfg *config.Config) { cfg.Attempts.Setup = []string{os.Args[0], "agent", "setup", setup[state]} })
+		must(t, os.RemoveAll(p.up))
+		p.Configure(setup(orders[state]))
 		if state == board.Failed {
 			id = s.startRun(false).RunID
 		} else {
 			s.resumes(id, "")
-			appears(t, up)
+			appears(t, p.up)
 		}
 		if state == board.Interrupted {
 			testkit.True(t, s.Interrupt(id), "it is not led here")
@@ -184,7 +183,6 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 // A leader that panics stops its run, whose agents end, and which can be resumed.
 func TestLeaderPanics(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
 	var led atomic.Int32
 	s := p.open(func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
@@ -195,8 +193,8 @@ func TestLeaderPanics(t *testing.T) {
 			defer agents.Wait()
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			agents.Go(func() { _, _ = l.RunAgent(ctx, agentOf(l, "! touch "+up+"\n! sleep 1h")) })
-			appears(t, up)
+			agents.Go(func() { _, _ = l.RunAgent(ctx, agentOf(l, "! touch "+p.up+"\n! sleep 1h")) })
+			appears(t, p.up)
 			panic("no idea")
 		}
 	})

@@ -141,7 +141,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	old := filepath.Join(p.Root, "..", "old trees")
 	p.Configure(func(c *config.Config) { c.Attempts.Worktrees = old })
 	first := p.open()
-	r := first.ends(first.begin(first.newTask("! write loose.txt loose")).AttemptID)
+	r := first.ran("! write loose.txt loose")
 	first.stop()
 	journal := filepath.Join(first.journalOf(old), worktree.NameOf(r.Repos[0].WorktreePath)+".json")
 	folder := filepath.Dir(r.Repos[0].WorktreePath)
@@ -175,13 +175,12 @@ func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
 		shared := func(c *config.Config) { c.Attempts.Worktrees = filepath.Join(p.Root, "..", "trees") }
 		p.Configure(shared)
 		s := p.open()
-		hold := filepath.Join(p.Root, "..", "hold")
-		r := s.reaches(s.begin(s.newTask("! write loose.txt x", "! await "+hold, "! write late.txt x")).AttemptID, task.Running)
+		r := s.runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
 		next := another(p, s, shared)
-		v := next.ends(next.begin(next.newTask("! say x")).AttemptID) // by then it has recovered
+		v := next.ran("! say x") // by then it has recovered
 		next.stop()
 		testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "%s: the worktree of an agent that runs is gone: %+v", what, v)
-		must(t, os.WriteFile(hold, nil, 0o644))
+		must(t, os.WriteFile(p.hold, nil, 0o644))
 		appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 	}
 }

@@ -22,10 +22,9 @@ import (
 // stop_attempt ends the whole group, drops what is queued, keeps the worktree, and a follow-up goes on.
 func TestStop(t *testing.T) {
 	p, s := opened(t)
-	up := filepath.Join(p.Root, "..", "up")
-	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
+	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+p.up, "! sleep 1h")
 	r := s.begin(v)
-	appears(t, up)
+	appears(t, p.up)
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
@@ -33,7 +32,7 @@ func TestStop(t *testing.T) {
 	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
-	groupEnds(t, up)
+	groupEnds(t, p.up)
 	again := s.stopAttempt(r.AttemptID)
 	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
@@ -46,18 +45,16 @@ func TestStop(t *testing.T) {
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	log := new(testkit.Log)
 	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-	r := s.begin(s.newTask("! await " + hold))
-	s.reaches(r.AttemptID, task.Running)
+	r := s.runs("! await " + p.hold)
 	records, away := s.runOf(r.AttemptID), filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
 	if err := os.Symlink(away, records); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
-	testkit.Equal(t, s.ends(s.begin(s.newTask("! say on")).AttemptID).State, "completed", "the other attempt")
+	testkit.Equal(t, s.ran("! say on").State, "completed", "the other attempt")
 	refused(t, testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err(), session.StateError, "not_stoppable", records+" is a symbolic link")
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
@@ -94,12 +91,10 @@ func TestStopBehindLinks(t *testing.T) {
 // One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
 func TestStopWaiting(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	ran := s.ends(s.begin(s.newTask("! say ran")).AttemptID)
-	first := s.begin(s.newTask("! await " + hold))
-	s.reaches(first.AttemptID, task.Running)
+	ran := s.ran("! say ran")
+	first := s.runs("! await " + p.hold)
 	second := s.begin(s.newTask("! say never"))
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: second.TaskID})).Err(), session.StateError, "attempt_running")
 	r := s.stopAttempt(second.AttemptID)
@@ -108,7 +103,7 @@ func TestStopWaiting(t *testing.T) {
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionQueue, Prompt: new("! say never ever")})
 	r = s.stopAttempt(ran.AttemptID)
 	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	third := s.begin(s.newTask("! say last"))
 	s.ends(third.AttemptID) // whatever waited before it had its turn
@@ -120,13 +115,10 @@ func TestStopWhileStarting(t *testing.T) {
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			p := newProject(t)
-			up := filepath.Join(p.Root, "..", "up")
-			p.Configure(func(c *config.Config) {
-				c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
-			})
+			p.Configure(setup("! touch " + p.up + "\n! sleep 1h"))
 			s := p.open()
 			r := s.begin(s.newTask("! say never"))
-			appears(t, up)
+			appears(t, p.up)
 			stopper := s
 			if where == "elsewhere" {
 				stopper = p.open(passive)
@@ -141,8 +133,7 @@ func TestStopWhileStarting(t *testing.T) {
 // An agent that another server sees to is stopped too.
 func TestStopElsewhere(t *testing.T) {
 	p, s := opened(t)
-	r := s.begin(s.newTask("! sleep 1h"))
-	s.reaches(r.AttemptID, task.Running)
+	r := s.runs("! sleep 1h")
 	other := p.open(passive)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
@@ -256,7 +247,7 @@ func TestDeleteTask(t *testing.T) {
 	v := s.newTask("! write done.txt committed", "! commit half of it", "! write loose.txt loose", "! write README changed")
 	first := s.ends(s.begin(v).AttemptID)
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
-	third := s.ends(s.begin(s.newTask("! say another task")).AttemptID)
+	third := s.ran("! say another task")
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
@@ -296,7 +287,7 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 // the removal, and does not run in what is left.
 func TestStartGivesWayToRemoval(t *testing.T) {
 	s := newProject(t).open()
-	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	r := s.ran("! say x")
 	lock := s.lockTrees(r)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.reaches(r.AttemptID, task.Starting)
