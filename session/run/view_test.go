@@ -95,9 +95,8 @@ func TestLook(t *testing.T) {
 	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]
 	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
-	if nested := first.Nested[0].Entries[0][0]; nested.Last != "says" || nested.Since == nil {
-		t.Errorf("the nested step is %+v", nested)
-	}
+	nested := first.Nested[0].Entries[0][0]
+	testkit.True(t, nested.Last == "says" && nested.Since != nil, "the nested step is %+v", nested)
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
 	testkit.Equal(t, depths, "011100", "the depths")
@@ -110,7 +109,6 @@ func TestLookWithoutSessions(t *testing.T) {
 	sessions.states = nil
 	v := Look(t.Context(), r, sessions, nil)
 	testkit.True(t, v.Fault != nil, "no fault")
-	if got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"; got != want {
-		t.Errorf("the plan is %s, want %s", got, want)
-	}
+	got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"
+	testkit.True(t, got == want, "the plan is %s, want %s", got, want)
 }
