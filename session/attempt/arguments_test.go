@@ -196,7 +196,6 @@ func TestWrongArguments(t *testing.T) {
 	front, repos := s.project("front")
 	rootTask := s.newTask("x")
 	frontTask := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
-
 	starting := func(change func(*StartArgs)) func() error {
 		a := s.starting(rootTask)
 		change(&a)
@@ -236,7 +235,6 @@ func TestWrongArguments(t *testing.T) {
 		"option as branch":   {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "--force" }), "unknown_branch", nil},
 		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
 		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
-
 		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},
 		"unknown session":    {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}), "unknown_session", nil},
 		"malformed session":  {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}), "malformed_id", []string{"session_id"}},
@@ -247,13 +245,12 @@ func TestWrongArguments(t *testing.T) {
 		"unknown action":     {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action", []string{"push", "queue"}},
 		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
 		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
-
-		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"get nothing": {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
-		"tail nobody": {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
-		"tail waits":  {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
-		"tail before": {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
+		"stop nobody":        {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nobody":         {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nothing":        {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
+		"tail nobody":        {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
+		"tail waits":         {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
+		"tail before":        {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, " program") && s.Shared != nil {

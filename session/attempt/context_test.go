@@ -142,7 +142,6 @@ func TestNotify(t *testing.T) {
 	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
 	s.stop()
 	beside.stop()
-
 	use(`cat >> "$1"; echo broken >&2; exit 3`)
 	s = p.open(change) // repeats nothing
 	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: board.Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})).Must(t)

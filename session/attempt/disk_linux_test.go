@@ -31,7 +31,6 @@ func TestFullDisk(t *testing.T) {
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	project, repo := s.rootProject()
-
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
 	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(), session.ToolError, "disk_full", "space")

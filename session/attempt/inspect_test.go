@@ -170,7 +170,6 @@ func TestInspectWorktrees(t *testing.T) {
 	replace(`{`, `[`)
 	p.finds("the journal of attempt " + worktree.NameOf(tree) + " cannot be used: ")
 	must(t, os.WriteFile(journal, written, 0o600))
-
 	stranger := filepath.Join(dir, "stranger")
 	must(t, os.Mkdir(stranger, 0o755))
 	p.finds(stranger + ": it is a folder of no attempt of the board")
@@ -180,7 +179,6 @@ func TestInspectWorktrees(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, ".journal", other+".json")))
 	must(t, os.Remove(stranger))
 	p.finds()
-
 	must(t, os.Rename(tree, tree+"-away"))
 	p.finds("the worktree of attempt " + r.AttemptID + " is gone")
 	must(t, os.Rename(tree+"-away", tree))

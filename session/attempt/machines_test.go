@@ -165,10 +165,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		testkit.Equal(t, a.Place, m2.place, "the attempt")
 		testkit.Equal(t, a.Repos[0].RepoPath, p2.Root, "the attempt")
 		m1.prints(made.AttemptID, "it works", "SHARED=yes")
-
 		testkit.Equal(t, m1.stopAttempt(made.AttemptID).State, board.Stopped)
 		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
-
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r := m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
 		testkit.Equal(t, r.Status, FollowUpStarted)
@@ -184,7 +182,6 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		testkit.True(t, err == nil && len(diffs) == 1 && containsAll(diffs[0].Diff, "+from afar", "+later") && strings.Contains(notice, m2.place.Describe()), "the changes: %+v, %q, %v", diffs, notice, err)
 		diffs, _, err = SavedDiff(ctx, m1.store(), a, 30)
 		testkit.True(t, err == nil && diffs[0].Truncated && len(diffs[0].Diff) <= 30, "a part of the changes: %+v, %v", diffs, err)
-
 		p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
 		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 		p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
@@ -230,7 +227,6 @@ func TestAMachineThatIsGone(t *testing.T) {
 		r := m1.reaches(made.AttemptID, task.Interrupted)
 		testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch), "it does not say where its work is: %s", deref(r.Error))
 		refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
-
 		f.gone(m2.place, 0)
 		away := new(atomic.Bool) // also when its server looks for agents
 		away.Store(true)
@@ -366,13 +362,11 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		made := m1.begin(m1.newTask("! write note.txt here"))
 		tree := m1.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 		m2.stop()
-
 		old := p2.onFiles() // whose board does not know the attempt
 		old.newTask("something")
 		old.recoverWorktrees(ctx, old.store(), p2.Config.Load())
 		testkit.Need(t, Exists(tree), "a server of another board removed the worktree")
 		old.stop()
-
 		f.gone(m2.place, time.Hour)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		testkit.Need(t, err == nil && containsAll(deref(gone.Notice), m2.place.Describe(), tree), "deleting: %+v, %v", gone, err)
@@ -415,7 +409,6 @@ func TestInspectOnMachines(t *testing.T) {
 			finds(m1)
 			finds(m2, "what "+gone.Rescued[0].Ref+" keeps is not all there")
 		}
-
 		m2.stop()
 		p1.Configure(func(*config.Config) {})
 		made = m1.begin(m1.newTask("! say hello"))
@@ -423,7 +416,6 @@ func TestInspectOnMachines(t *testing.T) {
 		x := testkit.Get(m1.store().ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, m1.store(), p1.Config.Load()), task.Limits{})).Must(t)
 		testkit.Need(t, x != nil && x.AttemptID == made.AttemptID && x.Place == m1.place, "%+v", x)
 		finds(m1)
-
 		// Nor does anything else name a workspace that it does not have.
 		m1.stop()
 		f.gone(m1.place, time.Hour)
@@ -550,14 +542,12 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			testkit.True(t, gone <= time.Minute, "the machine counts as gone for %v", gone)
 			must(t, pg.Close(ctx))
 			claim(p, f, place)
-
 			must(t, os.Remove(folder.Database()))
 			old = p.onFiles()
 			old.newTask("something")
 			must(t, old.recoverWorktrees(ctx, old.store(), p.Config.Load()))
 			old.stop()
 			testkit.Need(t, Exists(tree), "a server without the old board has removed the worktree")
-
 			p2 := newProject(t)
 			p2.without()
 			m2 := p2.machine("bbbb", f)

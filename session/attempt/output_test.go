@@ -167,9 +167,7 @@ func costs(usd string) string {
 }
 
 func upTo(usd float64) func(*config.Config) {
-	return func(c *config.Config) {
-		c.Attempts.MaxCostUSD = &config.Limit{Max: usd, File: ".deepwork/config.yml"}
-	}
+	return func(c *config.Config) { c.Attempts.MaxCostUSD = &config.Limit{Max: usd, File: ".deepwork/config.yml"} }
 }
 
 // Once the executions have cost what they may, nothing starts: calls are refused, and what waits says
@@ -201,9 +199,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	// What was queued before waits.
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.reaches(long.AttemptID, task.Waiting)
-	testkit.Until(t, "the figures of metrics", func() bool {
-		return s.Stats().Spent == task.Spent{Executions: 3, MicroUSD: 350_000, InputTokens: 3}
-	})
+	testkit.Until(t, "the figures of metrics", func() bool { return s.Stats().Spent == task.Spent{Executions: 3, MicroUSD: 350_000, InputTokens: 3} })
 	held := "Nothing that waits is started, since a budget of this project is reached: the executions that have ended cost 0.35 USD, and attempts.max_cost_usd is 0.3."
 	for _, notice := range []*string{s.get(long.AttemptID).Notice, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: long.TaskID})).Must(t).Notice} {
 		testkit.Contains(t, deref(notice), held)
@@ -270,9 +266,7 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 // of a conversation and no model.
 func TestCostsOfTwoExecutors(t *testing.T) {
 	p := newProject(t)
-	p.Configure(func(c *config.Config) {
-		c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}}
-	})
+	p.Configure(func(c *config.Config) { c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}} })
 	s := p.open()
 	a := s.ran("! say hello")
 	b := s.store()
@@ -286,50 +280,4 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 	if c := s.get(a.AttemptID).Cost; c == nil || deref(c.USD) != 23 || c.Unknown != 1 { // and the agent itself
 		t.Errorf("they cost %+v, want 23 USD", c)
 	}
-}
-
-// However many servers start agents, only those that run when the budget is reached exceed it.
-func TestOvershootOfBudgets(t *testing.T) {
-	const slots, waiting = 2, 10
-	p := newProject(t)
-	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
-	one, two := p.open(func(o *Options) { o.Poll = 1e9 }), p.open()
-	var ids []string
-	for range slots {
-		ids = append(ids, one.begin(one.newTask("! await "+p.hold, costs("0.1"))).AttemptID)
-	}
-	for _, id := range ids {
-		one.reaches(id, task.Running)
-	}
-	for i := range waiting {
-		ids = append(ids, []*server{one, two}[i%2].begin(one.newTask(costs("0.1"))).AttemptID)
-	}
-	p.Configure(func(c *config.Config) {
-		c.Attempts.MaxConcurrent = slots
-		upTo(0.5)(c)
-	})
-	must(t, os.WriteFile(p.hold, nil, 0o644))
-	ran := 0
-	eventually(t, func() string {
-		b := one.store()
-		if now, err := one.Reached(ctx, b, p.Config.Load()); err != nil || len(now) == 0 {
-			return fmt.Sprintf("%+v: %v", now, err)
-		}
-		ran = 0 // counted once nothing more begins
-		for _, id := range ids {
-			switch at := testkit.Get(b.Attempt(ctx, id)).Must(t); at.State {
-			case task.Completed:
-				ran++
-			case task.Waiting:
-			default:
-				return string(at.State)
-			}
-		}
-		return ""
-	})
-	for _, s := range []*server{one, two} { // and neither starts more
-		x := testkit.Get(s.store().ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t)
-		testkit.True(t, x == nil, "%+v", x)
-	}
-	testkit.True(t, ran >= 5 && ran <= 5+slots-1, "%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
 }

@@ -110,20 +110,6 @@ func TestSeveralRepos(t *testing.T) {
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(around, "web", ".env"))).Must(t)), "SECRET=web\n")
 }
 
-// A workspace that cannot be made fails the attempt, says why, and leaves nothing.
-func TestSetupFails(t *testing.T) {
-	p := newProject(t)
-	p.Configure(setup("! say no compiler here\n! exit 4"))
-	s := p.open()
-	v := s.newTask("! say never")
-	r := s.ends(s.begin(v).AttemptID)
-	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "no compiler here") && r.StartedAt == nil && r.LatestSessionID == nil, "%+v: %s", r, deref(r.Error))
-	now := s.task(v.TaskID)
-	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
-	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
-	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
-}
-
 // A prompt given as an argument is never taken for an option.
 func TestPromptAsArgument(t *testing.T) {
 	s := newProject(t).open()

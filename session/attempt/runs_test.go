@@ -111,7 +111,6 @@ func TestTailAndFollowUpOfARun(t *testing.T) {
 	testkit.Contains(t, texts(all, "system"), "|step write: ended|")
 	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())})).Err(), session.ToolError, "unknown_execution", "get_run")
 	testkit.Equal(t, s.get(made.RunID).Lead+" "+s.task(made.TaskID).Lead+" "+s.newTask().Lead, task.ServerLeads+" "+task.ServerLeads+" "+task.AgentLeads, "lead")
-
 	send := FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
 	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
@@ -336,7 +335,6 @@ func TestInputsOfARun(t *testing.T) {
 	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
 		testkit.Equal(t, <-given, `{"topic":"cats"}`, "%s has the inputs", which)
 	}
-
 	// A task that a server leads starts only with what its workflow needs.
 	project, _ := s.rootProject()
 	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})).Must(t)

@@ -151,7 +151,6 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	e := open()
 	closed := func() { testkit.Same(t, e.Close(ctx), nil, "did not end") }
 	defer func() { closed() }()
-
 	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
 	i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" })
 	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == "https://agents", "it is not among %+v", listed.Executors)
@@ -171,7 +170,6 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	}
 	testkit.Equal(t, session.CodeOf(start("one", new("BIG")).Err()), "unknown_variant")
 	testkit.Equal(t, session.CodeOf(start("refuse", nil).Err()), "refused")
-
 	quick := start("quick", nil).Must(t)
 	reaches(quick.AttemptID, task.Completed)
 	testkit.Get(e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
@@ -181,7 +179,6 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))).Must(t)), "more")
 	tail := testkit.Get(e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})).Must(t)
 	testkit.True(t, len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v", tail)
-
 	long := start("wait", nil).Must(t)
 	reaches(long.AttemptID, task.Running)
 	closed()

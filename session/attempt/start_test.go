@@ -366,19 +366,26 @@ func TestAutoStartRefused(t *testing.T) {
 	s.statusOf([]*board.Task{over, guest}, "inreview", "todo")
 }
 
-// Many attempts at once on 4 slots of two servers all end, never more than 4 run, nothing is left locked, and git is whole.
-func TestFiftyAttemptsOnFourSlots(t *testing.T) {
+// However many attempts wait on 4 slots of two servers: never more than 4 run, only those that run when the budget is reached exceed
+// it, all end when it is raised, nothing is left locked, and git is whole.
+func TestManyAttemptsOnFourSlots(t *testing.T) {
 	const slots = 4
 	attempts := 16
 	if os.Getenv("DEEPWORK_FIGURES") == "1" {
 		attempts = 50
 	}
 	p := newProject(t)
-	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })
+	budget := func(usd float64) {
+		p.Configure(func(c *config.Config) {
+			c.Attempts.MaxConcurrent = slots
+			upTo(usd)(c)
+		})
+	}
+	budget(100)
 	dir := filepath.Join(p.Root, "..", "slots")
 	must(t, os.Mkdir(dir, 0o755))
-	one, two := p.open(), p.open()
-	v := one.newTask("! slot "+dir, "! write file.txt x", "! commit work")
+	one, two := p.open(func(o *Options) { o.Poll = time.Second }), p.open()
+	v := one.newTask("! slot "+dir, "! await "+p.hold, "! write file.txt x", "! commit work", costs("0.1"))
 	ids := make([]string, attempts)
 	var wg sync.WaitGroup
 	for i := range ids {
@@ -386,11 +393,26 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		wg.Go(func() { ids[i] = s.begin(v).AttemptID })
 	}
 	wg.Wait()
+	budget(0.5)
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	testkit.Until(t, "at the budget", func() bool { return len(testkit.Get(one.Reached(ctx, one.store(), p.Config.Load())).Must(t)) > 0 })
+	ran := map[task.AttemptState]int{}
+	testkit.Until(t, "without agents", func() bool {
+		clear(ran)
+		for _, a := range testkit.Get(one.store().AllAttempts(ctx)).Must(t) {
+			ran[a.State]++
+		}
+		return ran[task.Completed]+ran[task.Waiting] == attempts
+	})
+	testkit.True(t, ran[task.Completed] >= 5 && ran[task.Completed] <= 5+slots-1, "%v of 0.1 USD each with a budget of 0.5 and %d slots", ran, slots)
+	for _, s := range []*server{one, two} { // and neither starts more
+		testkit.Equal(t, testkit.Get(s.store().ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t), nil)
+	}
+	budget(100)
 	branches := map[string]bool{}
 	for _, id := range ids {
 		r := one.ends(id)
-		testkit.Equal(t, r.State, "completed")
-		testkit.Equal(t, r.Repos[0].Ahead, 1)
+		testkit.True(t, r.State == "completed" && r.Repos[0].Ahead == 1, "%+v", r)
 		branches[r.WorkspaceBranch] = true
 	}
 	testkit.Equal(t, len(branches), attempts, "branches of the attempts")

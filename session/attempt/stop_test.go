@@ -110,22 +110,29 @@ func TestStopWaiting(t *testing.T) {
 	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
 }
 
-// One whose workspace is being made is stopped, and what was made is undone.
-func TestStopWhileStarting(t *testing.T) {
-	for _, where := range []string{"here", "elsewhere"} {
-		t.Run(where, func(t *testing.T) {
+// One whose workspace is being made is stopped, or fails and says why; what was made is undone.
+func TestEndsWhileStarting(t *testing.T) {
+	for how, orders := range map[string]string{"stopped": "! sleep 1h", "stopped elsewhere": "! sleep 1h", "failed": "! say no compiler here\n! exit 4"} {
+		t.Run(how, func(t *testing.T) {
 			p := newProject(t)
-			p.Configure(setup("! touch " + p.up + "\n! sleep 1h"))
+			p.Configure(setup("! touch " + p.up + "\n" + orders))
 			s := p.open()
-			r := s.begin(s.newTask("! say never"))
+			v := s.newTask("! say never")
+			r := s.begin(v)
 			appears(t, p.up)
-			stopper := s
-			if where == "elsewhere" {
-				stopper = p.open(passive)
+			if stopper := s; how != "failed" {
+				if how != "stopped" {
+					stopper = p.open(passive)
+				}
+				stopper.stopAttempt(r.AttemptID)
 			}
-			r = stopper.stopAttempt(r.AttemptID)
-			testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v, %s", r, deref(r.Error))
+			r = s.ends(r.AttemptID)
+			testkit.True(t, r.State == board.State(strings.Fields(how)[0]) && !r.Repos[0].Exists && r.StartedAt == nil && r.LatestSessionID == nil, "%+v, %s", r, deref(r.Error))
+			testkit.True(t, how != "failed" || strings.Contains(deref(r.Error), "no compiler here"), "%s", deref(r.Error))
+			now := s.task(v.TaskID)
+			testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed == (how == "failed"), "%+v", now)
 			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
+			testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 		})
 	}
 }

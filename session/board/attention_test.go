@@ -153,7 +153,6 @@ func TestNeedsAttention(t *testing.T) {
 	limit := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items[0]
 	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
-
 	// A source asks the person who called it, and the user.
 	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
 		x := store.Execution{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"),
@@ -168,7 +167,6 @@ func TestNeedsAttention(t *testing.T) {
 		}
 	}
 	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?", "0 trips asks for book: Which city?"})
-
 	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
 	for name, test := range map[string]struct {
 		config.Withheld
@@ -210,7 +208,6 @@ func TestRunsOnABoard(t *testing.T) {
 	ended := s.attempt(s.newTask("ended"), task.Stopped, run)
 	waits := s.attempt(s.newTask("waits"), task.Waiting, run)
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-
 	all := testkit.Get(s.Runs(ctx, me)).Must(t)
 	var got []string
 	for _, r := range all {
@@ -222,7 +219,6 @@ func TestRunsOnABoard(t *testing.T) {
 	testkit.Equal(t, *testkit.Get(s.GetRun(ctx, me, RunArgs{ended.ID})).Must(t).SessionID, "0a1b2c3d")
 	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)
 	refused(t, testkit.Get(s.GetRun(ctx, eve, RunArgs{ended.ID})).Err(), session.ToolError, "unknown_run")
-
 	// What an agent cost, and why none starts any more.
 	testkit.Equal(t, *testkit.Get(s.GetTask(ctx, me, TaskArgs{plain.TaskID})).Must(t).LatestAttemptState, Running)
 	costs := testkit.Get(s.Costs(ctx, me, []string{done.TaskID, waits.TaskID, nobody})).Must(t)
@@ -238,7 +234,6 @@ func TestRunsOnABoard(t *testing.T) {
 		reason := testkit.Get(s.GetRun(ctx, me, RunArgs{waits.ID})).Must(t).Reason
 		testkit.True(t, (reason != nil) == reached && (!reached || strings.Contains(*reason, "attempts.max_unknown is 1")), "reason %s", OrEmpty(reason))
 	}
-
 	for prefix, want := range map[string]int{"": 4, plain.ID[:8]: 1, "no": 0} {
 		testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, me, prefix)).Must(t)), want, "%q", prefix)
 	}

@@ -113,7 +113,6 @@ func TestLabelsAndPriority(t *testing.T) {
 	list := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Priority: new("low"), Text: "u"})).Must(t)
 	testkit.Equal(t, list.Total, 1)
 	testkit.Equal(t, OrEmpty(list.Filters.Priority), "low")
-
 	for word, labels := range map[string][]string{
 		"Join words with -": {"good first"}, "one word": {""}, "at most 40": {strings.Repeat("x", 41)}, "at most 10": slices.Repeat([]string{"x"}, 11),
 	} {
@@ -182,7 +181,6 @@ func TestTaskInputs(t *testing.T) {
 	v := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	shown(v, `{"topic":"cats","drafts":["a.md","b.md"]}`)
 	shown(&testkit.Get(s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})).Must(t).Task, `{"topic":"cats","drafts":["a.md","b.md"]}`)
-
 	change := func(c UpdateTaskArgs, want string) {
 		t.Helper()
 		c.TaskID = v.TaskID
@@ -273,9 +271,11 @@ func TestWrongArguments(t *testing.T) {
 		"unknown status":     {listing(ListTasksArgs{ProjectID: root, Status: new("open")}), "unknown_status", []string{"open", "inreview"}},
 		"limit 0":            {listing(ListTasksArgs{ProjectID: root, Limit: new(0)}), "out_of_range", []string{"limit", "0"}},
 		"limit too big":      {listing(ListTasksArgs{ProjectID: root, Limit: new(MaxLimit + 1)}), "out_of_range", nil},
-		"cursor":       {func() error { _, err := s.ListProjects(ctx, me, ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
-		"unknown task": {func() error { _, err := s.GetTask(ctx, me, TaskArgs{TaskID: nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
-		"attempts of nobody": {func() error { return testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})).Err() }, "unknown_task", nil},
+		"cursor":             {func() error { _, err := s.ListProjects(ctx, me, ListProjectsArgs{Cursor: new("x")}); return err }, "bad_cursor", nil},
+		"unknown task":       {func() error { _, err := s.GetTask(ctx, me, TaskArgs{TaskID: nobody}); return err }, "unknown_task", []string{nobody, "list_tasks"}},
+		"attempts of nobody": {func() error {
+			return testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: nobody})).Err()
+		}, "unknown_task", nil},
 		"update nobody":      {updating(UpdateTaskArgs{TaskID: nobody, Title: new("x")}), "unknown_task", nil},
 		"to no status":       {updating(UpdateTaskArgs{TaskID: rootTask.TaskID, Status: new("finished")}), "unknown_status", nil},
 		"blank title":        {creating(CreateTaskArgs{ProjectID: root, Title: " \t"}), "missing_title", nil},

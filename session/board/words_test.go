@@ -270,7 +270,6 @@ func TestInAWorkspace(t *testing.T) {
 		}
 		testkit.Equal(t, (&Workspace{root: at(c.root)}).in(a), c.want, "%+v", c)
 	}
-
 	s := newProject(t).open()
 	attempt := s.attempt(s.newTask("plain"), task.Running, nil)
 	other := newProject(t).open()

@@ -117,9 +117,7 @@ func child(mode string) int {
 	return 0
 }
 
-func testRunner() *Runner {
-	return &Runner{Shim: []string{os.Args[0], ShimCommand}}
-}
+func testRunner() *Runner { return &Runner{Shim: []string{os.Args[0], ShimCommand}} }
 
 // A bench is what a test works with: folders, a hub and the runs begun.
 type bench struct {
