@@ -308,6 +308,14 @@ func (s *server) prints(id string, texts ...string) {
 
 var eventually = testkit.Eventually
 
+// link makes a symbolic link, or skips the test.
+func link(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.Symlink(to, at); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+}
+
 // appears waits until a file or folder is there.
 func appears(t testing.TB, path string) {
 	t.Helper()

@@ -126,30 +126,22 @@ func TestPromptAsArgument(t *testing.T) {
 func TestTail(t *testing.T) {
 	p, s := opened(t)
 	r := s.begin(s.newTask("! say one", "! await "+p.hold, "! say two"))
-	seen := func(want string) func(*TailReply) bool {
-		return func(r *TailReply) bool {
-			return slices.ContainsFunc(r.Entries, func(e runner.Entry) bool { return e.Text == want })
-		}
-	}
-	follow := func(after int64, until func(*TailReply) bool) int64 {
+	after, text := int64(-1), "\n"
+	follow := func(want string, state board.State) {
 		t.Helper()
-		for range 100 {
+		testkit.Until(t, want, func() bool {
 			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
 			for i, e := range got.Entries {
 				testkit.Equal(t, e.Index, after+1+int64(i), "the entry after %d", after)
+				text += e.Text + "\n"
 			}
 			after = got.NextIndex
-			if until(got) {
-				return after
-			}
-		}
-		t.Fatal("it did not come")
-		return 0
+			return strings.Contains(text, want) && (state == "" || got.State == state)
+		})
 	}
-	after := follow(-1, seen("one"))
+	follow("\none\n", "")
 	must(t, os.WriteFile(p.hold, nil, 0o644))
-	after = follow(after, seen("done"))
-	follow(after, func(r *TailReply) bool { return r.State == "completed" })
+	follow("\none\ntwo\ndone\n", board.Completed)
 }
 
 // list_executors lists the known ones, those of the config, and which can be run.
@@ -191,14 +183,10 @@ func TestFoldersOfWorktrees(t *testing.T) {
 
 func TestIgnore(t *testing.T) {
 	root := t.TempDir()
-	read := func(parts ...string) string {
-		text := testkit.Get(os.ReadFile(filepath.Join(append([]string{root}, parts...)...))).Must(t)
-		return string(text)
-	}
 	must(t, ignore(root, filepath.Join(root, "trees")))
-	testkit.Equal(t, read("trees", ".gitignore"), "*\n")
-	must(t, ignore(root, filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")))
-	testkit.True(t, !Exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")), "a folder outside the project was made")
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "trees", ".gitignore"))).Must(t)), "*\n")
+	must(t, ignore(root, root+"-trees"))
+	testkit.True(t, !Exists(root+"-trees"), "a folder outside the project was made")
 }
 
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {

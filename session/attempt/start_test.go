@@ -197,13 +197,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	must(t, os.WriteFile(filepath.Join(dir, "spec.json"), []byte("{}"), 0o600))
-	done := make(chan struct{})
-	go func() { defer close(done); (&execution{engine: s.Engine, ctx: gone, row: x}).find() }()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Error("it goes on looking")
-	}
+	(&execution{engine: s.Engine, ctx: gone, row: x}).find() // ends
 }
 
 // A stop that comes before the agent is one, not a failure.
@@ -311,16 +305,11 @@ func TestAutoStartAfterACrash(t *testing.T) {
 		s.die()
 	}
 	s := p.open()
-	eventually(t, func() string {
-		for i, v := range all {
-			r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
-			if r.Count != 1 || !task.AttemptState(r.Attempts[0].State).Ended() {
-				return fmt.Sprintf("task %d: %+v", i, r.Attempts)
-			}
-			testkit.Need(t, r.Attempts[0].State == "completed", "task %d: %+v", i, r.Attempts)
-		}
-		return ""
-	})
+	for _, v := range all {
+		testkit.Until(t, "started", func() bool { return s.task(v.TaskID).LatestAttemptID != nil })
+		testkit.Equal(t, s.ends(*s.task(v.TaskID).LatestAttemptID).State, "completed")
+		testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Count, 1)
+	}
 }
 
 // What cannot be started is logged once, and does not keep other tasks waiting. A budget that is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,8 +32,9 @@ func TestMain(m *testing.M) { attempttest.Main(m, "") }
 // A desk is a Workplace whose workflow has the step draft, which is finished when so many agents have worked on it, and
 // the step review, which a person passes after one.
 type desk struct {
-	agents int
-	moved  chan struct{}
+	agents  int
+	moved   chan struct{}
+	dropped chan string // the folder of an item that nobody works on
 
 	mu       sync.Mutex
 	ended    map[string]int
@@ -124,8 +126,12 @@ func aLead(t *testing.T) *attempt.Lead {
 
 // led starts a run that works at a desk, whose step has at most two agents.
 func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
-	w := &desk{agents: agents, moved: make(chan struct{}, 1), ended: map[string]int{}}
-	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd { return Lead(ctx, l, w, 1) })
+	w := &desk{agents: agents, moved: make(chan struct{}, 1), dropped: make(chan string, 1), ended: map[string]int{}}
+	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd {
+		folder, _ := l.MakeItem(ctx, "dropped")
+		w.dropped <- folder
+		return Lead(ctx, l, w, 1)
+	})
 	return e, w, func(want board.State) (r *board.RunReply) {
 		t.Helper()
 		testkit.Until(t, "the run is "+string(want), func() bool {
@@ -150,6 +156,9 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	w.mu.Unlock()
 	w.moved <- struct{}{}
 	r := reaches(board.Completed)
+	folder := <-w.dropped
+	testkit.True(t, folder != "", "no item was made")
+	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist, "the worktree of an item that was dropped")
 	var steps, prompts []string
 	for _, s := range r.Steps {
 		steps = append(steps, s.StepID+" "+string(s.State))

@@ -218,4 +218,12 @@ func (b *bench) nothingLeft() {
 	testkit.Until(b.t, "without processes", func() bool { return len(processesOf(b.dir)) == 0 })
 }
 
+// link makes a symbolic link, or skips the test.
+func link(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.Symlink(to, at); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+}
+
 var must = testkit.Must
