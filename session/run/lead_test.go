@@ -16,7 +16,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	definition "deepwork/catalog/job"
-	jobs "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -363,7 +362,7 @@ func aRun() (*board.RunReply, fakeSessions) {
 	}
 	r := &board.RunReply{State: board.Running, Open: true, SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
 		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
-	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Sequence: jobs.Sequence{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}}
+	def := &machine.Definition{Job: &definition.Job{Steps: []definition.Step{{ID: "a"}}}, Workflow: &definition.Workflow{Sequence: definition.Sequence{Entries: []definition.Entry{{"a", "b"}, {"c"}}}}}
 	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
 }
 

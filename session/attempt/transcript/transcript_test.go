@@ -59,20 +59,9 @@ func TestStreamsOfRealAgents(t *testing.T) {
 		all, u := read(data, 0)
 		var text strings.Builder
 		for _, m := range all {
-			text.WriteString(string(m.Kind))
-			if m.Tool != "" {
-				fmt.Fprintf(&text, " %s", m.Tool)
-			}
-			if m.CallID != "" {
-				fmt.Fprintf(&text, " (%s)", m.CallID)
-			}
-			if m.Parent != "" {
-				fmt.Fprintf(&text, " of %s", m.Parent)
-			}
-			if m.Failed {
-				text.WriteString(" failed")
-			}
-			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
+			part := func(of, format string) string { return map[bool]string{true: fmt.Sprintf(format, of)}[of != ""] }
+			failed := map[bool]string{true: " failed"}[m.Failed]
+			fmt.Fprintf(&text, "%s%s%s%s%s: %s\n", m.Kind, part(m.Tool, " %s"), part(m.CallID, " (%s)"), part(m.Parent, " of %s"), failed, strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
 		used := testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t)
 		fmt.Fprintf(&text, "\n%s\n", used)
