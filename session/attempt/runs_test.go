@@ -94,7 +94,7 @@ func (s *server) startRun(inPlace bool) *board.RunReply {
 
 // tail_attempt returns the output of one process of an agent, also if another one for the same step follows in its log;
 // without execution_id, what the leader notes. A follow-up lets a run go on, with the message as advice, unless it is complete.
-func TestTailAndFollowUpOfARun(t *testing.T) {
+func TestFollowUpOfARun(t *testing.T) {
 	advised := make(chan string, 10)
 	p, s := opened(t, func(o *Options) { o.Leader = leads(t, unfinished, advised, "! say one\n", "! say two\n") })
 	made := s.startRun(false)

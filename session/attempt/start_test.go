@@ -357,7 +357,7 @@ func TestAutoStartRefused(t *testing.T) {
 
 // However many attempts wait on 4 slots of two servers: never more than 4 run, only those that run when the budget is reached exceed
 // it, all end when it is raised, nothing is left locked, and git is whole.
-func TestManyAttemptsOnFourSlots(t *testing.T) {
+func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	const slots = 4
 	attempts := 16
 	if os.Getenv("DEEPWORK_FIGURES") == "1" {

@@ -145,9 +145,7 @@ func TestStopElsewhere(t *testing.T) {
 	testkit.True(t, x.StopAsked == nil && x.State == task.Running, "a call that was refused has asked for its end: %+v", x)
 	began := time.Now()
 	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
-	if took := time.Since(began); took > 4*time.Second { // usually half a second
-		t.Errorf("it took %v", took)
-	}
+	testkit.True(t, time.Since(began) < 20*time.Second, "it took %v", time.Since(began)) // usually half a second
 	testkit.Until(t, "counted by its own server", func() bool { return s.Stats().Ended[task.Stopped] == 1 && s.Stats().Started == 1 })
 }
 
