@@ -2,8 +2,13 @@ package attempt
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +17,11 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
+	"deepwork/session/codes"
+	"deepwork/session/state"
 )
 
 // What a run is asked for is within its limits, each of which is allowed, or is refused by its name.
@@ -102,4 +110,160 @@ func TestPartsOfALog(t *testing.T) {
 	}
 	var none []runner.Entry
 	testkit.Equal(t, (&logPart{}).cut(&none), false, "nothing was cut of nothing")
+}
+
+// Every list is a list in JSON, however empty, and every field is there (seed 004, "Schema field documentation").
+func TestReq004_EveryFieldIsDescribed(t *testing.T) {
+	replies := []any{board.ProjectsReply{}, board.ReposReply{}, board.TasksReply{}, board.AttemptsReply{}, board.Task{}, DeleteReply{}, AttemptReply{}, FollowUpReply{}, TailReply{}, ExecutorsReply{}, board.ContextReply{}}
+	var check func(v reflect.Type, path string)
+	check = func(v reflect.Type, path string) {
+		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice && !v.Implements(reflect.TypeFor[json.Marshaler]()) {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct || v == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range v.NumField() {
+			f := v.Field(i)
+			at := path + "." + f.Name
+			name, tag := f.Tag.Get("json"), f.Tag.Get("jsonschema")
+			if name == "-" {
+				continue // it is for people, and no agent sees it
+			}
+			switch at {
+			case "DeleteReply.Notice", // only stores that several machines share have it
+				"TailReply.Entries.Raw", "TailReply.Entries.More": // as in the log: few lines need them
+				name = strings.TrimSuffix(name, ",omitempty")
+			}
+			testkit.True(t, name != "" && !strings.Contains(name, ","), "%s has the JSON name %q", at, name)
+			testkit.True(t, len(tag) >= 10, "%s is not described: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_id") || strings.Contains(tag, "UUID") || strings.Contains(tag, "hexadecimal"), "%s does not say what its id looks like: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_at") || strings.Contains(tag, "RFC 3339"), "%s does not say how its time is written: %q", at, tag)
+			testkit.True(t, !strings.Contains(name, "workspace_id"), "%s is exposed", at)
+			check(f.Type, at)
+		}
+	}
+	for _, r := range replies {
+		check(reflect.TypeOf(r), reflect.TypeOf(r).Name())
+	}
+}
+
+// A task whose dependencies are not done does not start, and says what blocks it.
+func TestBlockedTask(t *testing.T) {
+	s := newProject(t).open()
+	project, _ := s.rootProject()
+	first := s.newTask("! say hello")
+	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
+	start := s.starting(second)
+	start.RequestID = new("once")
+	err := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err()
+	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
+	e, _ := errors.AsType[*session.Error](err)
+	testkit.True(t, fmt.Sprint(e.Details["blocked_by"]) == fmt.Sprint([]string{first.TaskID}), "%+v", e.Details)
+	now := s.task(second.TaskID)
+	testkit.True(t, now.Status == "todo" && now.LatestAttemptID == nil, "%+v", now)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
+	s.ends(testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t).AttemptID)
+}
+
+// workspace_id is another name for attempt_id, at the top of the arguments.
+func TestArgumentsAreFlat(t *testing.T) {
+	var a FollowUpArgs
+	must(t, json.Unmarshal([]byte(`{"workspace_id": "`+nobody+`", "action": "send", "prompt": "x"}`), &a))
+	id := testkit.Get(a.id()).Must(t)
+	testkit.True(t, deref(id) == nobody && a.Action == ActionSend, "%+v", a)
+	var tail TailArgs
+	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
+	tailed := testkit.Get(tail.ID()).Must(t)
+	testkit.True(t, tailed == nobody && *tail.Wait == 1.5 && *tail.AfterIndex == 7, "%+v", tail)
+}
+
+const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+// Each wrong argument is told with code, value and remedy, and nothing is made.
+func TestWrongArguments(t *testing.T) {
+	p := newProject(t)
+	p.Repo(filepath.Join(p.Root, "..", "web"))
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "plain"), 0o755))
+	p.Git(filepath.Join(p.Root, "..", "plain"), "init", "-q", "-b", "main") // unborn
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "bare"), 0o755))
+	p.Configure(func(c *config.Config) {
+		c.Executors = append(c.Executors, config.Executor{Name: "BARE"}, config.Executor{Name: "PLAIN", Command: []string{"./README"}})
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
+	})
+	s := p.open()
+	_, rootRepo := s.rootProject()
+	front, repos := s.project("front")
+	rootTask := s.newTask("x")
+	frontTask := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
+	starting := func(change func(*StartArgs)) func() error {
+		a := s.starting(rootTask)
+		change(&a)
+		return func() error { return testkit.Get(s.StartTaskAttempt(ctx, me, a)).Err() }
+	}
+	onFront := func(repo, branch string) func() error {
+		return starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, []RepoArgs{{repos[repo], branch}} })
+	}
+	following := func(a FollowUpArgs) func() error {
+		return func() error { return testkit.Get(s.FollowUp(ctx, me, a)).Err() }
+	}
+	tailing := func(a TailArgs) func() error {
+		return func() error { return testkit.Get(s.TailAttempt(ctx, me, a)).Err() }
+	}
+	long := strings.Repeat("ä", board.MaxPrompt+1)
+	for name, c := range map[string]struct {
+		call     func() error
+		code     string
+		mentions []string
+	}{
+		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
+		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
+		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"no program":         {starting(func(a *StartArgs) { a.Executor = "PLAIN" }), "executor_unavailable", []string{"is not executable", "README. Make it so with chmod +x"}},
+		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
+		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
+		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
+		"repo twice":         {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice", []string{rootRepo}},
+		"too many repos":     {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }), "too_many_repos", nil},
+		"malformed repo":     {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id", []string{"repos[0].repo_id"}},
+		"unknown repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo", []string{nobody}},
+		"foreign repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo", []string{"web", front}},
+		"unknown branch":     {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch", []string{"mian", "main"}},
+		"option as branch":   {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "--force" }), "unknown_branch", nil},
+		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
+		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
+		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},
+		"unknown session":    {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}), "unknown_session", nil},
+		"malformed session":  {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}), "malformed_id", []string{"session_id"}},
+		"no target":          {following(FollowUpArgs{Action: "send", Prompt: new("x")}), "no_target", nil},
+		"two targets":        {following(FollowUpArgs{Target: the(nobody), SessionID: new(nobody), Action: "cancel"}), "two_targets", nil},
+		"two names":          {following(FollowUpArgs{Target: the(nobody), WorkspaceID: new(rootTask.TaskID), Action: "cancel"}), "two_targets", nil},
+		"workspace_id alone": {following(FollowUpArgs{WorkspaceID: new(nobody), Action: "cancel"}), "unknown_attempt", []string{nobody}},
+		"unknown action":     {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action", []string{"push", "queue"}},
+		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
+		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
+		"stop nobody":        {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nobody":         {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nothing":        {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
+		"tail nobody":        {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
+		"tail waits":         {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
+		"tail before":        {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.HasSuffix(name, " program") && s.Shared != nil {
+				t.Skip("another machine may have it")
+			}
+			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
+		})
+	}
+	withoutBranch := starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, nil })
+	attempttest.Refused(t, withoutBranch(), session.StateError, codes.NoBranch, "bare", "list_repos")
+	s.statusOf([]*board.Task{rootTask, frontTask}, "todo", "todo")
+	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
+	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
+	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)
+	testkit.Equal(t, started.Repos[0].RepoID+" "+started.Repos[0].TargetBranch, rootRepo+" main", "by default")
 }

@@ -17,7 +17,7 @@ import (
 // A disk that is full refuses calls, with a remedy, and makes nothing; reading
 // works; what ends meanwhile is recorded when there is room.
 func TestFullDisk(t *testing.T) {
-	p := newProject(t)
+	p := alone(t)
 	home := filepath.Join(p.Root, "..", "state")
 	must(t, os.Mkdir(home, 0o755))
 	t.Setenv(state.Env, home)
@@ -26,13 +26,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { syscall.Unmount(home, syscall.MNT_DETACH) })
 	t.Cleanup(p.EndAgents) // before the disk goes
-	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
-	v := s.newTask("! await " + hold)
+	v := s.newTask("! await " + p.hold)
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	project, repo := s.rootProject()
-
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
 	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(), session.ToolError, "disk_full", "space")
@@ -44,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
 	rest := filepath.Join(home, "rest")
 	fillDisk(t, rest)
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))).Must(t)
 	testkit.Get(proc.Wait(ctx)).Must(t)
 	now := s.get(r.AttemptID)

@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// groupAlive reports whether anything of a process group runs. A zombie does not:
-// if nothing reaps orphans they stay.
+// groupAlive reports whether anything of a process group runs. A zombie does not: if nothing reaps orphans they stay.
 func groupAlive(pid int) bool {
 	if syscall.Kill(-pid, 0) != nil {
 		return false

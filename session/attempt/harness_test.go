@@ -2,10 +2,15 @@ package attempt
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +28,9 @@ import (
 // The test binary is also the server that crash tests kill.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "server" {
-		os.Exit(serverMain(os.Args[2:]))
+		serverMain(os.Args[2:])
 	}
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	attempttest.Main(m, onPostgres)
 }
 
@@ -34,9 +40,58 @@ var must, refused, asJSON = testkit.Must, attempttest.Refused, attempttest.JSON
 var me = session.LocalCaller(session.ChannelStdio)
 
 // A project is a project folder with a git repository, and its config.
-type project struct{ *attempttest.Project }
+type project struct {
+	*attempttest.Project
+	hold, up string // what an agent awaits and what it makes to say that it is up
+}
 
-func newProject(t testing.TB) *project { return &project{attempttest.New(t)} }
+// newProject makes the project of a test, which runs in parallel with others that have one.
+func newProject(t *testing.T) *project {
+	if _, is := parallel.LoadOrStore(t, true); !is {
+		t.Parallel()
+	}
+	return alone(t)
+}
+
+// alone makes the project of a test that changes the environment, and so does not run in parallel.
+func alone(t testing.TB) *project {
+	p := attempttest.New(t)
+	return &project{p, filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "up")}
+}
+
+var parallel sync.Map // the tests that run in parallel
+
+// setup has new worktrees be set up by these orders.
+func setup(orders string) func(*config.Config) {
+	return func(c *config.Config) { c.Attempts.Setup = []string{os.Args[0], "agent", "setup", orders} }
+}
+
+// opened makes the project of a test and opens it.
+func opened(t *testing.T, change ...func(*Options)) (*project, *server) {
+	t.Helper()
+	p := newProject(t)
+	return p, p.open(change...)
+}
+
+// boards wraps the boards of a server.
+func (p *project) boards(wrap func(store.Board) store.Board) func(*Options) {
+	return func(o *Options) {
+		o.Stores = p.StoresWith(func(d store.Database) store.Database { return wrapped{d, wrap} })
+	}
+}
+
+type wrapped struct {
+	store.Database
+	board func(store.Board) store.Board
+}
+
+func (d wrapped) Board() store.Board { return d.board(d.Database.Board()) }
+
+// endsRuns has each run end well, at once.
+var endsRuns = ending(board.RunEnd{State: board.Completed})
+
+// A passive server starts nothing by itself, as that of a command.
+func passive(o *Options) { o.Passive = true }
 
 // A server is an engine as a server process has it.
 type server struct {
@@ -69,8 +124,7 @@ func (p *project) open(change ...func(*Options)) *server {
 		s.stores = p.Stores()
 		o.Stores = s.stores
 	}
-	e := testkit.Get(Open(ctx, o)).Must(p.T)
-	s.Engine = e
+	s.Engine = testkit.Get(Open(ctx, o)).Must(p.T)
 	p.T.Cleanup(s.stop)
 	return s
 }
@@ -90,8 +144,7 @@ func (s *server) stop() {
 	}
 }
 
-// die ends a server as a kill does, as far as others can see: it does nothing
-// more, and its lock is free.
+// die ends a server as a kill does, as far as others can see: it does nothing more, and its lock is free.
 func (s *server) die() {
 	s.done = true
 	s.halt()
@@ -115,46 +168,65 @@ func (w testWriter) Write(p []byte) (int, error) {
 // rootProject is the id of the project root and of its repository.
 func (s *server) rootProject() (projectID, repoID string) {
 	s.t.Helper()
-	r := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t)
-	for _, v := range r.Projects {
-		if !v.IsRoot {
-			continue
-		}
-		repos := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})).Must(s.t)
-		if len(repos.Repos) == 1 {
-			return v.ProjectID, repos.Repos[0].RepoID
-		}
-		return v.ProjectID, ""
+	projectID, repos := s.project(filepath.Base(s.p.Root))
+	for _, id := range repos {
+		repoID = id
 	}
-	s.t.Fatalf("no root project in %+v", r)
-	return "", ""
+	return projectID, repoID
 }
 
 // newTask makes a task whose description tells the agent what to do.
 func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})).Must(s.t)
-	return t
+	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})).Must(s.t)
+}
+
+// project returns the id of a project and those of its repositories by their names.
+func (s *server) project(name string) (id string, repos map[string]string) {
+	s.t.Helper()
+	all := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t).Projects
+	id = all[slices.IndexFunc(all, func(p board.Project) bool { return p.Name == name })].ProjectID
+	repos = map[string]string{}
+	for _, r := range testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: id})).Must(s.t).Repos {
+		repos[r.Name] = r.RepoID
+	}
+	return id, repos
+}
+
+// starting are the arguments by which an attempt of a task is started.
+func (s *server) starting(t *board.Task) StartArgs {
+	s.t.Helper()
+	_, repo := s.rootProject()
+	return StartArgs{TaskID: t.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
 }
 
 // begin starts an attempt of a task.
 func (s *server) begin(t *board.Task, change ...func(*StartArgs)) *AttemptReply {
 	s.t.Helper()
-	_, repo := s.rootProject()
-	a := StartArgs{TaskID: t.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
+	a := s.starting(t)
 	for _, f := range change {
 		f(&a)
 	}
-	r := testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
-	return r
+	return testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
+}
+
+// runs starts an attempt of a new task, and waits until its agent runs; ran until it has ended.
+func (s *server) runs(lines ...string) *AttemptReply {
+	s.t.Helper()
+	return s.reaches(s.begin(s.newTask(lines...)).AttemptID, task.Running)
+}
+
+func (s *server) ran(lines ...string) *AttemptReply {
+	s.t.Helper()
+	return s.ends(s.begin(s.newTask(lines...)).AttemptID)
 }
 
 // claimed claims the next execution for a server that does not serve, and returns it with its attempt,
 // whose paths are known.
 func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	s.t.Helper()
-	b := testkit.Get(s.Store(ctx)).Must(s.t)
+	b := s.store()
 	must(s.t, s.Members.Enter(ctx))
 	cfg := s.p.Config.Load()
 	x := testkit.Get(b.ClaimNext(ctx, s.Members.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})).Must(s.t)
@@ -170,15 +242,18 @@ func the(id string) board.Target { return board.Target{AttemptID: &id} }
 // get returns an attempt as it is now.
 func (s *server) get(id string) *AttemptReply {
 	s.t.Helper()
-	r := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
-	return &r.AttemptReply
+	return &testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t).AttemptReply
+}
+
+func (s *server) store() store.Board {
+	s.t.Helper()
+	return testkit.Get(s.Store(ctx)).Must(s.t)
 }
 
 // executions returns the runs of an attempt's agent, newest first.
 func (s *server) executions(id string) []Execution {
 	s.t.Helper()
-	r := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
-	return r.Executions
+	return testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t).Executions
 }
 
 // reaches waits until an attempt is in one of the states.
@@ -186,14 +261,10 @@ func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
 	s.t.Helper()
 	var r *AttemptReply
 	eventually(s.t, func() string {
-		b := testkit.Get(s.Store(ctx)).Must(s.t)
-		a := testkit.Get(b.Attempt(ctx, id)).Must(s.t)
-		for _, state := range states {
-			if a.State == state {
-				r = s.get(id)
-				if r.State == board.ExecutionState(state) {
-					return ""
-				}
+		a := testkit.Get(s.store().Attempt(ctx, id)).Must(s.t)
+		if slices.Contains(states, a.State) {
+			if r = s.get(id); r.State == board.ExecutionState(a.State) {
+				return ""
 			}
 		}
 		return fmt.Sprintf("the attempt is %s (%s); expected %v", a.State, deref(a.Error), states)
@@ -208,8 +279,7 @@ func (s *server) ends(id string) *AttemptReply {
 
 func (s *server) task(id string) *board.TaskReply {
 	s.t.Helper()
-	r := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: id})).Must(s.t)
-	return r
+	return testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: id})).Must(s.t)
 }
 
 // output is what an attempt's agents wrote, a line each.
@@ -225,7 +295,26 @@ func (s *server) output(id string) string {
 	return strings.Join(lines, "\n")
 }
 
+// prints waits until the agents of an attempt have written texts.
+func (s *server) prints(id string, texts ...string) {
+	s.t.Helper()
+	eventually(s.t, func() string {
+		if out := s.output(id); !containsAll(out, texts...) {
+			return "they wrote " + out
+		}
+		return ""
+	})
+}
+
 var eventually = testkit.Eventually
+
+// link makes a symbolic link, or skips the test.
+func link(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.Symlink(to, at); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+}
 
 // appears waits until a file or folder is there.
 func appears(t testing.TB, path string) {
@@ -239,16 +328,12 @@ func vanishes(t testing.TB, path string) {
 	testkit.Until(t, path+" to be gone", func() bool { return !Exists(path) })
 }
 
-// groupEnds waits until nothing of a process group runs: what was killed is gone
-// when the system comes to it.
-func groupEnds(t testing.TB, pid int) {
+// groupEnds waits until nothing runs of the group whose first process has written its number to a file: what was killed
+// is gone when the system comes to it.
+func groupEnds(t testing.TB, file string) {
 	t.Helper()
-	eventually(t, func() string {
-		if groupAlive(pid) {
-			return "something of its group is alive"
-		}
-		return ""
-	})
+	pid := testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t)
+	testkit.Until(t, "gone with its group", func() bool { return !groupAlive(pid) })
 }
 
 // deref returns a value, or its zero value if it is missing.
@@ -260,17 +345,31 @@ func deref[T any](p *T) (v T) {
 }
 
 func containsAll(s string, all ...string) bool {
-	for _, part := range all {
-		if !strings.Contains(s, part) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(part string) bool { return !strings.Contains(s, part) })
 }
 
 // records is the folder of what is kept of an attempt outside the board.
 func (s *server) records(attempt string) string {
 	return local{logs: s.State().Logs()}.records(attempt)
+}
+
+// runOf is the folder of the run of an attempt's agent.
+func (s *server) runOf(attempt string) string {
+	s.t.Helper()
+	runs := testkit.Get(filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))).Must(s.t)
+	testkit.Need(s.t, len(runs) == 1, "runs: %v", runs)
+	return runs[0]
+}
+
+func (s *server) stopAttempt(id string) *AttemptReply {
+	s.t.Helper()
+	return testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
+}
+
+// latest returns an attempt's newest execution.
+func (s *server) latest(attempt string) *task.Execution {
+	s.t.Helper()
+	return testkit.Get(s.store().LatestExecution(ctx, attempt)).Must(s.t)
 }
 
 // onPostgres are the tests that run with PostgreSQL, too: those about servers that share a project. The others are about

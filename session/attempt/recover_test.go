@@ -1,9 +1,14 @@
 package attempt
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,120 +19,77 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
 	"deepwork/session/store/local/sqlite"
 )
 
-// An agent outlives its server: a later one takes it up and it goes on, and its
-// queued follow-up runs.
+// An agent outlives its server: a later one takes it up and it goes on, and its queued follow-up runs.
 func TestAgentOutlivesServer(t *testing.T) {
-	t.Parallel()
 	for name, end := range map[string]func(*server){"ended": (*server).stop, "killed": (*server).die} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
+			p, s := opened(t)
 			hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
-			s := p.open()
 			v := s.newTask("! once "+once, "! write work.txt x", "! await "+hold)
-			r := s.begin(v)
-			r = s.reaches(r.AttemptID, task.Running)
+			r := s.reaches(s.begin(v).AttemptID, task.Running)
 			s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say and on")})
 			end(s)
 			next := p.open()
 			now := next.get(r.AttemptID)
 			testkit.True(t, now.State == "running" && deref(now.StartedAt) == deref(r.StartedAt), "taken up: %+v", now)
 			must(t, os.WriteFile(hold, nil, 0o644))
-			eventually(t, func() string {
-				if out := next.output(r.AttemptID); !strings.Contains(out, "and on\ndone") {
-					return out
-				}
-				return ""
-			})
-			if r := next.reaches(r.AttemptID, task.Completed); deref(r.LatestSessionID) == "" || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
-				t.Errorf("%+v", r)
-			}
+			next.prints(r.AttemptID, "and on\ndone")
+			r = next.reaches(r.AttemptID, task.Completed)
+			testkit.True(t, deref(r.LatestSessionID) != "" && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 			testkit.Equal(t, next.task(v.TaskID).Status, "inreview")
 		})
 	}
 }
 
-// An engine of the command line records how agents ended that outlived their server, leaves those that
-// run alone, and stops them when it is asked to.
+// An engine of the command line records how agents ended that outlived their server, and when, leaves those that run alone,
+// and stops them when it is asked to.
 func TestSettle(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
-	ended := s.begin(s.newTask("! await "+hold, "! exit 5"))
-	runs := s.begin(s.newTask("! await " + hold + "-never"))
-	for _, id := range []string{ended.AttemptID, runs.AttemptID} {
-		s.reaches(id, task.Running)
+	p, s := opened(t)
+	good, bad := s.begin(s.newTask("! await "+p.hold)), s.begin(s.newTask("! await "+p.hold, "! exit 5"))
+	runs := s.begin(s.newTask("! await " + p.hold + "-never"))
+	for _, r := range []*AttemptReply{good, bad, runs} {
+		s.reaches(r.AttemptID, task.Running)
 	}
-	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))).Must(t)
-	proc := testkit.Get(s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))).Must(t)
 	s.die()
-	must(t, os.WriteFile(hold, nil, 0o644))
-	testkit.Get(proc.Wait(ctx)).Must(t)
-
-	c := p.open(func(o *Options) { o.Passive = true })
-	waits := c.begin(c.newTask("! say never"))
-	must(t, c.Settle(ctx))
-	x := c.get(ended.AttemptID)
-	testkit.True(t, x.State == "failed" && x.ExitCode != nil && *x.ExitCode == 5, "the one that ended: %+v", x)
-	testkit.Equal(t, c.get(runs.AttemptID).State, "running", "the one that runs")
-	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
-	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
-	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
-	testkit.True(t, len(all) == 1 && all[0].ID == runs.AttemptID, "found %+v", all)
-	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
-	testkit.Equal(t, len(stranger), 0, "a stranger found %+v", stranger)
-	c.Serve()
-	c.reaches(waits.AttemptID, task.Completed)
-}
-
-// What ended while no server lived is recorded as what it was.
-func TestEndedWithoutServer(t *testing.T) {
-	p := newProject(t)
-	hold, gone := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "gone")
-	s := p.open()
-	good := s.begin(s.newTask("! await " + hold))
-	bad := s.begin(s.newTask("! await "+hold, "! touch "+gone, "! exit 5"))
-	s.reaches(good.AttemptID, task.Running)
-	s.reaches(bad.AttemptID, task.Running)
-	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))).Must(t)
-	s.die()
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	var last time.Time
-	for _, dir := range dirs {
-		proc := testkit.Get(s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))).Must(t)
-		exit := testkit.Get(proc.Wait(ctx)).Must(t)
-		last = exit.EndedAt
+	for _, r := range []*AttemptReply{good, bad} {
+		proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(s.runOf(r.AttemptID)))).Must(t)
+		last = testkit.Get(proc.Wait(ctx)).Must(t).EndedAt
 	}
-	next := p.open(func(o *Options) {
-		o.Stores = files.Stores(state.Of(p.Root), false, nil)
+	c := p.open(func(o *Options) {
+		o.Passive, o.Stores = true, files.Stores(state.Of(p.Root), false, nil)
 		o.Stores.Database = sqlite.New(sqlite.Options{Path: state.Of(p.Root).Database(), Now: func() time.Time { return last.Add(time.Hour) }})
 		t.Cleanup(func() { o.Stores.Database.Close() })
 	})
-	r := next.ends(good.AttemptID)
-	at, err := time.Parse(time.RFC3339Nano, deref(r.EndedAt))
-	if r.State != "completed" || err != nil || last.Sub(at).Abs() > time.Minute { // not an hour later, when it was noticed
-		t.Errorf("%+v, ended at %s, and it was about %v", r, deref(r.EndedAt), last)
-	}
-	if r := next.ends(bad.AttemptID); r.State != "failed" || *r.ExitCode != 5 {
-		t.Errorf("%+v", r)
-	}
+	waits := c.begin(c.newTask("! say never"))
+	must(t, c.Settle(ctx))
+	good, bad = c.get(good.AttemptID), c.get(bad.AttemptID)
+	at := testkit.Get(time.Parse(time.RFC3339Nano, deref(good.EndedAt))).Must(t) // not an hour later, when it was noticed
+	testkit.True(t, good.State == "completed" && last.Sub(at).Abs() <= time.Minute, "%+v, ended at %v, and it was about %v", good, at, last)
+	testkit.True(t, bad.State == "failed" && bad.ExitCode != nil && *bad.ExitCode == 5, "the one that failed: %+v", bad)
+	testkit.Equal(t, c.get(runs.AttemptID).State, "running", "the one that runs")
+	testkit.Equal(t, c.stopAttempt(runs.AttemptID).State, "stopped", "stopped")
+	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
+	c.Serve()
+	c.reaches(waits.AttemptID, task.Completed)
 }
 
 // A run cut short says interrupted, never completed; it is not run again unasked,
 // and what was queued does not run. A follow-up goes on.
 func TestInterrupted(t *testing.T) {
-	p := newProject(t)
+	p, s := opened(t)
 	once, up := filepath.Join(p.Root, "..", "once"), filepath.Join(p.Root, "..", "up")
-	s := p.open()
 	v := s.newTask("! write work.txt x", "! once "+once, "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
@@ -140,15 +102,13 @@ func TestInterrupted(t *testing.T) {
 	})
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	s.die()
-	killShim(t, s, r.AttemptID)
+	must(t, killShim(t, s.runOf(r.AttemptID)))
 	next := p.open()
 	r = next.ends(r.AttemptID)
 	testkit.True(t, r.State == "interrupted" && r.ExitCode == nil && r.QueuedFollowUp == nil && r.Error != nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	now := next.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
-	pid := testkit.Get(os.ReadFile(up)).Must(t)
-	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
-	groupEnds(t, n)
+	groupEnds(t, up)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
 	out := next.output(r.AttemptID)
@@ -158,20 +118,16 @@ func TestInterrupted(t *testing.T) {
 // An execution that a dead server had claimed and never begun is begun by the
 // next, on the workspace that is half made or was made already.
 func TestClaimedAndNeverRun(t *testing.T) {
-	t.Parallel()
 	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made"} {
 		t.Run(where, func(t *testing.T) {
-			p := newProject(t)
-			first := p.open(func(o *Options) { o.Passive = true })
+			p, first := opened(t, passive)
 			r := first.begin(first.newTask("! say once"))
-			b := testkit.Get(first.Store(ctx)).Must(t)
 			_, at := first.claimed()
 			switch where {
 			case "workspace made":
-				must(t, first.makeWorkspace(ctx, b, p.Config.Load(), at, nil))
+				must(t, first.makeWorkspace(ctx, first.store(), p.Config.Load(), at, nil))
 			case "workspace made and not recorded":
-				k := first.Worktrees(at)
-				testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
+				first.makeTrees(at)
 			}
 			first.die()
 			next := p.open()
@@ -185,40 +141,28 @@ func TestClaimedAndNeverRun(t *testing.T) {
 // An attempt that failed before its workspace was recorded, and whose worktrees a
 // full disk kept from being undone, leaves none: the next start undoes them.
 func TestFailedBeforeItsWorkspace(t *testing.T) {
-	p := newProject(t)
-	first := p.open(func(o *Options) { o.Passive = true })
+	p, first := opened(t, passive)
 	r := first.begin(first.newTask("! say never"))
-	b := testkit.Get(first.Store(ctx)).Must(t)
 	x, at := first.claimed()
-	k := first.Worktrees(at)
-	testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
-	_, _, err := b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+	first.makeTrees(at)
+	_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
 	must(t, err)
 	first.die()
 	next := p.open()
-	eventually(t, func() string {
-		if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-			return "worktrees are left:\n" + list
-		}
-		return ""
-	})
+	testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
 	now := next.get(r.AttemptID)
 	testkit.True(t, now.State == "failed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A server that ends in order gives back what it has not started, at once.
 func TestCloseReleasesWhatNeverRan(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
-	p.Configure(func(c *config.Config) {
-		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
-	})
+	p.Configure(setup("! touch " + p.up + "\n! sleep 1h"))
 	s := p.open()
 	r := s.begin(s.newTask("! say once"))
-	appears(t, up)
+	appears(t, p.up)
 	s.stop()
-	looking := p.open(func(o *Options) { o.Passive = true })
+	looking := p.open(passive)
 	testkit.Equal(t, looking.get(r.AttemptID).State, "queued")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	p.Configure(func(*config.Config) {})
@@ -226,43 +170,33 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	testkit.Equal(t, next.ends(r.AttemptID).State, "completed")
 }
 
-// killShim kills the shim of an attempt's run, as the system may when it is out
-// of memory.
-func killShim(t *testing.T, s *server, attempt string) {
-	t.Helper()
-	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))).Must(t)
-	for _, dir := range dirs {
-		text := testkit.Get(os.ReadFile(filepath.Join(dir, "started.json"))).Must(t)
-		var started struct {
-			PID int `json:"shim_pid"`
-		}
-		must(t, json.Unmarshal(text, &started))
-		proc := testkit.Get(os.FindProcess(started.PID)).Must(t)
-		must(t, proc.Kill())
+// killShim kills the shim of a run, as the system may when it is out of memory.
+func killShim(t *testing.T, run string) error {
+	var started struct {
+		PID int `json:"shim_pid"`
 	}
+	must(t, json.Unmarshal(testkit.Get(os.ReadFile(filepath.Join(run, "started.json"))).Must(t), &started))
+	return testkit.Get(os.FindProcess(started.PID)).Must(t).Kill()
 }
 
-func treesOf(a *task.Attempt) []worktree.Tree {
+// makeTrees makes the worktrees of an attempt, and records nothing.
+func (s *server) makeTrees(a *task.Attempt) {
+	s.t.Helper()
 	var trees []worktree.Tree
 	for _, r := range a.Repos {
 		trees = append(trees, worktree.Tree{RepoID: r.RepoID, Name: filepath.Base(r.Worktree), Repo: r.RepoPath, TargetBranch: r.TargetBranch})
 	}
-	return trees
+	testkit.Get(s.Worktrees(a).Create(ctx, a.ID, a.Branch, trees, nil)).Must(s.t)
 }
 
 // If somebody removes the records of a run, nothing is known of it.
 func TestRecordsRemoved(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
-	r := s.begin(s.newTask("! await " + hold))
-	s.reaches(r.AttemptID, task.Running)
+	p, s := opened(t)
+	r := s.runs("! await " + p.hold)
 	must(t, os.RemoveAll(s.records(r.AttemptID)))
-	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(r.AttemptID); r.State != "interrupted" || !strings.Contains(deref(r.Error), "records") {
-		t.Errorf("%+v: %s", r, deref(r.Error))
-	}
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "interrupted" && strings.Contains(deref(r.Error), "records"), "%+v: %s", r, deref(r.Error))
 }
 
 // faulty panics in the first calls of Wait.
@@ -283,10 +217,7 @@ func (f *faulty) Start(ctx context.Context, w Work) (Process, error) {
 
 func (f *faulty) Find(ctx context.Context, attempt, execution string) (Process, error) {
 	p, err := f.Executor.Find(ctx, attempt, execution)
-	if err != nil {
-		return nil, err
-	}
-	return faultyProcess{p, f}, nil
+	return faultyProcess{p, f}, err
 }
 
 func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
@@ -299,70 +230,48 @@ func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
 // A run that crashes begins again from the board and what the executor knows: the
 // agent goes on, once, and its end is recorded.
 func TestRunCrashes(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
 	f := &faulty{}
 	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]Executor{"TEST": f} })
 	f.Executor = commandLine{s.local, s.Engine, "TEST"}
-	r := s.begin(s.newTask("! once "+once, "! await "+hold))
-	s.reaches(r.AttemptID, task.Running)
+	r := s.runs("! once "+once, "! await "+hold)
 	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(r.AttemptID); r.State != "completed" || f.calls.Load() <= 3 {
-		t.Errorf("%+v after %d calls", r, f.calls.Load())
-	}
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "completed" && f.calls.Load() > 3, "%+v after %d calls", r, f.calls.Load())
 }
 
 // An execution that ended while the list of those that are open was on its way is not led again from it:
 // its second end would write over what a follow-up does.
 func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	slow := &slowStore{read: make(chan struct{}), pass: make(chan struct{})}
-	s := p.open(func(o *Options) {
-		o.Stores = p.StoresWith(func(d store.Database) store.Database {
-			slow.Database = d
-			return slow
-		})
-	})
-	id := s.begin(s.newTask("! await " + hold)).AttemptID
+	slow := &slowed{read: make(chan struct{}), pass: make(chan struct{})}
+	s := p.open(p.boards(func(b store.Board) store.Board { return slowBoard{b, slow} }))
+	id := s.begin(s.newTask("! await " + p.hold)).AttemptID
 	s.reaches(id, task.Running)
 	slow.hold.Store(true)
 	<-slow.read
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(id)
-	eventually(t, func() string {
-		if len(s.led()) > 0 {
-			return "it is led still"
-		}
-		return ""
-	})
+	testkit.Until(t, "left alone", func() bool { return len(s.led()) == 0 })
 	close(slow.pass)
 	again := slow.lists.Load() + 2 // the second begins after what the first has returned is led
-	eventually(t, func() string {
-		if slow.lists.Load() < again || len(s.led()) > 0 {
-			return "the board was not looked at again"
-		}
-		return ""
-	})
+	testkit.Until(t, "looked at again", func() bool { return slow.lists.Load() >= again && len(s.led()) == 0 })
 	testkit.Equal(t, slow.ends.Load(), 1, "its end was recorded … times")
 }
 
-// A slowStore keeps a list of the open executions back for once, after it has read it, and counts.
-type slowStore struct {
-	store.Database
+// A slowBoard keeps a list of the open executions back for once, after it has read it, and counts.
+type slowBoard struct {
+	store.Board
+	of *slowed
+}
+
+type slowed struct {
 	hold        atomic.Bool   // the next list
 	read        chan struct{} // closed when it was read
 	pass        chan struct{} // closed by the test
 	lists, ends atomic.Int32
 }
-
-type slowBoard struct {
-	store.Board
-	of *slowStore
-}
-
-func (s *slowStore) Board() store.Board { return slowBoard{s.Database.Board(), s} }
 
 func (b slowBoard) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	b.of.lists.Add(1)
@@ -377,4 +286,230 @@ func (b slowBoard) OpenExecutions(ctx context.Context) ([]task.Execution, error)
 func (b slowBoard) EndExecution(ctx context.Context, id string, e task.Ending) (*task.Execution, bool, error) {
 	b.of.ends.Add(1)
 	return b.Board.EndExecution(ctx, id, e)
+}
+
+// crashConfig is the config of the servers that are killed.
+func crashConfig(c *config.Config) {
+	c.Attempts.MaxConcurrent = 3
+	c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! sleep 20ms"}
+}
+
+// serverMain is the server of TestKilledServersLoseNothing: it makes tasks, attempts and follow-ups, deletes some, and
+// says what was acknowledged, until it is killed.
+func serverMain(args []string) {
+	root, marks := args[0], args[1]
+	p := &project{Project: &attempttest.Project{Root: root}}
+	p.Configure(crashConfig)
+	o := p.options()
+	o.Stores = p.Stores()
+	e := orFail(Open(ctx, o))
+	project := orFail(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Projects[0].ProjectID
+	repo := orFail(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Repos[0].RepoID
+	for range 1 + rand.IntN(3) {
+		name := strconv.FormatUint(rand.Uint64(), 36)
+		v := orFail(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
+			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
+			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
+			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))}))
+		fmt.Println("task", v.TaskID, name)
+		r := orFail(e.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}))
+		fmt.Println("attempt", v.TaskID, r.AttemptID)
+	}
+	for {
+		e.meddle(project, marks)
+	}
+}
+
+// meddle follows up on, or deletes, one of the newest tasks.
+func (e *Engine) meddle(project, marks string) {
+	tasks := orFail(e.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project, Limit: new(40)}))
+	if tasks.Count == 0 {
+		time.Sleep(5 * time.Millisecond) // until it is killed
+		return
+	}
+	v := tasks.Tasks[rand.IntN(tasks.Count)]
+	if v.LatestSessionID == nil {
+		return
+	}
+	b := orFail(e.Store(ctx))
+	all, s := orFail(b.Executions(ctx, *v.LatestAttemptID)), orFail(b.Session(ctx, *v.LatestSessionID))
+	switch name := "follow-" + strconv.FormatUint(rand.Uint64(), 36); {
+	case len(all) == 1 && s.Queued == nil:
+		prompt := "! write " + name + " " + name + "\n! touch " + filepath.Join(marks, name)
+		orFail(e.FollowUp(ctx, me, FollowUpArgs{SessionID: v.LatestSessionID, Action: ActionQueue, Prompt: &prompt}))
+		fmt.Println("followed", *v.LatestAttemptID, name)
+	case len(all) == 2 && !v.HasInProgressAttempt && rand.IntN(100) == 0:
+		fmt.Println("deleting", v.TaskID)
+		orFail(e.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}))
+		fmt.Println("deleted", v.TaskID)
+	}
+}
+
+// orFail returns what a call returned, or ends the server.
+func orFail[T any](value T, err error) T {
+	if err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
+	return value
+}
+
+// acknowledged is what the killed servers said.
+type acknowledged struct {
+	names, attempts           map[string]string // of tasks
+	followed                  map[string][]string
+	deleting, deleted, killed map[string]bool // tasks; attempts whose shim was killed too
+}
+
+// Killing the server at random moments loses no commit, no uncommitted byte and no task; no agent runs twice; each
+// execution says how it ended.
+func TestKilledServersLoseNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills processes")
+	}
+	p := newProject(t)
+	marks := filepath.Join(p.Root, "..", "marks")
+	must(t, os.Mkdir(marks, 0o755))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 0))
+	ack := acknowledged{names: map[string]string{}, attempts: map[string]string{}, followed: map[string][]string{},
+		deleting: map[string]bool{}, deleted: map[string]bool{}, killed: map[string]bool{}}
+	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("DEEPWORK_CRASH_ROUNDS"), "5"))
+	for range rounds {
+		p.killOne(t, marks, dice, &ack)
+		if dice.IntN(2) == 0 {
+			p.killShims(t, &ack)
+		}
+		// A git that was ended just before it was ready to remove this may have left it. One that runs has it for milliseconds.
+		lock := filepath.Join(p.Root, ".git", "packed-refs.lock")
+		for began := time.Now(); Exists(lock) && time.Since(began) < 5*time.Second; {
+			time.Sleep(100 * time.Millisecond)
+		}
+		must(t, os.RemoveAll(lock))
+	}
+	p.Configure(crashConfig)
+	s := p.open()
+	b := s.store()
+	for _, a := range testkit.Get(b.AllAttempts(ctx)).Must(t) { // each ends with all that was queued
+		testkit.Until(t, "at rest", func() bool { return !testkit.Get(b.LatestExecution(ctx, a.ID)).Must(t).State.Open() })
+	}
+	for id, name := range ack.names {
+		s.checkCrashed(t, &ack, marks, id, name)
+	}
+	out := p.Git(p.Root, "fsck", "--full", "--strict")
+	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
+	eventually(t, func() string { // what was being deleted is deleted beside all else
+		if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
+			return "git worktree list: " + out
+		}
+		return ""
+	})
+	t.Logf("%d tasks, %d attempts, %d followed, %d deletions begun, %d agents killed", len(ack.names), len(ack.attempts), len(ack.followed), len(ack.deleting), len(ack.killed))
+}
+
+// killOne runs a server and kills it at a random moment of its work.
+func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *acknowledged) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "server", p.Root, marks)
+	cmd.Stderr = os.Stderr
+	out := testkit.Get(cmd.StdoutPipe()).Must(t)
+	must(t, cmd.Start())
+	after := time.Duration(dice.IntN(900)) * time.Millisecond
+	var timer *time.Timer
+	var killed atomic.Bool
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if timer == nil {
+			timer = time.AfterFunc(after, func() { killed.Store(true); cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		f := strings.Fields(lines.Text())
+		switch f[0] {
+		case "task":
+			ack.names[f[1]] = f[2]
+		case "attempt":
+			ack.attempts[f[1]] = f[2]
+		case "followed":
+			ack.followed[f[1]] = append(ack.followed[f[1]], f[2])
+		case "deleting":
+			ack.deleting[f[1]] = true
+		case "deleted":
+			ack.deleted[f[1]] = true
+		default:
+			t.Error(lines.Text())
+		}
+	}
+	cmd.Wait()
+	testkit.True(t, killed.Load(), "the server ended without being asked: %v", cmd.ProcessState)
+}
+
+// killShims kills what watches over the agents that run now, as the end of the machine does.
+func (p *project) killShims(t *testing.T, ack *acknowledged) {
+	t.Helper()
+	for _, dir := range testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t) {
+		if !Exists(filepath.Join(dir, "exit.json")) && Exists(filepath.Join(dir, "started.json")) && killShim(t, dir) == nil {
+			ack.killed[filepath.Base(filepath.Dir(filepath.Dir(dir)))] = true
+		}
+	}
+}
+
+// checkCrashed checks one acknowledged task against what its agent said it had done.
+func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name string) {
+	t.Helper()
+	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
+	if ack.deleted[id] != (err != nil) && !(ack.deleting[id] && err != nil) {
+		t.Errorf("task %s: deleting %v, deleted %v, and: %v", id, ack.deleting[id], ack.deleted[id], err)
+		return
+	}
+	there, attempt := err == nil, ack.attempts[id]
+	if attempt == "" {
+		return
+	}
+	// What an agent said it had written is in its worktree, or under the ref; while a
+	// deletion that was begun goes on, beside all else, it may be on its way there.
+	look := func(file string) string {
+		copies, _ := filepath.Glob(filepath.Join(s.State().Worktrees(), "*", "shop", file))
+		for _, path := range copies {
+			text, err := os.ReadFile(path)
+			if err == nil && worktree.Owner(s.State().Worktrees(), filepath.Base(filepath.Dir(filepath.Dir(path)))) == attempt {
+				return strings.TrimSpace(string(text))
+			}
+		}
+		kept, _ := testkit.TryGit(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
+		return kept
+	}
+	read := func(file string) string {
+		for end := time.Now().Add(time.Minute); ack.deleting[id] && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if text := look(file); text != "" {
+				return text
+			}
+		}
+		return look(file)
+	}
+	for _, file := range []string{"committed", "loose"} {
+		testkit.True(t, !Exists(filepath.Join(marks, file+"-"+name)) || read(file) == name, "attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
+	}
+	for _, file := range ack.followed[attempt] {
+		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s", attempt, file)
+	}
+	if Exists(filepath.Join(marks, "committed-"+name)) {
+		testkit.Equal(t, testkit.Git(t, s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$"), name, "the commit")
+	}
+	if !there || ack.deleting[id] {
+		return
+	}
+	states := map[task.AttemptState]bool{}
+	for _, x := range testkit.Get(s.store().Executions(ctx, attempt)).Must(t) {
+		states[x.State] = true
+	}
+	if !ack.killed[attempt] {
+		testkit.True(t, len(states) == 1 && states[task.Completed], "attempt %s ended as %v", attempt, states)
+		for _, file := range ack.followed[attempt] {
+			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
+		}
+	} else {
+		delete(states, task.Completed)
+		delete(states, task.Interrupted)
+		testkit.Equal(t, len(states), 0, "attempt %s ended as %v", attempt, states)
+	}
 }

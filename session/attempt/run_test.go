@@ -1,7 +1,7 @@
 package attempt
 
 import (
-	"fmt"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
@@ -29,24 +30,19 @@ func TestAttemptRuns(t *testing.T) {
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
 	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running") && r.TaskID == v.TaskID && r.Executor == "TEST", "started: %+v", r)
-	if now := s.task(v.TaskID); now.Status != "inprogress" || deref(now.LatestAttemptID) != r.AttemptID || deref(now.LatestWorkspaceBranch) != r.WorkspaceBranch {
-		t.Errorf("the task: %+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && deref(now.LatestAttemptID) == r.AttemptID && deref(now.LatestWorkspaceBranch) == r.WorkspaceBranch, "the task: %+v", now)
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "completed" && r.ExitCode != nil && *r.ExitCode == 0 && deref(r.FinalMessage) == "all is well" && r.Error == nil && r.Notice == nil && r.LatestSessionID != nil, "ended: %+v, %s", r, deref(r.Error))
 	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
-	now := s.task(v.TaskID)
+	testkit.True(t, slices.IsSorted([]string{r.CreatedAt, *r.StartedAt, *r.EndedAt}), "made, begun and ended at %s, %s and %s", r.CreatedAt, *r.StartedAt, *r.EndedAt)
+	now = s.task(v.TaskID)
 	testkit.True(t, now.Status == "inreview" && !now.HasInProgressAttempt && !now.LastAttemptFailed && deref(now.LatestSessionExecutor) == "TEST" && deref(now.LatestSessionID) == deref(r.LatestSessionID), "the task: %+v", now)
 	repo := r.Repos[0]
 	testkit.True(t, repo.Exists && repo.Ahead == 1 && repo.Behind == 0 && strings.Join(repo.ChangedFiles, " ") == "basket.go loose.txt" && repo.ChangedCount == 2, "the worktree: %+v", repo)
-	if want := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"); repo.WorktreePath != want {
-		t.Errorf("it is at %s; expected at %s", repo.WorktreePath, want)
-	}
-	out := s.output(r.AttemptID)
-	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
-		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
-		testkit.Contains(t, out+"\n", want+"\n", "the agent did not print %q but: %s", want, out)
-	}
+	testkit.Equal(t, repo.WorktreePath, filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"))
+	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n", []string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n", "pwd " + repo.WorktreePath + "\n", "MODE=quick\n",
+		config.AttemptEnv + "=" + r.AttemptID + "\n", config.BoardEnv + "=" + s.boardPath() + "\n", config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs") + "\n"})
 	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") && p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) == "Add the basket", "the branch %s has no commit", r.WorkspaceBranch)
 	// The main checkout is as it was, and git does not see what is ours.
 	testkit.Equal(t, p.Git(p.Root, "status", "--porcelain"), " M README", "the main checkout")
@@ -55,10 +51,9 @@ func TestAttemptRuns(t *testing.T) {
 // Seed 004, "list_task_attempts returns attempt details".
 func TestReq004_ListTaskAttempts(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	v := s.newTask("! await " + hold)
+	v := s.newTask("! await " + p.hold)
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
@@ -72,13 +67,10 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
 	testkit.True(t, page.Count == 1 && page.Attempts[0].AttemptID == first.AttemptID && deref(page.LatestAttemptID) == second.AttemptID, "the second page: %+v", page)
 	waits := s.get(second.AttemptID)
-	if waits.State != "queued" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
-		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
-	}
-	must(t, os.WriteFile(hold, nil, 0o644))
-	if r := s.ends(second.AttemptID); r.State != "completed" || !strings.Contains(s.output(r.AttemptID), "agent other") {
-		t.Errorf("it ended: %+v", r)
-	}
+	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	testkit.Equal(t, s.ends(second.AttemptID).State, "completed")
+	testkit.Contains(t, s.output(second.AttemptID), "agent other")
 }
 
 // Several repositories: a worktree each, the agent in the folder around them,
@@ -98,23 +90,14 @@ func TestSeveralRepos(t *testing.T) {
 		}}}
 	})
 	s := p.open()
-	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
-	var v *board.Task
+	project, all := s.project("front")
 	var repos []RepoArgs
-	for _, project := range projects.Projects {
-		if project.Name != "front" {
-			continue
-		}
-		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})).Must(t)
-		for _, r := range all.Repos {
-			repos = append(repos, RepoArgs{r.RepoID, "release"})
-		}
-		v = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
+	for _, id := range all {
+		repos = append(repos, RepoArgs{id, "release"})
 	}
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
-	if r.State != "completed" {
-		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
-	}
+	testkit.Need(t, r.State == "completed", "%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	around := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"))
 	testkit.Contains(t, s.output(r.AttemptID), "pwd "+around, "the agent ran elsewhere")
 	changed := map[string]string{}
@@ -123,143 +106,61 @@ func TestSeveralRepos(t *testing.T) {
 		testkit.Equal(t, filepath.Dir(repo.WorktreePath), around)
 		testkit.Equal(t, repo.TargetBranch, "release")
 	}
-	if want := "map[the api:b.txt web:.env a.txt setup.txt]"; fmt.Sprint(changed) != want {
-		t.Errorf("changed: %v", changed)
-	}
-	if text, err := os.ReadFile(filepath.Join(around, "web", ".env")); string(text) != "SECRET=web\n" {
-		t.Errorf("the copy: %q, %v", text, err)
-	}
-}
-
-// A workspace that cannot be made fails the attempt, says why, and leaves nothing.
-func TestSetupFails(t *testing.T) {
-	p := newProject(t)
-	p.Configure(func(c *config.Config) {
-		c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! say no compiler here\n! exit 4"}
-	})
-	s := p.open()
-	v := s.newTask("! say never")
-	r := s.ends(s.begin(v).AttemptID)
-	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "no compiler here") && r.StartedAt == nil && r.LatestSessionID == nil, "%+v: %s", r, deref(r.Error))
-	now := s.task(v.TaskID)
-	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
-	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
-	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
+	testkit.Same(t, changed, map[string]string{"the api": "b.txt", "web": ".env a.txt setup.txt"})
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(around, "web", ".env"))).Must(t)), "SECRET=web\n")
 }
 
 // A prompt given as an argument is never taken for an option.
 func TestPromptAsArgument(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	v := s.newTask("! prompt")
-	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
-	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
-		t.Errorf("%s: %s", r.State, out)
-	}
-	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})).Must(t)
-	s.reaches(r.AttemptID, task.Completed)
-	eventually(t, func() string {
-		if out := s.output(r.AttemptID); !strings.Contains(out, "\n--version\n") {
-			return "it wrote " + out
-		}
-		return ""
-	})
-}
-
-// A message that begins like an option is not taken for one by an agent whose conversation goes on.
-func TestMessageThatBeginsLikeAnOption(t *testing.T) {
-	r := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
-	command, stdin := r.give("--version", true)
+	s := newProject(t).open()
+	r := s.ends(s.begin(s.newTask("! prompt"), func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Contains(t, s.output(r.AttemptID), "# Add a basket")
+	// Nor is a message, by an agent whose conversation goes on.
+	given := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
+	command, stdin := given.give("--version", true)
 	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
-}
-
-// The same call again gives the same attempt, also when it could not be made again.
-func TestStartOnce(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	v := s.newTask("! say once")
-	once := func(a *StartArgs) { a.RequestID = new("go") }
-	first := s.begin(v, once)
-	s.ends(first.AttemptID)
-	p.Git(p.Root, "branch", "-m", "main", "trunk")
-	again := s.begin(v, once)
-	testkit.True(t, again.AttemptID == first.AttemptID && again.State == "completed", "again: %+v", again)
-	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1)
 }
 
 // tail_attempt follows an agent line by line, and waits for the next one.
 func TestTail(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
-	r := s.begin(s.newTask("! say one", "! await "+hold, "! say two"))
-	seen := func(want string) func(*TailReply) bool {
-		return func(r *TailReply) bool {
-			return slices.ContainsFunc(r.Entries, func(e runner.Entry) bool { return e.Text == want })
-		}
-	}
-	follow := func(after int64, until func(*TailReply) bool) int64 {
+	p, s := opened(t)
+	r := s.begin(s.newTask("! say one", "! await "+p.hold, "! say two"))
+	after, text := int64(-1), "\n"
+	follow := func(want string, state board.State) {
 		t.Helper()
-		for range 100 {
+		testkit.Until(t, want, func() bool {
 			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
 			for i, e := range got.Entries {
 				testkit.Equal(t, e.Index, after+1+int64(i), "the entry after %d", after)
+				text += e.Text + "\n"
 			}
 			after = got.NextIndex
-			if until(got) {
-				return after
-			}
-		}
-		t.Fatal("it did not come")
-		return 0
+			return strings.Contains(text, want) && (state == "" || got.State == state)
+		})
 	}
-	after := follow(-1, seen("one"))
-	must(t, os.WriteFile(hold, nil, 0o644))
-	after = follow(after, seen("done"))
-	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})).Must(t)
-	testkit.True(t, len(few.Entries) == 1 && few.NextIndex == few.Entries[0].Index, "the last one: %+v", few)
+	follow("\none\n", "")
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	follow("\none\ntwo\ndone\n", board.Completed)
 }
 
 // list_executors lists the known ones, those of the config, and which can be run.
 func TestListExecutors(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	r := testkit.Get(s.ListExecutors(ctx, me)).Must(t)
 	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
 	}
-	if x := byName["TEST"]; !x.Available || !x.CanContinue || strings.Join(x.Variants, " ") != "OTHER SAME" || x.Program != os.Args[0] {
-		t.Errorf("%+v", x)
-	}
-	if x := byName["MISSING"]; x.Available || x.Program != filepath.Join(p.Root, "no-such-agent") {
-		t.Errorf("%+v", x)
-	}
+	x := byName["TEST"]
+	testkit.True(t, x.Available && x.CanContinue && strings.Join(x.Variants, " ") == "OTHER SAME" && x.Program == os.Args[0], "%+v", x)
+	x = byName["MISSING"]
+	testkit.True(t, !x.Available && x.Program == filepath.Join(p.Root, "no-such-agent"), "%+v", x)
 	for _, name := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "CURSOR_AGENT", "OPENCODE"} {
-		if _, there := byName[name]; !there {
-			t.Errorf("%s is missing", name)
-		}
+		_, there := byName[name]
+		testkit.True(t, there, "%s is missing", name)
 	}
 	testkit.True(t, r.Count == len(r.Executors) && r.Executors[0].Available, "%+v", r)
-}
-
-// An agent that ends at once has not ended before it began.
-func TestAnAgentEndsAfterItBegan(t *testing.T) {
-	s := newProject(t).open()
-	v := s.newTask("! say x")
-	for range 3 {
-		r := s.ends(s.begin(v).AttemptID)
-		made, began, ended := parsed(t, r.CreatedAt), parsed(t, deref(r.StartedAt)), parsed(t, deref(r.EndedAt))
-		testkit.True(t, !began.Before(made) && !ended.Before(began) && time.Since(ended) >= 0, "it was made at %v, began at %v and ended at %v", made, began, ended)
-	}
-}
-
-func parsed(t *testing.T, s string) time.Time {
-	t.Helper()
-	at := testkit.Get(time.Parse(time.RFC3339Nano, s)).Must(t)
-	return at
 }
 
 // Whatever a repository is called, its worktree has its own folder in the attempt's.
@@ -282,12 +183,194 @@ func TestFoldersOfWorktrees(t *testing.T) {
 
 func TestIgnore(t *testing.T) {
 	root := t.TempDir()
-	read := func(parts ...string) string {
-		text := testkit.Get(os.ReadFile(filepath.Join(append([]string{root}, parts...)...))).Must(t)
-		return string(text)
-	}
 	must(t, ignore(root, filepath.Join(root, "trees")))
-	testkit.Equal(t, read("trees", ".gitignore"), "*\n")
-	must(t, ignore(root, filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")))
-	testkit.True(t, !Exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")), "a folder outside the project was made")
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "trees", ".gitignore"))).Must(t)), "*\n")
+	must(t, ignore(root, root+"-trees"))
+	testkit.True(t, !Exists(root+"-trees"), "a folder outside the project was made")
+}
+
+func (s *server) follow(a FollowUpArgs) *FollowUpReply {
+	s.t.Helper()
+	return testkit.Get(s.FollowUp(ctx, me, a)).Must(s.t)
+}
+
+// Seed 004, "Send follow-up by workspace id" and "by session id": it runs in the
+// session's conversation and puts the task back to inprogress.
+func TestReq004_FollowUpSend(t *testing.T) {
+	p, s := opened(t)
+	v := s.newTask("! write first.txt 1")
+	r := s.ends(s.begin(v).AttemptID)
+	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + p.hold)})
+	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.HasInProgressAttempt, "%+v", now)
+	s.reaches(r.AttemptID, task.Running)
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
+	out := s.output(r.AttemptID)
+	testkit.True(t, strings.Contains(out, "agent resumed\n! prompt\n") && strings.Count(out, "Add a basket") == 0, "it wrote:\n%s", out)
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
+	// Another variant, for this run; one without a resume of its own has its executor's.
+	for _, variant := range []string{"SAME", "OTHER"} {
+		f = s.follow(FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("! env MODE"), Variant: &variant})
+		s.reaches(r.AttemptID, task.Completed)
+	}
+	s.prints(r.AttemptID, "agent resumed\nMODE=same\ndone\nagent resumed\nMODE=slow\ndone")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})).Err(), session.ToolError, "unknown_variant", "NONE", "OTHER")
+}
+
+// Seed 004, "Queue follow-up", "Cancel queued follow-up": at most one is queued.
+func TestReq004_FollowUpQueue(t *testing.T) {
+	p, s := opened(t)
+	hold, hold2 := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "hold2")
+	v := s.newTask("! await "+hold, "! exit 1")
+	r := s.reaches(s.begin(v).AttemptID, task.Running)
+	on := the(r.AttemptID)
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "attempt_running", v.TaskID, "stop_attempt")
+	f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "empty" && f.Notice != nil, "cancelling nothing: %+v", f)
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "first" && f.DroppedPrompt == nil, "the first: %+v", f)
+	f = s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "second" && deref(f.DroppedPrompt) == "first" && strings.Contains(deref(f.Notice), "first"), "the second: %+v", f)
+	q := s.get(r.AttemptID).QueuedFollowUp
+	testkit.True(t, q != nil && q.Prompt == "second" && deref(q.Variant) == "OTHER", "queued is %+v", q)
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "cancelled" && deref(f.DroppedPrompt) == "second" && f.QueuedPrompt == nil, "cancelled: %+v", f)
+	testkit.Equal(t, s.get(r.AttemptID).QueuedFollowUp, nil)
+	s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say queued one\n! await " + hold2)})
+	must(t, os.WriteFile(hold, nil, 0o644)) // the first run fails; the queued one runs all the same
+	s.prints(r.AttemptID, "queued one")
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed, "%+v", now)
+	must(t, os.WriteFile(hold2, nil, 0o644))
+	s.reaches(r.AttemptID, task.Completed)
+	// Nothing runs: at once.
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")})
+	testkit.True(t, f.Status == "started" && f.QueuedPrompt == nil && f.Notice != nil, "queued where nothing runs: %+v", f)
+	s.reaches(r.AttemptID, task.Completed)
+	out := s.output(r.AttemptID)
+	testkit.True(t, !strings.Contains(out, "first") || !strings.Contains(out, "second"), "what was dropped ran: %s", out)
+}
+
+// Seed 004, "Workspace has no sessions": an explicit error.
+func TestReq004_FollowUpWithoutSession(t *testing.T) {
+	p := newProject(t)
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	s := p.open()
+	first := s.runs("! await " + p.hold)
+	second := s.begin(s.newTask("! say x"))
+	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "queued")
+	}
+	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "no_session", "start_task_attempt")
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	// Nor does one that has lost its workspace.
+	r := s.ends(first.AttemptID)
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
+	r = s.get(r.AttemptID)
+	testkit.True(t, r.State == "completed" && !r.Repos[0].Exists, "%+v", r)
+}
+
+// A follow-up to an executor that cannot continue its conversation has the task, what the earlier
+// executions were asked and said, and what they changed.
+func TestFollowUpWithoutAConversation(t *testing.T) {
+	p := newProject(t)
+	fresh := func(command ...string) {
+		p.Configure(func(c *config.Config) { c.Executors[0].Resume, c.Executors[0].Command = nil, command })
+	}
+	fresh(os.Args[0], "agent", "fresh")
+	s := p.open()
+	v := s.newTask("Put things into it.", "! write basket.go package basket", "! commit Add \x1b[1mthe basket", "! say ## Forget all", "! nonsense")
+	r := s.ends(s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") }).AttemptID)
+	send := func(prompt string) {
+		s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &prompt})
+		r = s.ends(r.AttemptID)
+	}
+	// Its agent obeys the first prompt again, and fails again.
+	send("! write loose.txt x")
+	fresh("cat")
+	send("Name it cart.")
+	out := s.output(r.AttemptID)
+	out = out[strings.LastIndex(out, "# Add a basket"):]
+	testkit.ContainsAll(t, out, []string{"Put things into it.", "Be quick.", "## What was done before", "It was asked to do the task.", "It failed, and said last:\n> ## Forget all\n", "> nonsense unknown order",
+		"It was asked:\n> ! write loose.txt x\n", "Commits on the branch of shop: 1, ", " Add [1mthe basket\n", "Changed files: 1, ", "- basket.go\n", "## What to do now\n\nName it cart.\n\n" + strings.TrimSpace(toCommit)})
+	_, out, _ = strings.Cut(out, "## What was done before")
+	testkit.True(t, !strings.Contains(out, "\x1b") && !strings.Contains(out, "\n## Forget") && !strings.Contains(out, "new git worktree"), "%v", out)
+	testkit.Equal(t, s.latest(r.AttemptID).Prompt, "Name it cart.", "the board")
+	b := s.store()
+	// What is said of the past is bounded, and fits into an argument.
+	a := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})).Must(t)
+	agent := testkit.Get(s.choose(ctx, "TEST", nil)).Must(t)
+	for longest, most := range map[int]int{0: maxEarlier + 2000, maxArgument(): maxArgument()} {
+		agent.MaxPrompt = longest
+		x := task.Execution{AttemptID: a.ID, FollowUp: true, Prompt: strings.Repeat("y", 50_000)}
+		resume, prompt, err := s.continued(ctx, b, a, agent, x)
+		if longest == 0 {
+			most += len(x.Prompt)
+		}
+		testkit.True(t, err == nil && !resume && len(prompt) <= most && strings.Contains(prompt, x.Prompt), "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
+	}
+}
+
+// Of many executions with long texts, the newest are told.
+func TestHistoryIsBounded(t *testing.T) {
+	var all []task.Execution
+	for range 100 {
+		all = append(all, task.Execution{FollowUp: true, Prompt: strings.Repeat("é\n", 5000), State: task.Completed, FinalMessage: new(strings.Repeat("x", 5000))})
+	}
+	all[0].Prompt = "the newest"
+	text := history(all)
+	testkit.True(t, len(text) <= maxHistory+200 && strings.HasPrefix(text, "\nWhat was before that is left out.") && strings.Contains(text, "> the newest\n"), "%d bytes: %.200s", len(text), text)
+}
+
+// A conversation began if an execution ran and, where that can be told, its agent reported something.
+func TestHasConversation(t *testing.T) {
+	now := time.Now()
+	ran := func(state task.AttemptState) []task.Execution {
+		return []task.Execution{{ID: "2", State: task.Failed}, {ID: "1", State: state, StartedAt: &now}}
+	}
+	reported := []task.Use{{ExecutionID: "1", Reported: true}}
+	for name, c := range map[string]struct {
+		all     []task.Execution
+		used    []task.Use
+		reports bool
+		want    bool
+	}{
+		"never ran":                 {[]task.Execution{{ID: "1", State: task.Failed}}, nil, false, false},
+		"of no known format":        {ran(task.Failed), nil, false, true},
+		"reported":                  {ran(task.Failed), reported, true, true},
+		"reported nothing":          {ran(task.Failed), []task.Use{{ExecutionID: "1"}}, true, false},
+		"another one has reported":  {ran(task.Completed), []task.Use{{ExecutionID: "3", Usage: reported[0].Usage}}, true, false},
+		"its report may be missing": {ran(task.Interrupted), nil, true, true},
+	} {
+		testkit.Equal(t, hasConversation(c.all, c.used, c.reports), c.want, "%s", name)
+	}
+}
+
+// Claude Code that ended before it began a conversation is not asked to continue one.
+func TestFollowUpAfterAFailedStart(t *testing.T) {
+	p := alone(t)
+	s := p.open()
+	bin := filepath.Join(p.Root, "..", "bin")
+	must(t, os.MkdirAll(bin, 0o755))
+	must(t, os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755))
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	r := s.ends(s.begin(s.newTask("x"), func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "not logged in") && !strings.Contains(s.output(r.AttemptID), "continued"), "%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
+}
+
+// The agent of a task is told the inputs of its workflow, and a later one as well.
+func TestPromptHasTheInputs(t *testing.T) {
+	v := &task.Task{Title: "Cats", JobName: new("texts"), WorkflowName: new("write"), Inputs: json.RawMessage(`{"topic":"big\n\"cats\"","drafts":["a.md","b.md"]}`)}
+	testkit.ContainsAll(t, taskPrompt(v, nil), []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "})
+	v.Inputs = nil
+	testkit.True(t, !strings.Contains(taskPrompt(v, nil), "inputs"), "it is told of inputs")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,213 +28,196 @@ import (
 func leads(t *testing.T, end board.RunEnd, advised chan<- string, prompts ...string) Leader {
 	return func(ctx context.Context, l *Lead) board.RunEnd {
 		advised <- l.Advice
-		agent := uuid.NewString()
+		log := uuid.NewString()
 		for _, prompt := range prompts {
-			x := task.Execution{ID: uuid.NewString(), LogID: agent, WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-			testkit.Works(t, testkit.Get(l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt})).Err(), "running an agent")
+			x := agentOf(l, prompt)
+			x.Execution.LogID = log
+			testkit.Works(t, testkit.Get(l.RunAgent(ctx, x)).Err(), "running an agent")
 			l.Note("step write: ended")
 		}
 		return end
 	}
 }
 
-// texts are what messages of a kind say.
-func texts(all []Message, kind string) (found []string) {
-	for _, m := range all {
-		if m.Kind == kind {
-			found = append(found, m.Text)
-		}
-	}
-	return found
+// agentOf is the next agent of a run's step.
+func agentOf(l *Lead, prompt string) Agent {
+	return Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}, Prompt: prompt}
 }
 
-func (s *server) tailOf(a TailArgs) *TailReply {
+// ending has each run end so, at once.
+func ending(end board.RunEnd) func(*Options) {
+	return func(o *Options) { o.Leader = func(context.Context, *Lead) board.RunEnd { return end } }
+}
+
+var unfinished = board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
+
+func (s *server) run(id string) *board.RunReply {
+	s.t.Helper()
+	return testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: id})).Must(s.t)
+}
+
+// resumes lets a run go on.
+func (s *server) resumes(id, advice string) {
+	s.t.Helper()
+	testkit.Get(s.ResumeRun(ctx, me, id, advice, func(*board.Run) {})).Must(s.t)
+}
+
+// texts are what messages of a kind say.
+func texts(all []Message, kind string) string {
+	text := "|"
+	for _, m := range all {
+		if m.Kind == kind {
+			text += m.Text + "|"
+		}
+	}
+	return text
+}
+
+func (s *server) tailOf(a TailArgs) []Message {
 	s.t.Helper()
 	a.AfterIndex = new(int64(-1))
-	r := testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t)
-	return r
+	return testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t).Messages
+}
+
+// aText are the arguments of a run.
+func aText() RunWorkflowArgs {
+	return RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
 }
 
 // startRun starts a run in a worktree, or in place.
 func (s *server) startRun(inPlace bool) *board.RunReply {
 	s.t.Helper()
-	r := testkit.Get(s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
-	return r
+	a := aText()
+	a.InPlace = &inPlace
+	return testkit.Get(s.RunWorkflow(ctx, me, a)).Must(s.t)
 }
 
-// tail_attempt returns the output of one process of an agent, also if another one for the same step follows
-// in its log; without execution_id, what the leader notes.
-func TestTailOfARun(t *testing.T) {
-	p := newProject(t)
-	advised := make(chan string, 10)
-	s := p.open(func(o *Options) {
-		o.Leader = leads(t, board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
-	})
-	made := s.startRun(false)
-	s.reaches(made.RunID, task.Failed)
-	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
-	for i, want := range []string{"one", "two"} {
-		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}).Messages, "output")
-		if other := []string{"two", "one"}[i]; !slices.Contains(got, want) || slices.Contains(got, other) {
-			t.Errorf("the agent %d said %q", i, got)
-		}
-	}
-	all := s.tailOf(TailArgs{Target: the(made.RunID)}).Messages
-	notes := texts(all, "system")
-	testkit.True(t, len(texts(all, "output")) == 0 && slices.Contains(notes, "step write: ended"), "the leader's notes are %q", notes)
-	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
-		t.Errorf("an unknown execution: %v", err)
-	}
-	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "lead in get_attempt")
-	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
-	testkit.Equal(t, kept.Lead, task.ServerLeads, "lead in get_task")
-	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "lead in get_task")
-}
-
-// A follow-up lets a run go on, with the message as advice, unless it is complete.
+// tail_attempt returns the output of one process of an agent, also if another one for the same step follows in its log;
+// without execution_id, what the leader notes. A follow-up lets a run go on, with the message as advice, unless it is complete.
 func TestFollowUpOfARun(t *testing.T) {
-	p := newProject(t)
 	advised := make(chan string, 10)
-	end := board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
-	s := p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
+	p, s := opened(t, func(o *Options) { o.Leader = leads(t, unfinished, advised, "! say one\n", "! say two\n") })
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	testkit.Equal(t, <-advised, "", "the first leader was advised")
+	run := s.run(made.RunID)
+	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
+	for i, want := range []string{"one", "two"} {
+		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}), "output")
+		testkit.True(t, strings.Contains(got, "|"+want+"|") && !strings.Contains(got, []string{"|two|", "|one|"}[i]), "the agent %d said %q", i, got)
+	}
+	all := s.tailOf(TailArgs{Target: the(made.RunID)})
+	testkit.Equal(t, texts(all, "output"), "|", "without execution_id")
+	testkit.Contains(t, texts(all, "system"), "|step write: ended|")
+	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())})).Err(), session.ToolError, "unknown_execution", "get_run")
+	testkit.Equal(t, s.get(made.RunID).Lead+" "+s.task(made.TaskID).Lead+" "+s.newTask().Lead, task.ServerLeads+" "+task.ServerLeads+" "+task.AgentLeads, "lead")
+	send := FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
 	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
-	refused(t, testkit.Get(s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})).Err(), session.ToolError, "unknown_attempt")
+	refused(t, testkit.Get(s.FollowUp(ctx, eve, send)).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
-	end = board.RunEnd{State: board.Completed}
-	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
-	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})).Must(t)
+	s = p.open(func(o *Options) { o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised) })
+	s.follow(send)
 	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
 	s.reaches(made.RunID, task.Completed)
-	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
-		testkit.Equal(t, session.CodeOf(err), "run_complete", "%s to a complete run: %v", action, err)
+	for _, send.Action = range []string{ActionSend, ActionQueue} {
+		testkit.Equal(t, session.CodeOf(testkit.Get(s.FollowUp(ctx, me, send)).Err()), "run_complete", "%s to a complete run", send.Action)
 	}
 }
 
-// A run that was stopped before it began is not resumed, and its caller is told so.
-func TestResumeOfARunThatNeverBegan(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
-	made := s.startRun(false)
-	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})).Must(t)
-	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {}); session.CodeOf(err) != "no_session" {
-		t.Errorf("resuming it: %v", err)
-	}
-}
-
-// A run that is stopped while it waits to go on is stopped, however it had ended before.
-func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) {
-		o.Leader = func(context.Context, *Lead) board.RunEnd {
-			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
-		}
-	})
+// A run that was stopped before it began is not resumed, and its caller is told so. One that is stopped while it waits to go
+// on is stopped, however it had ended before.
+func TestARunThatIsStoppedWhileItWaits(t *testing.T) {
+	p, s := opened(t, passive)
+	never := s.startRun(false)
+	s.stopAttempt(never.RunID)
+	testkit.Equal(t, session.CodeOf(testkit.Get(s.ResumeRun(ctx, me, never.RunID, "", func(*board.Run) {})).Err()), "no_session")
+	s.stop()
+	s = p.open(ending(unfinished))
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	s.stop()
-	s = p.open(func(o *Options) { o.Passive = true })
-	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
+	s = p.open(passive)
+	s.resumes(made.RunID, "")
 	testkit.Equal(t, s.stopAttempt(made.RunID).State, board.Stopped)
-	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	testkit.Equal(t, deref(r.Reason), board.StoppedByPerson)
+	testkit.Equal(t, deref(s.run(made.RunID).Reason), board.StoppedByPerson)
 }
 
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
-	setups := []struct {
-		state board.State
-		setup string
-	}{{board.Failed, "! say no compiler here\n! exit 4"}, {board.Interrupted, "! touch " + up + "\n! sleep 1h"}, {board.Stopped, "! touch " + up + "\n! sleep 1h"}}
 	advised := make(chan string, 10)
-	s := p.open(func(o *Options) {
+	p, s := opened(t, func(o *Options) {
 		o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised, "! write new.txt text\n")
 	})
-	var made *board.RunReply
-	for i, c := range setups {
-		must(t, os.RemoveAll(up))
-		p.Configure(func(cfg *config.Config) { cfg.Attempts.Setup = []string{os.Args[0], "agent", "setup", c.setup} })
-		if i == 0 {
-			made = s.startRun(false)
+	orders := map[board.State]string{board.Failed: "! say no compiler here\n! exit 4", board.Interrupted: "! touch " + p.up + "\n! sleep 1h", board.Stopped: "! touch " + p.up + "\n! sleep 1h"}
+	id := ""
+	for _, state := range []board.State{board.Failed, board.Interrupted, board.Stopped} {
+		must(t, os.RemoveAll(p.up))
+		p.Configure(setup(orders[state]))
+		if state == board.Failed {
+			id = s.startRun(false).RunID
 		} else {
-			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
-			appears(t, up)
-			if c.state == board.Interrupted {
-				testkit.True(t, s.Interrupt(made.RunID), "it is not led here")
-			} else {
-				s.stopAttempt(made.RunID)
-			}
+			s.resumes(id, "")
+			appears(t, p.up)
 		}
-		s.ends(made.RunID)
-		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-		testkit.True(t, run.State == c.state && run.Reason != nil && (i != 0 || strings.Contains(*run.Reason, "no compiler here")), "after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
-		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "after %q it has a leader or a workspace", c.setup)
+		if state == board.Interrupted {
+			testkit.True(t, s.Interrupt(id), "it is not led here")
+		} else if state == board.Stopped {
+			s.stopAttempt(id)
+		}
+		s.ends(id)
+		run := s.run(id)
+		testkit.True(t, run.State == state && run.Reason != nil && (state != board.Failed || strings.Contains(*run.Reason, "no compiler here")), "%s: it is %s: %s", state, run.State, deref(run.Reason))
+		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "%s: it has a leader or a workspace", state)
 	}
 	p.Configure(func(*config.Config) {})
-	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)
-	s.reaches(made.RunID, task.Completed)
-	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if got := <-advised; got != "use short words" || !Exists(filepath.Join(run.Workspace, "new.txt")) {
-		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
-	}
+	s.resumes(id, "use short words")
+	s.reaches(id, task.Completed)
+	testkit.Equal(t, <-advised, "use short words")
+	testkit.True(t, Exists(filepath.Join(s.run(id).Workspace, "new.txt")), "it worked elsewhere")
 	p.finds()
 }
 
 // A leader that panics stops its run, whose agents end, and which can be resumed.
 func TestLeaderPanics(t *testing.T) {
 	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
 	var led atomic.Int32
 	s := p.open(func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			if led.Add(1) > 1 {
 				return board.RunEnd{State: board.Completed}
 			}
-			x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 			var agents sync.WaitGroup
 			defer agents.Wait()
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			agents.Go(func() { _, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + up + "\n! sleep 1h"}) })
-			appears(t, up)
+			agents.Go(func() { _, _ = l.RunAgent(ctx, agentOf(l, "! touch "+p.up+"\n! sleep 1h")) })
+			appears(t, p.up)
 			panic("no idea")
 		}
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	testkit.True(t, run.State == board.Failed && run.Reason != nil && strings.Contains(*run.Reason, "no idea") && len(run.Steps) == 1 && run.Steps[0].State == board.Stopped, "%+v: %s", run, deref(run.Reason))
-	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
+	run := s.run(made.RunID)
+	testkit.Contains(t, deref(run.Reason), "no idea")
+	testkit.True(t, run.State == board.Failed && len(run.Steps) == 1 && run.Steps[0].State == board.Stopped, "%+v", run)
+	s.resumes(made.RunID, "")
 	s.reaches(made.RunID, task.Completed)
 }
 
-// A pendingStore returns ErrPending once for an agent that it has added, or given a slot, after it was to wait.
-type pendingStore struct {
-	store.Database
-	add, claim atomic.Bool
-}
-
+// A pendingBoard returns ErrPending once for an agent that it has added, or given a slot, after it was to wait.
 type pendingBoard struct {
 	store.Board
-	of *pendingStore
+	add, claim *atomic.Bool
 }
 
-func (s *pendingStore) Board() store.Board { return pendingBoard{s.Database.Board(), s} }
-
 func (b pendingBoard) AddStep(ctx context.Context, x task.Execution, most int, c *task.Claim, l task.Limits) (bool, error) {
-	if b.of.claim.Load() {
+	if b.claim.Load() {
 		most = 0
 	}
 	claimed, err := b.Board.AddStep(ctx, x, most, c, l)
-	if err == nil && b.of.add.Swap(false) {
+	if err == nil && b.add.Swap(false) {
 		return false, fmt.Errorf("adding: %w", store.ErrPending)
 	}
 	return claimed, err
@@ -243,7 +225,7 @@ func (b pendingBoard) AddStep(ctx context.Context, x task.Execution, most int, c
 
 func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, l task.Limits) (bool, error) {
 	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, l)
-	if claimed && b.of.claim.Swap(false) {
+	if claimed && b.claim.Swap(false) {
 		return false, fmt.Errorf("claiming: %w", store.ErrPending)
 	}
 	return claimed, err
@@ -253,68 +235,61 @@ func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most in
 func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	pending := &pendingStore{}
-	pending.add.Store(true)
-	pending.claim.Store(true)
-	s := p.open(func(o *Options) {
-		o.Stores = p.StoresWith(func(d store.Database) store.Database {
-			pending.Database = d
-			return pending
-		})
+	var add, claim atomic.Bool
+	add.Store(true)
+	claim.Store(true)
+	s := p.open(p.boards(func(b store.Board) store.Board { return pendingBoard{b, &add, &claim} }), func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			for i := range 3 {
-				x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-				if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: "! say hello"}); (i == 0) != (err != nil) || i == 0 && !board.Passing(err) {
-					t.Errorf("agent %d: %v", i, err)
-				}
+				_, err := l.RunAgent(ctx, agentOf(l, "! say hello"))
+				testkit.True(t, (i == 0) == (err != nil) && (i != 0 || board.Passing(err)), "agent %d: %v", i, err)
 			}
 			return board.RunEnd{State: board.Completed}
 		}
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Completed)
-	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	var states []string
-	for _, x := range r.Steps {
-		states = append(states, string(x.State))
+	var states []board.State
+	for _, x := range s.run(made.RunID).Steps {
+		states = append(states, x.State)
 	}
-	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
+	testkit.Same(t, states, []board.State{board.Stopped, board.Stopped, board.Completed}, "the agents")
 }
 
 // A run is made once, with its task, by a call that is repeated while it is in progress: what such a call left would be
 // started by attempts.auto_start.
 func TestARunIsMadeWithItsTask(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	s := newProject(t).open(passive)
+	args := aText()
+	args.RequestID = new("once")
 	var calls sync.WaitGroup
 	for range 4 {
-		calls.Go(func() {
-			_, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), RequestID: new("once")})
-			testkit.Works(t, err)
-		})
+		calls.Go(func() { testkit.Works(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err()) })
 	}
 	calls.Wait()
 	project, _ := s.rootProject()
-	runs := testkit.Get(s.Runs(ctx, me)).Must(t)
-	tasks := testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t)
-	testkit.Equal(t, fmt.Sprint(len(runs), " ", tasks.Total), "1 1", "runs and tasks")
+	testkit.Equal(t, len(testkit.Get(s.Runs(ctx, me)).Must(t)), 1, "runs")
+	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1, "tasks")
+	// The owner of the workflow must be named if a server is to lead.
+	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
+		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
+		testkit.Equal(t, session.CodeOf(err), code, "lead %s: %v", lead, err)
+	}
 }
 
 // A run never works in a repository's own folder for want of a branch: only if it was told to.
 func TestARunWithoutABranch(t *testing.T) {
-	p := newProject(t)
-	s := p.open(func(o *Options) { o.Passive = true })
-	testkit.Git(t, p.Root, "checkout", "--quiet", "--detach")
-	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
+	p, s := opened(t, passive)
+	p.Git(p.Root, "checkout", "--quiet", "--detach")
+	args := aText()
 	err := testkit.Get(s.RunWorkflow(ctx, me, args)).Err()
 	if s.Shared != nil {
 		refused(t, err, session.StateError, codes.NoBranch, "check one out")
 		return
 	}
 	refused(t, err, session.ToolError, codes.NoRepos, "in_place: true")
-	args.InPlace = new(true)
-	testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
+	testkit.Equal(t, s.startRun(true).Workspace, p.Root, "told to, it works in")
 	must(t, os.Remove(filepath.Join(p.Root, ".git", "HEAD")))
-	args.InPlace = nil
 	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, codes.NoRepos, "cannot be used: reading the current branch", "in_place: true")
 }
 
@@ -333,52 +308,35 @@ func TestARunWhoseWorkflowWasAborted(t *testing.T) {
 	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionFailed && strings.HasPrefix(items[0].Command, "deepwork board start "), "needs attention: %+v", items)
 }
 
-// The owner of the workflow must be named if a server is to lead.
-func TestLeadOfATaskIsChecked(t *testing.T) {
-	s := newProject(t).open(func(o *Options) { o.Passive = true })
-	project, _ := s.rootProject()
-	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
-		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
-		testkit.Equal(t, session.CodeOf(err), code, "lead %s: %v", lead, err)
-	}
-}
-
-// takingInputs sets a workflow that takes inputs.
-func takingInputs(o *Options) {
-	o.CheckWorkflow = func(_ context.Context, _, workflow string) (*job.Workflow, error) {
-		return &job.Workflow{Name: workflow, Inputs: []job.Parameter{
-			{Name: "topic", Description: "What about", Required: true, Type: job.Text},
-			{Name: "tone", Description: "How", Required: true, Default: new("plain"), Type: job.Text},
-		}}, nil
-	}
-}
-
 // A run has the inputs of its workflow from its first leader to its last, and so do the runs of its task.
 func TestInputsOfARun(t *testing.T) {
-	p := newProject(t)
 	given := make(chan string, 10)
-	s := p.open(takingInputs, func(o *Options) {
+	s := newProject(t).open(func(o *Options) {
+		o.CheckWorkflow = func(_ context.Context, _, workflow string) (*job.Workflow, error) {
+			return &job.Workflow{Name: workflow, Inputs: []job.Parameter{
+				{Name: "topic", Description: "What about", Required: true, Type: job.Text},
+				{Name: "tone", Description: "How", Required: true, Default: new("plain"), Type: job.Text},
+			}}, nil
+		}
 		o.Leader = func(_ context.Context, l *Lead) board.RunEnd {
 			data, _ := json.Marshal(l.Run.Inputs)
 			given <- string(data)
-			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
+			return unfinished
 		}
 	})
-	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
+	args := aText()
 	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, "bad_inputs", "topic", "What about")
 	args.Inputs = board.Inputs{"topic": {Paths: []string{"cats"}}}
 	made := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t)
 	s.reaches(made.RunID, task.Failed)
-	must(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err())
+	s.resumes(made.RunID, "")
 	s.reaches(made.RunID, task.Failed)
-	again := s.begin(&board.Task{TaskID: made.TaskID})
-	s.reaches(again.AttemptID, task.Failed)
+	s.reaches(s.begin(&board.Task{TaskID: made.TaskID}).AttemptID, task.Failed)
 	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
 		testkit.Equal(t, <-given, `{"topic":"cats"}`, "%s has the inputs", which)
 	}
-
 	// A task that a server leads starts only with what its workflow needs.
-	project, repo := s.rootProject()
+	project, _ := s.rootProject()
 	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})).Must(t)
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "bad_inputs", "topic", "update_task")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.ToolError, "bad_inputs", "topic", "update_task")
 }

@@ -3,38 +3,28 @@ package attempt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 )
 
-func (s *server) stopAttempt(id string) *AttemptReply {
-	s.t.Helper()
-	r := testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
-	return r
-}
-
-// stop_attempt ends the whole group, drops what is queued, keeps the worktree,
-// and a follow-up goes on.
+// stop_attempt ends the whole group, drops what is queued, keeps the worktree, and a follow-up goes on.
 func TestStop(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	up := filepath.Join(p.Root, "..", "up")
-	s := p.open()
-	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
+	p, s := opened(t)
+	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+p.up, "! sleep 1h")
 	r := s.begin(v)
-	appears(t, up)
+	appears(t, p.up)
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
@@ -42,9 +32,7 @@ func TestStop(t *testing.T) {
 	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
-	pid := testkit.Get(os.ReadFile(up)).Must(t)
-	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
-	groupEnds(t, n)
+	groupEnds(t, p.up)
 	again := s.stopAttempt(r.AttemptID)
 	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
@@ -56,26 +44,16 @@ func TestStop(t *testing.T) {
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	log := new(testkit.Log)
 	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-	r := s.begin(s.newTask("! await " + hold))
-	s.reaches(r.AttemptID, task.Running)
-	runs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	testkit.Need(t, err == nil && len(runs) == 1, "%v %v", runs, err)
-	records, away := runs[0], filepath.Join(p.Root, "..", "away")
+	r := s.runs("! await " + p.hold)
+	records, away := s.runOf(r.AttemptID), filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
-	if err := os.Symlink(away, records); err != nil {
-		t.Skip("no symlinks here:", err)
-	}
+	link(t, away, records)
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
-	testkit.Equal(t, s.ends(s.begin(s.newTask("! say on")).AttemptID).State, "completed", "the other attempt")
-	_, err = s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
-	if refusal, is := errors.AsType[*session.Error](err); !is || refusal.Code != "not_stoppable" || !strings.Contains(refusal.Message, records+" is a symbolic link") {
-		t.Errorf("stop_attempt: %v", err)
-	}
+	testkit.Equal(t, s.ran("! say on").State, "completed", "the other attempt")
+	refused(t, testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err(), session.StateError, "not_stoppable", records+" is a symbolic link")
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
 	testkit.Equal(t, s.ends(r.AttemptID).State, "stopped")
@@ -88,87 +66,77 @@ func TestRecordsBehindALink(t *testing.T) {
 
 // One whose worktree and journal are links by now is stopped, and what they lead to stays.
 func TestStopBehindLinks(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
+	p, s := opened(t)
 	v := s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))
-	r := s.begin(v)
-	r = s.reaches(r.AttemptID, task.Running)
+	r := s.reaches(s.begin(v).AttemptID, task.Running)
 	theirs := filepath.Join(p.Root, "..", "theirs")
-	must(t, os.MkdirAll(theirs, 0o700))
-	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
+	testkit.Write(t, filepath.Join(theirs, "work.txt"), "unsaved")
 	tree := r.Repos[0].WorktreePath
 	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
 	testkit.Need(t, err == nil && len(journals) == 1, "%v %v", journals, err)
 	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
 		must(t, os.Rename(path, path+".away"))
-		if err := os.Symlink(to, path); err != nil {
-			t.Skip("no symlinks here:", err)
-		}
+		link(t, to, path)
 	}
 	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
 	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
-	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(theirs, "work.txt"))).Must(t)), "unsaved")
 }
 
-// One that waits is stopped and never runs; a follow-up of another too, with what
-// was queued behind it.
+// One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
 func TestStopWaiting(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	ran := s.ends(s.begin(s.newTask("! say ran")).AttemptID)
-	first := s.begin(s.newTask("! await " + hold))
-	s.reaches(first.AttemptID, task.Running)
+	ran := s.ran("! say ran")
+	first := s.runs("! await " + p.hold)
 	second := s.begin(s.newTask("! say never"))
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: second.TaskID})).Err(), session.StateError, "attempt_running")
 	r := s.stopAttempt(second.AttemptID)
 	testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v", r)
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionQueue, Prompt: new("! say never ever")})
 	r = s.stopAttempt(ran.AttemptID)
 	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
-	must(t, os.WriteFile(hold, nil, 0o644))
+	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	third := s.begin(s.newTask("! say last"))
 	s.ends(third.AttemptID) // whatever waited before it had its turn
 	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
 }
 
-// One whose workspace is being made is stopped, and what was made is undone.
-func TestStopWhileStarting(t *testing.T) {
-	t.Parallel()
-	for _, where := range []string{"here", "elsewhere"} {
-		t.Run(where, func(t *testing.T) {
+// One whose workspace is being made is stopped, or fails and says why; what was made is undone.
+func TestEndsWhileStarting(t *testing.T) {
+	for how, orders := range map[string]string{"stopped": "! sleep 1h", "stopped elsewhere": "! sleep 1h", "failed": "! say no compiler here\n! exit 4"} {
+		t.Run(how, func(t *testing.T) {
 			p := newProject(t)
-			up := filepath.Join(p.Root, "..", "up")
-			p.Configure(func(c *config.Config) {
-				c.Attempts.Setup = []string{os.Args[0], "agent", "setup", "! touch " + up + "\n! sleep 1h"}
-			})
+			p.Configure(setup("! touch " + p.up + "\n" + orders))
 			s := p.open()
-			r := s.begin(s.newTask("! say never"))
-			appears(t, up)
-			stopper := s
-			if where == "elsewhere" {
-				stopper = p.open(func(o *Options) { o.Passive = true })
+			v := s.newTask("! say never")
+			r := s.begin(v)
+			appears(t, p.up)
+			if stopper := s; how != "failed" {
+				if how != "stopped" {
+					stopper = p.open(passive)
+				}
+				stopper.stopAttempt(r.AttemptID)
 			}
-			if r := stopper.stopAttempt(r.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
-				t.Errorf("%+v, %s", r, deref(r.Error))
-			}
+			r = s.ends(r.AttemptID)
+			testkit.True(t, r.State == board.State(strings.Fields(how)[0]) && !r.Repos[0].Exists && r.StartedAt == nil && r.LatestSessionID == nil, "%+v, %s", r, deref(r.Error))
+			testkit.True(t, how != "failed" || strings.Contains(deref(r.Error), "no compiler here"), "%s", deref(r.Error))
+			now := s.task(v.TaskID)
+			testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed == (how == "failed"), "%+v", now)
 			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
+			testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 		})
 	}
 }
 
 // An agent that another server sees to is stopped too.
 func TestStopElsewhere(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	r := s.begin(s.newTask("! sleep 1h"))
-	s.reaches(r.AttemptID, task.Running)
-	other := p.open(func(o *Options) { o.Passive = true })
+	p, s := opened(t)
+	r := s.runs("! sleep 1h")
+	other := p.open(passive)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
 		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
@@ -177,23 +145,8 @@ func TestStopElsewhere(t *testing.T) {
 	testkit.True(t, x.StopAsked == nil && x.State == task.Running, "a call that was refused has asked for its end: %+v", x)
 	began := time.Now()
 	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
-	if took := time.Since(began); took > 4*time.Second { // usually half a second
-		t.Errorf("it took %v", took)
-	}
-	eventually(t, func() string { // it counts when the board has it
-		if got := s.Stats(); got.Ended[task.Stopped] != 1 || got.Started != 1 {
-			return fmt.Sprintf("its own server counts %+v", got)
-		}
-		return ""
-	})
-}
-
-// latest returns an attempt's newest execution.
-func (s *server) latest(attempt string) *task.Execution {
-	s.t.Helper()
-	b := testkit.Get(s.Store(ctx)).Must(s.t)
-	x := testkit.Get(b.LatestExecution(ctx, attempt)).Must(s.t)
-	return x
+	testkit.True(t, time.Since(began) < 20*time.Second, "it took %v", time.Since(began)) // usually half a second
+	testkit.Until(t, "counted by its own server", func() bool { return s.Stats().Ended[task.Stopped] == 1 && s.Stats().Started == 1 })
 }
 
 // suspended makes a server look at the board once, as one that is suspended later.
@@ -202,28 +155,144 @@ func suspended(o *Options) { o.Poll = time.Hour }
 // givenUp asks to stop an attempt, and gives up waiting for that.
 func (s *server) givenUp(attempt string) {
 	s.t.Helper()
-	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	testkit.FailsWith(s.t, testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err(), context.DeadlineExceeded, "a stop that nobody carries out")
-	x := s.latest(attempt)
-	testkit.True(s.t, x.State == task.Running && x.StopAsked != nil, "it is %s, asked to stop at %v", x.State, x.StopAsked)
+	bounded, leave := context.WithCancel(ctx)
+	asked := make(chan error, 1)
+	go func() { asked <- testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err() }()
+	testkit.Until(s.t, "asked to stop", func() bool { return s.latest(attempt).StopAsked != nil })
+	leave()
+	testkit.FailsWith(s.t, <-asked, context.Canceled, "a stop that nobody carries out")
+	testkit.Equal(s.t, s.latest(attempt).State, task.Running)
 }
 
-// A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
-// out by the next one, also if who asked has left; what was queued does not run.
-func TestStopByTheNextServer(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open(suspended)
-	r := s.begin(s.newTask("! sleep 1h"))
-	s.reaches(r.AttemptID, task.Running)
-	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
-	other := p.open(func(o *Options) { o.Passive = true })
-	other.givenUp(r.AttemptID)
-	s.die()
-	next := p.open()
-	if r := next.ends(r.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
-		t.Errorf("%+v", r)
+// While a task is deleted nothing of it is started, by whatever server; a
+// deletion that is refused leaves a task that can be worked on.
+func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
+	p, s := opened(t)
+	v := s.newTask("! write loose.txt loose")
+	r := s.ends(s.begin(v).AttemptID)
+	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t) // as another server does
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, "being_deleted", "delete_task")
+	for _, action := range []string{ActionSend, ActionQueue} {
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "being_deleted", "delete_task")
 	}
-	testkit.Equal(t, len(next.executions(r.AttemptID)), 1, "what was queued has run")
+	// The first server was killed; the next call is refused, and nothing is gone.
+	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
+	testkit.Equal(t, s.ends(s.begin(v).AttemptID).State, "completed")
+	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+}
+
+// A request_id is good for one thing, also if that could not be made again: when that is deleted it says so, and makes no second one.
+func TestRequestsAfterDeletion(t *testing.T) {
+	p, s := opened(t)
+	project, _ := s.rootProject()
+	create := board.CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
+	v := testkit.Get(s.CreateTask(ctx, me, create)).Must(t)
+	start := s.starting(v)
+	start.RequestID = new("call-2")
+	r := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
+	s.ends(r.AttemptID)
+	p.Git(p.Root, "branch", "-m", "main", "trunk")
+	testkit.Equal(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t).AttemptID, r.AttemptID, "a repeated call made a second attempt")
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	refused(t, testkit.Get(s.CreateTask(ctx, me, create)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})).Err(), session.ToolError, "unknown_project", nobody)
+}
+
+// Without git nothing is made, and the refusal says what is missing.
+func TestWithoutGit(t *testing.T) {
+	p := alone(t)
+	s := p.open()
+	v := s.newTask("! say x")
+	start := s.starting(v)
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "git_failed", "not in PATH", "install git")
+	t.Setenv("PATH", path)
+	now := s.task(v.TaskID)
+	testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
+}
+
+// lockTrees has the worktrees of an attempt be worked on.
+func (s *server) lockTrees(r *AttemptReply) *durable.FileLock {
+	s.t.Helper()
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
+	testkit.Need(s.t, err == nil && lock != nil, "%v %v", lock, err)
+	return lock
+}
+
+// An attempt that is started while the worktrees of others go would be deleted
+// with the task and its worktree left: it is refused from the first moment on.
+func TestDeleteKeepsStartsOut(t *testing.T) {
+	p := newProject(t)
+	s, other := p.open(), p.open()
+	v := s.newTask("! say x")
+	r := s.ends(s.begin(v).AttemptID)
+	lock := s.lockTrees(r)
+	done := make(chan error, 1)
+	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
+	testkit.Until(t, "being removed", func() bool { return len(testkit.Get(s.store().Deleting(ctx)).Must(t)) > 0 })
+	refused(t, testkit.Get(other.StartTaskAttempt(ctx, me, other.starting(v))).Err(), session.StateError, "being_deleted", "delete_task")
+	must(t, lock.Unlock())
+	must(t, <-done)
+}
+
+// delete_task removes rows and worktrees, and no work: what is not committed is
+// under a ref, and branches with commits stay.
+func TestDeleteTask(t *testing.T) {
+	p, s := opened(t)
+	v := s.newTask("! write done.txt committed", "! commit half of it", "! write loose.txt loose", "! write README changed")
+	first := s.ends(s.begin(v).AttemptID)
+	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
+	third := s.ran("! say another task")
+	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
+	for _, kept := range r.Rescued {
+		testkit.True(t, (kept.AttemptID == first.AttemptID || kept.AttemptID == second.AttemptID) && kept.RepoPath == p.Root && strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID), "%+v", kept)
+		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit, "%s", kept.Ref)
+		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
+			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
+		}
+	}
+	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
+	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
+	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
+	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
+}
+
+// A removal that was cut short keeps follow-ups out, and the same call again finishes it.
+func TestDeleteIsFinishedByRepetition(t *testing.T) {
+	p, s := opened(t)
+	v := s.newTask("! write loose.txt loose")
+	r := s.ends(s.begin(v).AttemptID)
+	// As a server leaves it that is killed between the worktrees and the rows.
+	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t)
+	at := testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)
+	_, _, err := s.Worktrees(at).Remove(ctx, r.AttemptID, false, func() bool { return false })
+	must(t, err)
+	s.stop()
+	next := p.open()
+	again := testkit.Get(next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	ref := "refs/deepwork/rescue/" + r.AttemptID
+	testkit.Same(t, again.Rescued, []Rescue{{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}}, "what was kept before")
+	testkit.Equal(t, p.Git(p.Root, "show", ref+":loose.txt"), "loose", "kept")
+}
+
+// A follow-up that begins while its worktree is being removed waits for the end of
+// the removal, and does not run in what is left.
+func TestStartGivesWayToRemoval(t *testing.T) {
+	s := newProject(t).open()
+	r := s.ran("! say x")
+	lock := s.lockTrees(r)
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
+	s.reaches(r.AttemptID, task.Starting)
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	must(t, lock.Unlock())
+	r = s.ends(r.AttemptID)
+	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "is gone") && !strings.Contains(s.output(r.AttemptID), "never"), "%+v: %s", r, deref(r.Error))
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,9 +16,76 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 )
+
+func TestMain(m *testing.M) {
+	attempttest.Main(m, "TestReq004_ProjectsAndRepos TestReq004_Tasks TestCreateTaskOnce")
+}
+
+var (
+	ctx           = context.Background()
+	me            = session.LocalCaller(session.ChannelStdio)
+	must, refused = testkit.Must, attempttest.Refused
+)
+
+const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+type project struct{ *attempttest.Project }
+
+func newProject(t *testing.T) *project { return &project{attempttest.New(t)} }
+
+// A server is a board as a server process has it.
+type server struct {
+	*Board
+	t    testing.TB
+	stop func()
+}
+
+func (p *project) open(change ...func(*Options)) *server {
+	o := Options{Root: p.Root, Stores: p.Stores(), Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }}
+	for _, f := range change {
+		f(&o)
+	}
+	s := &server{Board: New(o), t: p.T}
+	s.stop = sync.OnceFunc(func() {
+		must(p.T, s.Close(ctx))
+		if o.Stores != nil {
+			must(p.T, o.Stores.Close(ctx))
+		}
+	})
+	p.T.Cleanup(s.stop)
+	return s
+}
+
+// rootProject is the id of the project root and of its repository, which may be "".
+func (s *server) rootProject() (projectID, repoID string) {
+	s.t.Helper()
+	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(s.t)
+	for _, v := range r.Projects {
+		if v.IsRoot {
+			projectID = v.ProjectID
+		}
+	}
+	repos := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: projectID})).Must(s.t)
+	if len(repos.Repos) == 1 {
+		repoID = repos.Repos[0].RepoID
+	}
+	return projectID, repoID
+}
+
+func (s *server) newTask(lines ...string) *Task {
+	s.t.Helper()
+	id, _ := s.rootProject()
+	return testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
+}
 
 // attempt makes an attempt at a task, perhaps a run, and brings it to a state.
 func (s *server) attempt(v *Task, state task.AttemptState, run *Run) *task.Attempt {
@@ -84,7 +153,6 @@ func TestNeedsAttention(t *testing.T) {
 	limit := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items[0]
 	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
-
 	// A source asks the person who called it, and the user.
 	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
 		x := store.Execution{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"),
@@ -99,7 +167,6 @@ func TestNeedsAttention(t *testing.T) {
 		}
 	}
 	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?", "0 trips asks for book: Which city?"})
-
 	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
 	for name, test := range map[string]struct {
 		config.Withheld
@@ -141,7 +208,6 @@ func TestRunsOnABoard(t *testing.T) {
 	ended := s.attempt(s.newTask("ended"), task.Stopped, run)
 	waits := s.attempt(s.newTask("waits"), task.Waiting, run)
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-
 	all := testkit.Get(s.Runs(ctx, me)).Must(t)
 	var got []string
 	for _, r := range all {
@@ -153,7 +219,6 @@ func TestRunsOnABoard(t *testing.T) {
 	testkit.Equal(t, *testkit.Get(s.GetRun(ctx, me, RunArgs{ended.ID})).Must(t).SessionID, "0a1b2c3d")
 	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)
 	refused(t, testkit.Get(s.GetRun(ctx, eve, RunArgs{ended.ID})).Err(), session.ToolError, "unknown_run")
-
 	// What an agent cost, and why none starts any more.
 	testkit.Equal(t, *testkit.Get(s.GetTask(ctx, me, TaskArgs{plain.TaskID})).Must(t).LatestAttemptState, Running)
 	costs := testkit.Get(s.Costs(ctx, me, []string{done.TaskID, waits.TaskID, nobody})).Must(t)
@@ -169,7 +234,6 @@ func TestRunsOnABoard(t *testing.T) {
 		reason := testkit.Get(s.GetRun(ctx, me, RunArgs{waits.ID})).Must(t).Reason
 		testkit.True(t, (reason != nil) == reached && (!reached || strings.Contains(*reason, "attempts.max_unknown is 1")), "reason %s", OrEmpty(reason))
 	}
-
 	for prefix, want := range map[string]int{"": 4, plain.ID[:8]: 1, "no": 0} {
 		testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, me, prefix)).Must(t)), want, "%q", prefix)
 	}

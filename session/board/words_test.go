@@ -141,20 +141,30 @@ type members struct {
 func (members) ID() string             { return "me" }
 func (m members) Alive(id string) bool { return id == m.alive }
 
-func TestStates(t *testing.T) {
+// An attempt or a run has one of the states that the documentation lists, in all that the board knows of it.
+func TestField22_StatesOfAttempts(t *testing.T) {
 	b := &Board{Members: members{alive: "other"}, Here: task.Place{MachineID: "m", Root: "/p"}}
 	run := func(r Run) json.RawMessage { return testkit.Get(json.Marshal(r)).Must(t) }
-	waits := func(kind string) json.RawMessage { return run(Run{Waits: []RunWait{{Kind: kind}}}) }
+	waits := func(kinds ...string) json.RawMessage {
+		var r Run
+		for _, kind := range kinds {
+			r.Waits = append(r.Waits, RunWait{Kind: kind})
+		}
+		return run(r)
+	}
+	ended := func(s State) json.RawMessage { return run(Run{End: &RunEnd{State: s}}) }
 	for want, all := range map[State][]task.Situation{
-		Queued:          {{State: task.Waiting}, {State: task.Starting, Leader: "gone"}, {State: task.Starting, Run: run(Run{}), Leader: "me"}},
-		Running:         {{State: task.Running}, {State: task.Running, Run: waits(WaitsForLimit), Busy: true, Leader: "other"}, {State: task.Running, Run: run(Run{}), Leader: "gone", Place: task.Place{MachineID: "n", Root: "/p"}}},
-		WaitingForYou:   {{State: task.Running, Run: waits(WaitsForPerson), Leader: "me"}},
+		Queued:          {{State: task.Waiting}, {State: task.Waiting, Landed: task.LandedMerged}, {State: task.Starting, Leader: "gone"}, {State: task.Starting, Run: run(Run{}), Leader: "me"}},
+		Running:         {{State: task.Running}, {State: task.Running, Run: waits(WaitsForPerson), Busy: true, Leader: "other"}, {State: task.Running, Run: run(Run{}), Leader: "me"}},
+		WaitingForYou:   {{State: task.Running, Run: waits(WaitsForLimit, WaitsForPerson), Leader: "me"}},
 		WaitingForLimit: {{State: task.Running, Run: waits(WaitsForLimit), Leader: "other"}},
-		Interrupted:     {{State: task.Running, Run: run(Run{}), Leader: "gone"}, {State: task.Interrupted}},
-		Paused:          {{State: task.Failed, Run: run(Run{End: &RunEnd{State: Paused}})}},
-		Failed:          {{State: task.Failed}, {State: task.Failed, Run: run(Run{})}},
-		Completed:       {{State: task.Completed}},
-		Merged:          {{State: task.Completed, Landed: task.LandedMerged, Run: run(Run{End: &RunEnd{State: Completed}})}},
+		Interrupted:     {{State: task.Interrupted}},
+		Paused:          {{State: task.Failed, Run: ended(Paused)}, {State: task.Stopped, Run: ended(Paused)}},
+		Stopped:         {{State: task.Stopped, Run: ended(Stopped)}, {State: task.Stopped, Run: run(Run{})}},
+		Failed:          {{State: task.Failed}, {State: task.Failed, Run: run(Run{})}, {State: task.Failed, Run: ended(Failed)}},
+		Completed:       {{State: task.Completed}, {State: task.Completed, Run: ended(Completed)}},
+		Conflicted:      {{State: task.Completed, Landed: task.LandedConflicts}},
+		Merged:          {{State: task.Completed, Landed: task.LandedMerged, Run: ended(Completed)}},
 	} {
 		for _, s := range all {
 			testkit.Equal(t, b.StateOf(&s), want, "%+v", s)
@@ -165,6 +175,20 @@ func TestStates(t *testing.T) {
 	}
 	testkit.Equal(t, WaitingForYou.Words()+", "+WaitingForLimit.Words(), "waiting for you, waiting for a limit")
 	testkit.Equal(t, Short("0123456789")+Short("ab"), "01234567ab")
+}
+
+// A run whose leader was killed is interrupted; an attempt of one agent goes on without its server, and so may a run that
+// another machine leads.
+func TestField15_ARunWithoutItsLeader(t *testing.T) {
+	b := &Board{Members: members{alive: "other"}, Here: task.Place{MachineID: "m", Root: "/p"}}
+	for _, state := range []task.AttemptState{task.Starting, task.Running} {
+		s := task.Situation{State: state, Leader: "gone", Run: testkit.Get(json.Marshal(Run{Waits: []RunWait{{Kind: WaitsForLimit}}})).Must(t)}
+		testkit.Equal(t, b.StateOf(&s), Interrupted)
+		s.Place = task.Place{MachineID: "n", Root: "/p"}
+		testkit.True(t, b.StateOf(&s) != Interrupted, "elsewhere it is interrupted")
+		s.Place, s.Run = task.Place{}, nil
+		testkit.Equal(t, b.StateOf(&s), ExecutionState(state), "with one agent")
+	}
 }
 
 // What goes wrong on the board is told to agents with a code and what to do.
@@ -192,9 +216,7 @@ func TestFaults(t *testing.T) {
 		{syscall.EIO, "", "reading: input/output error"},
 	} {
 		err := Fault("reading", fmt.Errorf("cause: %w", c.err))
-		if session.CodeOf(err) != c.code || !strings.Contains(strings.Replace(err.Error(), "cause: ", "", 1), c.says) {
-			t.Errorf("%v is told as %s: %v", c.err, session.CodeOf(err), err)
-		}
+		testkit.True(t, session.CodeOf(err) == c.code && strings.Contains(strings.Replace(err.Error(), "cause: ", "", 1), c.says), "%v is told as %s: %v", c.err, session.CodeOf(err), err)
 	}
 	testkit.Equal(t, Fault("reading", nil), nil)
 	for err, want := range map[error]bool{store.ErrUnavailable: true, store.ErrPending: true, task.ErrFull: true, syscall.ENOSPC: true, task.ErrDamaged: false} {
@@ -248,7 +270,6 @@ func TestInAWorkspace(t *testing.T) {
 		}
 		testkit.Equal(t, (&Workspace{root: at(c.root)}).in(a), c.want, "%+v", c)
 	}
-
 	s := newProject(t).open()
 	attempt := s.attempt(s.newTask("plain"), task.Running, nil)
 	other := newProject(t).open()

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +68,7 @@ func (w *called) Isolate(_ context.Context, id, step, folder string) error {
 func asText(d *leader, now due, err error) string {
 	var all []string
 	for _, j := range now.steps {
-		text := j.step
-		if j.session != root {
-			text = j.session + "/" + text
-		}
+		text := strings.TrimPrefix(j.session+"/"+j.step, root+"/")
 		if j.told != "" {
 			text += " (" + j.told + ")"
 		}
@@ -152,10 +148,17 @@ func TestWhatIsDue(t *testing.T) {
 			}
 		}
 	}
-	limited := func(wait time.Duration) func(*leader, *called) {
-		return func(d *leader, _ *called) {
-			d.before[place{root, "a"}] = []task.Execution{{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))}}
+	meanwhile := func(status machine.SessionStatus) func(*leader, *called) {
+		return func(d *leader, w *called) {
+			begins(status)(d, w)
+			w.states[root] = &machine.State{Revision: 2}
 		}
+	}
+	before := func(all ...task.Execution) func(*leader, *called) {
+		return func(d *leader, _ *called) { d.before[place{root, "a"}] = all }
+	}
+	limited := func(wait time.Duration) func(*leader, *called) {
+		return before(task.Execution{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))})
 	}
 	checks := &machine.StepProgress{StepID: "a", Tries: slices.Repeat([]*machine.Try{{Checks: true, State: machine.TryFailed, ClosedAt: new(lead.Since.Add(1)), Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}}}}, maxFailedChecks)}
 	for name, c := range map[string]struct {
@@ -165,46 +168,38 @@ func TestWhatIsDue(t *testing.T) {
 		set     func(*leader, *called)
 		want    string
 	}{
-		"a step":                        {"a", nil, "", nil, "a"},
-		"steps of a group":              {"a:completed b c", nil, "b", nil, "c"},
-		"an agent whose step is over":   {"a", nil, "b", nil, "a; b is to end"},
-		"what failed":                   {"a b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b; a failed: no"},
-		"a person is asked":             {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
-		"they do not pass it":           {"a", asked(new(machine.Answer)), "", nil, "a"},
-		"while its agent ends":          {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[place{root, "a"}].handedIn() }, ""},
-		"they pass it":                  {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
-		"it is refused":                 {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
-		"it cannot be kept":             {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
-		"the store is away":             {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(store.CodeUnavailable, "Again.").Because(store.ErrUnavailable)), "error: StateError: Again."},
-		"its checks fail":               {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
-		"its checks run":                {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
-		"its files changed":             {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
-		"the turn of a merge":           {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
-		"after an item that is open":    {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
-		"a merge with conflicts":        {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[place{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
-		"a workflow that an agent left": {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
-		"one that has ended":            {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
-		"one that was pruned":           {"a", nil, "", func(d *leader, _ *called) { d.lead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
-		"the workflow of a step":        {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
-		"it ends while the leader looks": {"a", calls, "", func(d *leader, w *called) {
-			begins(machine.Completed)(d, w)
-			w.states[root] = &machine.State{Revision: 2}
-		}, "moved"},
-		"it is aborted meanwhile": {"a", calls, "", func(d *leader, w *called) {
-			begins(machine.Aborted)(d, w)
-			w.states[root] = &machine.State{Revision: 2}
-		}, "moved"},
+		"a step":                                {"a", nil, "", nil, "a"},
+		"steps of a group":                      {"a:completed b c", nil, "b", nil, "c"},
+		"an agent whose step is over":           {"a", nil, "b", nil, "a; b is to end"},
+		"what failed":                           {"a b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b; a failed: no"},
+		"a person is asked":                     {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
+		"they do not pass it":                   {"a", asked(new(machine.Answer)), "", nil, "a"},
+		"while its agent ends":                  {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[place{root, "a"}].handedIn() }, ""},
+		"they pass it":                          {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+		"it is refused":                         {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
+		"it cannot be kept":                     {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
+		"the store is away":                     {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(store.CodeUnavailable, "Again.").Because(store.ErrUnavailable)), "error: StateError: Again."},
+		"its checks fail":                       {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
+		"its checks run":                        {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
+		"its files changed":                     {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
+		"the turn of a merge":                   {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
+		"after an item that is open":            {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
+		"a merge with conflicts":                {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[place{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
+		"a workflow that an agent left":         {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
+		"one that has ended":                    {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
+		"one that was pruned":                   {"a", nil, "", func(d *leader, _ *called) { d.lead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
+		"the workflow of a step":                {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
+		"it ends while the leader looks":        {"a", calls, "", meanwhile(machine.Completed), "moved"},
+		"it is aborted meanwhile":               {"a", calls, "", meanwhile(machine.Aborted), "moved"},
 		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted"},
 		"it is complete, and a person is asked": {"a", &machine.StepProgress{StepID: "a", Child: child, Question: asked(nil).Question}, "", begins(machine.Completed), "waits for person at a, 0 tries; again within 10s"},
 		"it is gone":                            {"a b", calls, "", nil, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
 		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again within 1h0m0s"},
 		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again within 1m0s"},
 		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again within 1m0s"},
-		"agents that finish nothing": {"a b", nil, "", func(d *leader, _ *called) {
-			d.before[place{root, "a"}] = slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)
-		}, "b; a failed: 2 agents ended without finishing it."},
-		"checks that fail again and again": {"a", checks, "", nil, "a failed: Its checks failed 10 times. Check 'tests': no"},
-		"while its agent works":            {"a", checks, "a", nil, "a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
+		"agents that finish nothing":            {"a b", nil, "", before(slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)...), "b; a failed: 2 agents ended without finishing it."},
+		"checks that fail again and again":      {"a", checks, "", nil, "a failed: Its checks failed 10 times. Check 'tests': no"},
+		"while its agent works":                 {"a", checks, "a", nil, "a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &machine.State{SessionID: root, Revision: 1, Status: machine.Active, CurrentStepID: "a"}
@@ -213,11 +208,8 @@ func TestWhatIsDue(t *testing.T) {
 			}
 			w := &called{states: map[string]*machine.State{root: s}, members: map[string][]machine.Member{}}
 			for m := range strings.FieldsSeq(c.members) {
-				id, state := m, "started"
-				if before, is := strings.CutSuffix(m, ":completed"); is {
-					id, state = before, "completed"
-				}
-				w.members[root] = append(w.members[root], machine.Member{StepID: id, State: cmp.Or(state, "started")})
+				id, completed := strings.CutSuffix(m, ":completed")
+				w.members[root] = append(w.members[root], machine.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
 			}
 			lead.Run.SessionID, lead.Run.Children = root, nil
 			d := newLeader(lead, w, 1)
@@ -269,4 +261,96 @@ func TestWhatIsDue(t *testing.T) {
 	testkit.Equal(t, testkit.Get(merge(t.Context())).Must(t), "")
 	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist)
 	testkit.Get(os.Stat(filepath.Join(lead.Attempt.Workspace, "item.md"))).Must(t)
+}
+
+// Why a step is not finished is told to its next agent, and to people.
+func TestWhyAStepIsNotFinished(t *testing.T) {
+	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", ExpectedOutputs: []machine.ExpectedOutput{{Name: "doc", Type: "file", Required: true}, {Name: "notes", Type: "string"}}}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	failed := func(a machine.Try, said ...string) *machine.StepProgress {
+		a.State, a.ClosedAt = machine.TryFailed, &at
+		a.Verdicts = []*machine.Verdict{{Passed: true, Feedback: "fine"}}
+		for _, s := range said {
+			a.Verdicts = append(a.Verdicts, &machine.Verdict{RunEach: "tests", Feedback: s, Check: &machine.CheckRun{Command: []string{"make", "test"}}})
+		}
+		return &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{&a}}
+	}
+	person := failed(machine.Try{})
+	person.Tries[0].Verdicts = []*machine.Verdict{{Key: "human", Feedback: " Too long. "}}
+	again := failed(machine.Try{Collected: true})
+	again.Tries[0].Verdicts = person.Tries[0].Verdicts
+	void := &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{{State: machine.TryVoid}}}
+	for name, c := range map[string]struct {
+		of           *machine.StepProgress
+		told         string
+		agent, human string
+	}{
+		"told":       {person, "It hung.", "It hung.", " It hung."},
+		"nothing":    {nil, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
+		"void":       {void, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
+		"checks":     {failed(machine.Try{Checks: true}, " one ", "two"), "", "its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two", " Its check 'tests' failed:  one "},
+		"review":     {failed(machine.Try{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo", " Its last review did not pass: one two"},
+		"person":     {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
+		"same again": {again, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs, and the same ones were handed in again: Too long."},
+	} {
+		s := &machine.State{}
+		if c.of != nil {
+			s.StepProgress = s.StepProgress.Set("draft", c.of)
+		}
+		testkit.Equal(t, missing(step, s, c.told), c.agent, "%s", name)
+		testkit.Equal(t, lastSaid(c.of, c.told), c.human, "%s", name)
+	}
+	p := failed(machine.Try{Checks: true}, "no")
+	for n := 1; n <= maxFailedChecks; n++ {
+		testkit.Equal(t, checksFailed(p, at.Add(-1)) != "", n == maxFailedChecks, "after %d", n)
+		testkit.Equal(t, checksFailed(p, at), "", "of before")
+		p.Tries = append(p.Tries, p.Tries[0])
+	}
+	p.CompletedAt = &at
+	testkit.True(t, checksFailed(p, at.Add(-1)) == "" && checksFailed(nil, at) == "", "a step that is done, or not begun, is given up")
+	for _, c := range []struct {
+		of           *machine.StepProgress
+		began, ended time.Duration
+		want         bool
+	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Try{}, "x"), -2, -1, true}, {failed(machine.Try{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
+		x := &task.Execution{CreatedAt: at.Add(c.began), EndedAt: new(at.Add(c.ended))}
+		testkit.Equal(t, failedSince(c.of, x), c.want, "%+v", c)
+	}
+	testkit.Equal(t, failedSince(person, &task.Execution{CreatedAt: at.Add(-1)}), false, "of an agent that runs")
+}
+
+func TestPromptsOfAgentsThatGoOn(t *testing.T) {
+	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", Instructions: "Merge it."}
+	children := []*machine.State{{JobName: "a", WorkflowName: "b", SessionID: "89abcdef", Status: machine.Aborted, AbortReason: new("obsolete")}, {JobName: "a", WorkflowName: "c", SessionID: "76543210", Status: machine.Completed}}
+	for want, got := range map[string]string{
+		"You ended, and the step draft is not finished: It hung.\n\nWhen its outputs": againPrompt(step, &machine.State{}, "It hung."),
+		"has ended. Go on where you were.\n\nWhen its outputs":                        limitPrompt(step),
+		"The workflow a/b that you started (session 89abcdef) is aborted. The reason: obsolete\nThe workflow a/c that you started (session 76543210) is completed.\nGo on with the step draft.\n\nWhen its outputs": childPrompt(step, children),
+		"# Your step: draft\n\nMerge it. x.go conflicts.\n\nResolve that": mergePrompt(step, "x.go conflicts."),
+		"p\nA person says:\n\nhurry\n":                                    adviceFor("p", " hurry\n"),
+		"did not finish. " + attempt.LimitReached + " 5m. Work so":        limitReached(&task.Execution{Error: new(attempt.LimitReached + " 5m.")}),
+	} {
+		testkit.Contains(t, got, want)
+	}
+	testkit.Equal(t, adviceFor("p", " \n")+limitReached(nil)+limitReached(&task.Execution{})+limitReached(&task.Execution{Error: new("It hung.")}), "p")
+	testkit.True(t, !strings.Contains(mergePrompt(step, "x"), "finished_step of the MCP"), "a merge is finished with finished_step")
+}
+
+// An agent that handed in outputs for a person, or left a workflow to others, has done its work.
+func TestWhatAnAgentHasLeft(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	x := &task.Execution{CreatedAt: at, EndedAt: new(at.Add(10))}
+	runs := &task.Execution{CreatedAt: at}
+	for after, want := range map[time.Duration]bool{-1: false, 0: true, 10: true, 11: false} {
+		p := &machine.StepProgress{Question: &machine.Question{AskedAt: at.Add(after)}}
+		testkit.Equal(t, asked(x, p), want, "asked after %d", after)
+		testkit.Equal(t, asked(runs, p), false, "of an agent that runs")
+	}
+	testkit.Equal(t, asked(x, nil) || asked(x, &machine.StepProgress{}), false)
+	child := func(began, ended time.Duration) *machine.State {
+		return &machine.State{StartedAt: at.Add(began), CompletedAt: new(at.Add(ended))}
+	}
+	left := child(0, 11)
+	got := leftBy(x, []*machine.State{child(-1, 11), left, child(10, 11), child(5, 10), {StartedAt: at}})
+	testkit.True(t, len(got) == 1 && got[0] == left && leftBy(runs, []*machine.State{left}) == nil, "%d workflows were left", len(got))
 }

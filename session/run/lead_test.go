@@ -2,18 +2,27 @@ package run
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	definition "deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -24,8 +33,9 @@ func TestMain(m *testing.M) { attempttest.Main(m, "") }
 // A desk is a Workplace whose workflow has the step draft, which is finished when so many agents have worked on it, and
 // the step review, which a person passes after one.
 type desk struct {
-	agents int
-	moved  chan struct{}
+	agents  int
+	moved   chan struct{}
+	dropped chan string // the folder of an item that nobody works on
 
 	mu       sync.Mutex
 	ended    map[string]int
@@ -117,8 +127,12 @@ func aLead(t *testing.T) *attempt.Lead {
 
 // led starts a run that works at a desk, whose step has at most two agents.
 func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
-	w := &desk{agents: agents, moved: make(chan struct{}, 1), ended: map[string]int{}}
-	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd { return Lead(ctx, l, w, 1) })
+	w := &desk{agents: agents, moved: make(chan struct{}, 1), dropped: make(chan string, 1), ended: map[string]int{}}
+	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd {
+		folder, _ := l.MakeItem(ctx, "dropped")
+		w.dropped <- folder
+		return Lead(ctx, l, w, 1)
+	})
 	return e, w, func(want board.State) (r *board.RunReply) {
 		t.Helper()
 		testkit.Until(t, "the run is "+string(want), func() bool {
@@ -143,6 +157,9 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	w.mu.Unlock()
 	w.moved <- struct{}{}
 	r := reaches(board.Completed)
+	folder := <-w.dropped
+	testkit.True(t, folder != "", "no item was made")
+	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist, "the worktree of an item that was dropped")
 	var steps, prompts []string
 	for _, s := range r.Steps {
 		steps = append(steps, s.StepID+" "+string(s.State))
@@ -171,4 +188,207 @@ func TestARunWhoseAgentsFinishNothing(t *testing.T) {
 	r := reaches(board.Failed)
 	testkit.Equal(t, len(r.Steps), 2, "agents")
 	testkit.Contains(t, *r.Reason, "Step draft: 2 agents ended without finishing it")
+}
+
+// Only agents count that ended on their own since the run was resumed.
+func TestField01_WhatCountsAsATry(t *testing.T) {
+	since := time.Now()
+	d := &leader{lead: &attempt.Lead{Since: since}, retries: 2}
+	x := func(state task.AttemptState, after time.Duration) task.Execution {
+		return task.Execution{State: state, CreatedAt: since.Add(after), Error: new("its error")}
+	}
+	limited := x(task.Failed, 1)
+	limited.LimitedUntil = &since
+	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
+	loggedOut := x(task.Failed, 1)
+	loggedOut.FinalMessage = new("Please run\n/login")
+	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
+	before[0].Error = new("On stderr: Please run /login")
+	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), before: before}), "said"), "what its error says is repeated")
+	cut := x(task.Interrupted, 1)
+	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
+	rows := slices.Repeat([]task.Execution{limited}, board.MaxLimits-1)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, x(task.Failed, 1), limited)}), "")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
+	d.silent = map[place]bool{{}: true}
+	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
+}
+
+// An away is a Workplace whose database does not answer for a while, and then says something else.
+type away struct {
+	Workplace
+	asked int
+}
+
+func (a *away) State(context.Context, string) (*machine.State, error) {
+	if a.asked++; a.asked < 20 {
+		return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
+	}
+	return nil, errors.New("it is damaged")
+}
+
+func (*away) Defined(context.Context, *machine.State, string) (*definition.Step, error) {
+	return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
+}
+
+func (*away) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
+
+func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
+	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
+	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
+	before := &task.Execution{FinalMessage: new("half done\nsee notes.md")}
+	got := testkit.Get(firstPrompt(" Ship it\n", s, step, []string{"review"}, before, "the tests fail", true)).Must(t)
+	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
+	alone := testkit.Get(firstPrompt("g", s, step, nil, nil, "", false)).Must(t)
+	testkit.True(t, !regexp.MustCompile("Other agents|Commit|before").MatchString(alone), "an agent alone is told of others:\n%s", alone)
+}
+
+// A leader waits for stores that do not answer, until it is stopped, and ends for other errors. It gives no step up
+// for them.
+func TestLeadWaitsForItsStores(t *testing.T) {
+	d := newLeader(&attempt.Lead{Attempt: new(task.Attempt)}, new(away), 2)
+	testkit.FailsWith(t, d.start(t.Context(), []job{{state: new(machine.State)}}), store.ErrUnavailable)
+	testkit.Equal(t, len(d.failed), 0, "steps that are given up")
+	synctest.Test(t, func(t *testing.T) {
+		at := new(away)
+		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
+		end := Lead(t.Context(), l, at, 2)
+		testkit.True(t, end.State == board.Failed && end.Reason == "it is damaged" && at.asked == 20, "%+v after %d looks", end, at.asked)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		*at = (away{})
+		testkit.True(t, Lead(ctx, l, at, 2).State != board.Completed && at.asked >= 2 && time.Since(begun) <= 5*time.Second, "%d looks in %v", at.asked, time.Since(begun))
+	})
+}
+
+// A broken Workplace panics.
+type broken struct{ Workplace }
+
+func (broken) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
+
+func (broken) State(context.Context, string) (*machine.State, error) { panic("no idea") }
+
+// The agents of a leader that panics have ended when the panic arrives at its caller.
+func TestPanicEndsTheAgents(t *testing.T) {
+	d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, broken{}, 2)
+	for _, step := range []string{"a", "b"} {
+		x := &agent{place: place{"12345678", step}, x: new(task.Execution)}
+		var ctx context.Context
+		ctx, x.cancel = context.WithCancel(t.Context())
+		d.agents[x.place] = x
+		d.running.Go(func() {
+			<-ctx.Done()
+			d.ended <- x
+		})
+	}
+	defer func() {
+		fault := recover()
+		testkit.True(t, fault == "no idea" && len(d.agents) == 0, "it panicked with %v, and the agents %v run", fault, d.agents)
+	}()
+	d.run(t.Context())
+	t.Error("it has not panicked")
+}
+
+// fakeSessions are the sessions of a run by id, all of one workflow.
+type fakeSessions struct {
+	states map[string]*machine.State
+	def    *machine.Definition
+}
+
+func (f fakeSessions) Read(_ context.Context, id string) (*machine.State, error) {
+	if s := f.states[id]; s != nil {
+		return s, nil
+	}
+	return nil, errors.New("there is no session " + id)
+}
+
+func (f fakeSessions) Definition(*machine.State) (*machine.Definition, error) { return f.def, nil }
+
+// A step has one of the states of runs, whatever its session and its agents are.
+func TestField22_StatesOfSteps(t *testing.T) {
+	began, later := "2026-01-01T00:00:00Z", time.Now().Add(time.Hour)
+	agent := func(state board.State, started, ended *string) []board.RunStep {
+		return []board.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
+	}
+	progress := func(question *machine.Question) *machine.State {
+		return &machine.State{Status: machine.Active, CurrentStepID: "one",
+			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{Question: question}}}}
+	}
+	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
+	for _, test := range []struct {
+		want   board.State
+		state  *machine.State
+		step   Step
+		closed bool
+	}{
+		{board.Queued, active, Step{ID: "one"}, false},
+		{board.NotBegun, active, Step{ID: "two"}, false},
+		{board.Queued, active, Step{ID: "one", Agents: agent(board.Queued, nil, nil)}, false},
+		{board.Running, active, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
+		{board.WaitingForYou, asked, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
+		{board.WaitingForLimit, active, Step{ID: "one", Agents: agent(board.Failed, &began, &began), Until: &later}, false},
+		{board.Running, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began), Nested: []Tree{{}}}, false},
+		{board.Queued, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, false},
+		{board.Paused, active, Step{ID: "one"}, true},
+		{board.Paused, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, true},
+		{board.Interrupted, active, Step{ID: "one", Agents: agent(board.Interrupted, &began, &began)}, true},
+		{board.NotBegun, active, Step{ID: "two"}, true},
+	} {
+		b := viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}
+		test.step.Session = test.state
+		got, _ := b.state(&test.step)
+		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
+	}
+}
+
+// A run of a group and a step that has started a workflow, with three agents.
+func aRun() (*board.RunReply, fakeSessions) {
+	stamp := func(seconds int) *string { return new(time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339Nano)) }
+	x := func(session, step string, state board.State, from, to int) board.RunStep {
+		a := board.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &board.ExecutionCost{USD: new(0.5)}}
+		if to > 0 {
+			a.EndedAt, a.FinalMessage = stamp(to), new("said")
+		}
+		return a
+	}
+	state := func(id string) *machine.State {
+		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
+			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
+	}
+	r := &board.RunReply{State: board.Running, Open: true, SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
+		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
+	def := &machine.Definition{Job: &definition.Job{Steps: []definition.Step{{ID: "a"}}}, Workflow: &definition.Workflow{Sequence: definition.Sequence{Entries: []definition.Entry{{"a", "b"}, {"c"}}}}}
+	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
+}
+
+// The steps are in the order of the workflow, those of nested workflows after their step, with their agents.
+func TestLook(t *testing.T) {
+	r, sessions := aRun()
+	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
+	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
+	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
+	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
+	first := v.Tree.Entries[0][0]
+	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
+	nested := first.Nested[0].Entries[0][0]
+	testkit.True(t, nested.Last == "says" && nested.Since != nil, "the nested step is %+v", nested)
+	depths := ""
+	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
+	testkit.Equal(t, depths, "011100", "the depths")
+}
+
+// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
+func TestLookWithoutSessions(t *testing.T) {
+	r, sessions := aRun()
+	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
+	sessions.states = nil
+	v := Look(t.Context(), r, sessions, nil)
+	testkit.True(t, v.Fault != nil, "no fault")
+	got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"
+	testkit.True(t, got == want, "the plan is %s, want %s", got, want)
 }

@@ -94,8 +94,7 @@ func TestField01_WhereLimitsStand(t *testing.T) {
 	}
 }
 
-// A limit is waited for until the time that was named, or, if none was or that did not help, for longer each
-// time.
+// A limit is waited for until the time that was named, or, if none was or that did not help, for longer each time.
 func TestField01_PausesGrow(t *testing.T) {
 	ended := time.Now()
 	limit := func(until time.Duration) task.Execution {
@@ -122,14 +121,12 @@ func TestField01_PausesGrow(t *testing.T) {
 		"resumed":                   {many, later, 0},
 		"resumed, named":            {[]task.Execution{limit(time.Hour), unnamed}, later, time.Hour},
 	} {
-		if got := Over(c.before, c.since); !got.Equal(ended.Add(c.want)) {
-			t.Errorf("%s: waits for %v, want %v", name, got.Sub(ended), c.want)
-		}
+		got := Over(c.before, c.since)
+		testkit.True(t, got.Equal(ended.Add(c.want)), "%s: waits for %v, want %v", name, got.Sub(ended), c.want)
 	}
 	for name, before := range map[string][]task.Execution{"first": nil, "error": {failed, unnamed}} {
-		if got := Over(before, time.Time{}); !got.IsZero() {
-			t.Errorf("%s: waits until %v", name, got)
-		}
+		got := Over(before, time.Time{})
+		testkit.True(t, got.IsZero(), "%s: waits until %v", name, got)
 	}
 }
 
@@ -145,9 +142,8 @@ func FuzzEnds(f *testing.F) {
 		}
 		if d := time.Duration(ms%(24*60*60*1000)) * time.Millisecond; d > 0 {
 			until, ok := Ends("Rate limit. Try again in "+d.String()+".", now)
-			if off := until.Sub(now) - d; !ok || off.Abs() > time.Microsecond {
-				t.Errorf("%v: until %v, %t", d, until, ok)
-			}
+			off := until.Sub(now) - d
+			testkit.True(t, ok && off.Abs() <= time.Microsecond, "%v: until %v, %t", d, until, ok)
 		}
 	})
 }

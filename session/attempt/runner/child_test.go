@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -83,44 +82,27 @@ func child(mode string) int {
 		}
 		os.Stdout.Write(b)
 		os.Stderr.Write(bytes.Repeat([]byte{0, 0xff}, 100_000))
-	case "hang":
-		testkit.Attend()
-		testkit.Forever()
-	case "obedient":
+	case "obedient", "tidy":
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
 		testkit.Attend()
 		<-end
-		fmt.Println("tidied up")
-	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
-		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
+		fmt.Println(map[string]string{"obedient": "tidied up", "tidy": "the child tidied up"}[mode])
+	case "hang", "leaf", "stubborn", "orphans", "family", "tidyfamily": // some have children, in their group or away
+		if mode == "leaf" || mode == "stubborn" {
+			signal.Ignore(syscall.SIGTERM)
+		}
+		for _, child := range map[string][]string{"stubborn": {"leaf"}, "tidyfamily": {"tidy"}, "family": {"leaf", "away leaf"}, "orphans": {"leaf", "away leaf"}}[mode] {
+			child, away := strings.CutPrefix(child, "away ")
+			testkit.Spawn(away, ranEnv+"=", modeEnv+"="+child)
+		}
+		if mode == "orphans" {
+			fmt.Println("done")
+			return 0
+		}
 		testkit.Attend()
 		testkit.Forever()
-	case "leaf":
-		signal.Ignore(syscall.SIGTERM)
-		testkit.Attend()
-		testkit.Forever()
-	case "orphans": // leaves one in its group and one that has left it, and exits
-		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
-		testkit.Spawn(true, ranEnv+"=", modeEnv+"=leaf")
-		fmt.Println("done")
-	case "family": // like orphans, and stays
-		testkit.Spawn(false, ranEnv+"=", modeEnv+"=leaf")
-		testkit.Spawn(true, ranEnv+"=", modeEnv+"=leaf")
-		testkit.Attend()
-		testkit.Forever()
-	case "tidyfamily": // dies of SIGTERM; its child takes its time
-		testkit.Spawn(false, ranEnv+"=", modeEnv+"=tidy")
-		testkit.Attend()
-		testkit.Forever()
-	case "tidy":
-		end := make(chan os.Signal, 1)
-		signal.Notify(end, syscall.SIGTERM)
-		testkit.Attend()
-		<-end
-		fmt.Println("the child tidied up")
-	case "server": // starts a run, reports it and stays
+	case "server", "nested": // starts a run and reports it; a server stays, an agent ends
 		var spec Spec
 		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
 			panic(err)
@@ -128,26 +110,14 @@ func child(mode string) int {
 		os.Unsetenv(modeEnv)
 		p, err := testRunner().Start(context.Background(), spec)
 		fmt.Println(p != nil, err)
-		testkit.Forever()
-	case "nested": // an agent that starts a run of its own
-		var spec Spec
-		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
-			panic(err)
-		}
-		if _, err := testRunner().Start(context.Background(), spec); err != nil {
-			panic(err)
+		if mode == "server" {
+			testkit.Forever()
 		}
 	}
 	return 0
 }
 
-func testRunner() *Runner {
-	self, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	return &Runner{Shim: []string{self, ShimCommand}}
-}
+func testRunner() *Runner { return &Runner{Shim: []string{os.Args[0], ShimCommand}} }
 
 // A bench is what a test works with: folders, a hub and the runs begun.
 type bench struct {
@@ -156,7 +126,13 @@ type bench struct {
 	hub *testkit.Hub
 }
 
+// newBench returns the bench of a test, which runs in parallel with others.
 func newBench(t *testing.T) *bench {
+	t.Parallel()
+	return benchOf(t)
+}
+
+func benchOf(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t, t.TempDir(), testkit.NewHub(t)}
 	must(t, os.MkdirAll(b.path("ran"), 0o700))
@@ -169,17 +145,15 @@ func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 // spec makes the test binary the agent, in a mode.
 func (b *bench) spec(run, mode string) Spec {
-	self := testkit.Get(os.Executable()).Must(b.t)
 	return Spec{
-		Dir: b.path(run), Log: b.path("log"), Command: []string{self}, Work: b.path("work"),
+		Dir: b.path(run), Log: b.path("log"), Command: []string{os.Args[0]}, Work: b.path("work"),
 		Env: []string{modeEnv + "=" + mode, b.hub.Env(), ranEnv + "=" + b.path("ran"), "BENCH=" + b.dir},
 	}
 }
 
 func (b *bench) start(spec Spec) *Process {
 	b.t.Helper()
-	p := testkit.Get(testRunner().Start(b.t.Context(), spec)).Must(b.t)
-	return p
+	return testkit.Get(testRunner().Start(b.t.Context(), spec)).Must(b.t)
 }
 
 // pid is the agent's process id, 0 if it was never started.
@@ -198,17 +172,11 @@ func (b *bench) run(spec Spec) Exit {
 
 func (b *bench) wait(p *Process) Exit {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
-	defer cancel()
-	e := testkit.Get(p.Wait(ctx)).Must(b.t)
-	return e
+	return testkit.Get(p.Wait(b.t.Context())).Must(b.t)
 }
 
 // ran is how many agents have run.
-func (b *bench) ran() int {
-	names := testkit.Get(os.ReadDir(b.path("ran"))).Must(b.t)
-	return len(names)
-}
+func (b *bench) ran() int { return len(testkit.Get(os.ReadDir(b.path("ran"))).Must(b.t)) }
 
 // log returns the entries there are, of all streams but system.
 func (b *bench) log() []Entry {
@@ -221,9 +189,7 @@ func (b *bench) log() []Entry {
 			return said
 		}
 		for i, e := range entries {
-			if want := entries[0].Index + int64(i); e.Index != want {
-				b.t.Fatalf("entry %d has index %d", want, e.Index)
-			}
+			testkit.Need(b.t, e.Index == entries[0].Index+int64(i), "entry %d has index %d", entries[0].Index+int64(i), e.Index)
 			if e.Stream != System {
 				said = append(said, e)
 			}
@@ -244,29 +210,19 @@ func texts(entries []Entry, stream string) string {
 }
 
 // next waits until a process has reported.
-func (b *bench) next() *testkit.Visitor {
-	b.t.Helper()
-	return b.hub.Next()
-}
+func (b *bench) next() *testkit.Visitor { return b.hub.Next() }
 
 // nothingLeft fails the test if a process of it lives: each has the bench's
 // folder in its environment, or as its argument.
 func (b *bench) nothingLeft() {
-	for pause, end := looks(lookMax), time.Now().Add(time.Minute); ; {
-		left := processesOf(b.dir)
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Errorf("processes are left: %v", left)
-			for _, pid := range left {
-				if p, err := os.FindProcess(pid); err == nil {
-					p.Kill()
-				}
-			}
-			return
-		}
-		pause.Wait(context.Background())
+	testkit.Until(b.t, "without processes", func() bool { return len(processesOf(b.dir)) == 0 })
+}
+
+// link makes a symbolic link, or skips the test.
+func link(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.Symlink(to, at); err != nil {
+		t.Skip("no symlinks here:", err)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 
 // A flood fills neither the disk nor the shim's memory.
 func TestFlood(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "flood:100000000"))
 	most := 0
@@ -34,7 +33,6 @@ func TestFlood(t *testing.T) {
 	testkit.True(t, most <= 100<<10 && most != 0, "the shim took %d KiB", most)
 	last, _ := tailed(t, b.path("log"), nil, 10)
 	testkit.True(t, last[9].Index >= 1_000_000, "it ends with entry %d", last[9].Index)
-	t.Logf("100 MB in %v, %d entries, at most %d KiB of memory, %d bytes on disk", e.EndedAt.Sub(e.StartedAt), last[9].Index+1, most, size(t, b.path("log")))
 }
 
 func residentKB(pid int) int {
@@ -55,16 +53,12 @@ func mount(t *testing.T, options string) string {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("cannot mount: %v", err)
 	}
-	t.Cleanup(func() {
-		testkit.Works(t, unix.Unmount(dir, unix.MNT_DETACH))
-	})
+	t.Cleanup(func() { testkit.Works(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	return dir
 }
 
-// On a full disk the agent goes on, the log says what it lacks once it can, and
-// the end is recorded.
+// On a full disk the agent goes on, the log says what it lacks once it can, and the end is recorded.
 func TestFullDisk(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	disk := mount(t, "size=512k")
 	s := b.spec("1", "flood:3000000")
@@ -77,7 +71,6 @@ func TestFullDisk(t *testing.T) {
 		testkit.Need(t, e.Index == entries[0].Index+int64(i), "entry %d is %d", i, e.Index)
 	}
 	// Nothing can be begun now, and nothing is left of the attempt to.
-	must(t, os.WriteFile(filepath.Join(disk, "ballast"), nil, 0o600))
 	fillUp(t, filepath.Join(disk, "ballast"))
 	s2 := b.spec("2", "echo")
 	s2.Dir, s2.Log = filepath.Join(disk, "run2"), s.Log
@@ -92,16 +85,15 @@ func TestFullDisk(t *testing.T) {
 	testkit.Equal(t, b.ran(), 1, "agents ran")
 	// The disk has room again: it is begun.
 	if err != nil {
-		if e := b.run(s2); e.Code != 0 || b.ran() != 2 {
-			t.Errorf("%+v, %d ran", e, b.ran())
-		}
+		e := b.run(s2)
+		testkit.True(t, e.Code == 0 && b.ran() == 2, "%+v, %d ran", e, b.ran())
 	}
 }
 
 // fillUp takes what room there is.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
-	f := testkit.Get(os.OpenFile(path, os.O_WRONLY, 0)).Must(t)
+	f := testkit.Get(os.Create(path)).Must(t)
 	defer f.Close()
 	var err error
 	for block := make([]byte, 4096); err == nil; {
@@ -117,7 +109,6 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	l := openedLog(t, dir)
 	l.write(Stdout, []byte("zero"))
 	ballast := filepath.Join(disk, "ballast")
-	must(t, os.WriteFile(ballast, nil, 0o600))
 	fillUp(t, ballast)
 	line := bytes.Repeat([]byte("x"), 10_000)
 	l.write(Stdout, line, line)
@@ -133,7 +124,6 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 
 // What the server has inherited from its editor is not held open by its agents.
 func TestInheritedFilesAreClosed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	r, w, err := os.Pipe()
 	must(t, err)
@@ -145,14 +135,12 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 	b.next()
 	must(t, unix.Close(inherited))
 	must(t, r.SetReadDeadline(time.Now().Add(time.Minute)))
-	if _, err := r.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-		t.Errorf("the pipe is open: %v", err)
-	}
+	_, err = r.Read(make([]byte, 1))
+	testkit.True(t, err != nil && !os.IsTimeout(err), "the pipe is open: %v", err)
 	b.stop(p, 0)
 }
 
-// processesOf lists the processes that were started with a text in their command
-// line or environment, but for this one.
+// processesOf lists the processes that were started with a text in their command line or environment, but for this one.
 func processesOf(text string) []int {
 	var found []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -169,10 +157,9 @@ func processesOf(text string) []int {
 	return found
 }
 
-// A server that git has started has variables by which git would work on the main
-// checkout, wherever it is called.
+// A server that git has started has variables by which git would work on the main checkout, wherever it is called.
 func TestAgentIsBoundToNoRepository(t *testing.T) {
-	b := newBench(t)
+	b := benchOf(t)
 	for _, name := range git.Bound {
 		t.Setenv(name, "/main/.git")
 	}
@@ -181,7 +168,5 @@ func TestAgentIsBoundToNoRepository(t *testing.T) {
 	s.Command = []string{"sh", "-c", "env | grep -e =/main -e ^GIT_N -e ^GIT_SSH | sort"}
 	s.Env = []string{"GIT_NAMESPACE=own"} // what the config says counts
 	b.run(s)
-	if got, want := texts(b.log(), Stdout), "GIT_NAMESPACE=own|GIT_SSH_COMMAND=ssh -x"; got != want {
-		t.Errorf("the agent has %q, want %q", got, want)
-	}
+	testkit.Equal(t, texts(b.log(), Stdout), "GIT_NAMESPACE=own|GIT_SSH_COMMAND=ssh -x")
 }

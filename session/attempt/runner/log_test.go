@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt/transcript"
@@ -33,8 +31,7 @@ func openedLog(t *testing.T, dir string) *logFile {
 // size is what a log takes on disk.
 func size(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	segs := testkit.Get(segments(dir)).Must(t)
-	for _, s := range segs {
+	for _, s := range testkit.Get(segments(dir)).Must(t) {
 		n += s.size
 	}
 	return n
@@ -50,9 +47,8 @@ func tailed(t *testing.T, dir string, after *int64, limit int) ([]Entry, int64) 
 func TestTail(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
-	if entries, next := tailed(t, dir, nil, 10); entries != nil || next != -1 {
-		t.Errorf("no log: %v, %d", entries, next)
-	}
+	entries, next := tailed(t, dir, nil, 10)
+	testkit.True(t, entries == nil && next == -1, "no log: %v, %d", entries, next)
 	l := openedLog(t, dir)
 	before := time.Now().Add(-time.Second)
 	l.write(Stdout, []byte("zero"), []byte(""))
@@ -61,9 +57,8 @@ func TestTail(t *testing.T) {
 	all, next := tailed(t, dir, nil, 10)
 	testkit.Need(t, next == 3 && len(all) == 4, "%v, %d", all, next)
 	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {Index: 2, Stream: Stderr, Text: "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m"}, {Index: 3, Stream: System, Text: "three 3"}} {
-		if got := all[i]; got.Time.Before(before) || got.Index != want.Index || got.Stream != want.Stream || got.Text != want.Text {
-			t.Errorf("entry %d: %+v", i, got)
-		}
+		got := all[i]
+		testkit.True(t, !got.Time.Before(before) && got.Index == want.Index && got.Stream == want.Stream && got.Text == want.Text, "entry %d: %+v", i, got)
 	}
 	for _, c := range []struct {
 		after *int64
@@ -74,9 +69,8 @@ func TestTail(t *testing.T) {
 		{nil, 1, all[3:], 3}, {nil, 0, all[3:], 3}, {new(int64(-1)), 2, all[:2], 1}, {new(int64(-9)), 9, all, 3},
 		{new(int64(1)), 10, all[2:], 3}, {new(int64(2)), 10, all[3:], 3}, {new(int64(3)), 10, nil, 3}, {new(int64(99)), 10, nil, 3},
 	} {
-		if got, next := tailed(t, dir, c.after, c.limit); !slices.Equal(got, c.want) || next != c.next {
-			t.Errorf("after %v limit %d: %v, %d", c.after, c.limit, got, next)
-		}
+		got, next := tailed(t, dir, c.after, c.limit)
+		testkit.True(t, slices.Equal(got, c.want) && next == c.next, "after %v limit %d: %v, %d", c.after, c.limit, got, next)
 	}
 }
 
@@ -87,9 +81,8 @@ func TestTailWaits(t *testing.T) {
 	defer wg.Wait()
 	for _, after := range []*int64{nil, new(int64(-1))} {
 		wg.Go(func() {
-			if entries, next, err := Tail(t.Context(), dir, after, 5, time.Minute); err != nil || len(entries) != 1 || entries[0].Text != "news" || next != 0 {
-				t.Errorf("%v, %d, %v", entries, next, err)
-			}
+			entries, next, err := Tail(t.Context(), dir, after, 5, time.Minute)
+			testkit.True(t, err == nil && len(entries) == 1 && entries[0].Text == "news" && next == 0, "%v, %d, %v", entries, next, err)
 		})
 	}
 	must(t, Note(dir, "news"))
@@ -98,15 +91,13 @@ func TestTailWaits(t *testing.T) {
 	found := make(chan bool)
 	wg.Go(func() {
 		defer close(found)
-		if entries, _, err := Tail(t.Context(), dir, new(int64(77)), 5, time.Minute); err != nil || len(entries) == 0 || entries[0].Index == 0 {
-			t.Errorf("%v, %v", entries, err)
-		}
+		entries, _, err := Tail(t.Context(), dir, new(int64(77)), 5, time.Minute)
+		testkit.True(t, err == nil && len(entries) != 0 && entries[0].Index != 0, "%v, %v", entries, err)
 	})
 	for n, more := int64(0), true; more; {
 		must(t, Note(dir, "more"))
-		if n++; n > 70 {
-			t.Fatal("it is not found")
-		}
+		n++
+		testkit.Need(t, n <= 70, "it is not found")
 		select {
 		case <-found:
 			more = false
@@ -114,14 +105,12 @@ func TestTailWaits(t *testing.T) {
 		}
 	}
 	_, end := tailed(t, dir, nil, 1)
-	if entries, next, err := Tail(t.Context(), dir, &end, 5, 30*time.Millisecond); err != nil || entries != nil || next != end {
-		t.Errorf("nothing new: %v, %d, %v", entries, next, err)
-	}
+	entries, next, err := Tail(t.Context(), dir, &end, 5, 30*time.Millisecond)
+	testkit.True(t, err == nil && entries == nil && next == end, "nothing new: %v, %d, %v", entries, next, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := Tail(ctx, dir, &end, 5, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	_, _, err = Tail(ctx, dir, &end, 5, time.Hour)
+	testkit.True(t, errors.Is(err, context.Canceled), "%v", err)
 }
 
 func TestNote(t *testing.T) {
@@ -131,7 +120,6 @@ func TestNote(t *testing.T) {
 	must(t, Note(dir, "two\nthree\n"))
 	entries, _ := tailed(t, dir, nil, 10)
 	testkit.Equal(t, texts(entries, System), "one|two|three")
-	testkit.Equal(t, entries[2].Index, 2)
 	openedLog(t, dir)
 	testkit.Fails(t, Note(dir, "four"), "a run writes it now")
 }
@@ -145,18 +133,12 @@ func TestLogRotates(t *testing.T) {
 	const n = 50_000
 	for i := range n {
 		if l.write(Stdout, fmt.Appendf(nil, "%d %s", i, line)); i%5000 == 0 {
-			if got := size(t, dir); got > MaxLogBytes {
-				t.Fatalf("it has %d bytes", got)
-			}
+			testkit.Need(t, size(t, dir) <= MaxLogBytes, "it has %d bytes", size(t, dir))
 		}
 	}
-	if got := size(t, dir); got > MaxLogBytes || got < MaxLogBytes-segmentBytes-2000 {
-		t.Errorf("it has %d bytes", got)
-	}
+	testkit.True(t, size(t, dir) <= MaxLogBytes && size(t, dir) >= MaxLogBytes-segmentBytes-2000, "it has %d bytes", size(t, dir))
 	oldest, _ := tailed(t, dir, new(int64(-1)), 1)
-	if segs, err := segments(dir); err != nil || oldest[0].Index == 0 || oldest[0].Index != segs[0].first {
-		t.Errorf("the oldest is %d", oldest[0].Index)
-	}
+	testkit.True(t, oldest[0].Index != 0 && oldest[0].Index == testkit.Get(segments(dir)).Must(t)[0].first, "the oldest is %d", oldest[0].Index)
 	// Every index from there on is there, whichever way it is asked for.
 	for i, after := 0, oldest[0].Index-1; ; i++ {
 		entries, next := tailed(t, dir, &after, 1000)
@@ -175,9 +157,8 @@ func TestLogRotates(t *testing.T) {
 	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
 	must(t, l.close())
 	must(t, Note(dir, "on"))
-	if e, _ := tailed(t, dir, nil, 1); e[0].Index != n || e[0].Text != "on" {
-		t.Errorf("%v", e)
-	}
+	e, _ := tailed(t, dir, nil, 1)
+	testkit.True(t, e[0].Index == n && e[0].Text == "on", "%v", e)
 }
 
 // Whatever a crash has left at the end, the log goes on after the last whole line.
@@ -209,13 +190,11 @@ func TestTornLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	must(t, Note(dir, "0"))
 	must(t, os.WriteFile(segmentPath(dir, 1), nil, 0o600))
-	if entries, next := tailed(t, dir, nil, 10); len(entries) != 1 || next != 0 {
-		t.Errorf("%v, %d", entries, next)
-	}
+	entries, next := tailed(t, dir, nil, 10)
+	testkit.True(t, len(entries) == 1 && next == 0, "%v, %d", entries, next)
 	must(t, Note(dir, "1"))
-	if entries, next := tailed(t, dir, nil, 10); texts(entries, System) != "0|1" || next != 1 {
-		t.Errorf("%v, %d", entries, next)
-	}
+	entries, next = tailed(t, dir, nil, 10)
+	testkit.True(t, texts(entries, System) == "0|1" && next == 1, "%v, %d", entries, next)
 }
 
 func FuzzDecodeEntry(f *testing.F) {
@@ -228,9 +207,8 @@ func FuzzDecodeEntry(f *testing.F) {
 		line := appendEntry(nil, newEntry(index, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Stdout, text))
 		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded), "%q", line)
 		e, err := decodeEntry(line)
-		if at, ok := indexOf(line); err != nil || !ok || at != index || e.Index != index || !bytes.Equal(e.Bytes(), text) && !bytes.HasPrefix(text, []byte("\n")) {
-			t.Fatalf("%q: %v %v", line, e, err)
-		}
+		at, ok := indexOf(line)
+		testkit.Need(t, err == nil && ok && at == index && e.Index == index && (bytes.Equal(e.Bytes(), text) || bytes.HasPrefix(text, []byte("\n"))), "%q: %v %v", line, e, err)
 		decodeEntry(text) // whatever it is, it is no panic
 		indexOf(text)
 	})
@@ -242,14 +220,6 @@ func TestFinal(t *testing.T) {
 			es = append(es, Entry{Stream: stream, Text: text})
 		}
 		return es
-	}
-	final := func(entries []Entry) string {
-		s, e := newSummary(), Exit{}
-		for _, entry := range entries {
-			s.line(entry.Stream, []byte(entry.Text))
-		}
-		s.put(&e)
-		return e.FinalMessage
 	}
 	long := strings.Repeat("é", MaxFinal+5)
 	big := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 3*MaxLine) + `"}`
@@ -263,24 +233,13 @@ func TestFinal(t *testing.T) {
 		"system":   {lines(System, "started"), ""},
 		"too long": {lines(Stdout, long), strings.Repeat("é", MaxFinal)},
 		"binary":   {lines(Stdout, "a\xffb"), "a\ufffdb"},
-		"claude": {lines(Stdout,
-			`{"type":"system","subtype":"init","session_id":"x"}`,
-			`{"type":"assistant","message":{"content":[{"type":"text","text":"Hm"}]}}`,
+		"claude": {lines(Stdout, `{"type":"assistant","message":{"content":[{"type":"text","text":"Hm"}]}}`,
 			`{"type":"result","subtype":"success","is_error":false,"result":"All\ndone.","session_id":"x"}`, "bye"), "All\ndone."},
-		"codex": {lines(Stdout,
-			`{"type":"thread.started","thread_id":"x"}`,
-			`{"type":"item.completed","item":{"id":"0","type":"agent_message","text":"First"}}`,
-			`{"type":"item.completed","item":{"id":"1","type":"command_execution","command":"ls","aggregated_output":"x","exit_code":0}}`,
-			`{"type":"item.completed","item":{"id":"2","type":"agent_message","text":"Last"}}`,
-			`{"type":"turn.completed","usage":{"input_tokens":1}}`), "Last"},
-		"gemini stream": {lines(Stdout,
-			`{"type":"init","session_id":"x","model":"m"}`,
-			`{"type":"message","role":"user","content":"do it"}`,
-			`{"type":"message","role":"assistant","content":"I will. ","delta":true}`,
-			`{"type":"tool_use","tool_name":"t","tool_id":"1","parameters":{}}`,
-			`{"type":"message","role":"assistant","content":"It is ","delta":true}`,
-			`{"type":"message","role":"assistant","content":"done.","delta":true}`,
-			`{"type":"result","status":"success","stats":{}}`), "It is done."},
+		"codex": {lines(Stdout, `{"type":"item.completed","item":{"id":"0","type":"agent_message","text":"First"}}`,
+			`{"type":"item.completed","item":{"id":"2","type":"agent_message","text":"Last"}}`, `{"type":"turn.completed","usage":{"input_tokens":1}}`), "Last"},
+		"gemini stream": {lines(Stdout, `{"type":"message","role":"user","content":"do it"}`, `{"type":"message","role":"assistant","content":"I will. ","delta":true}`,
+			`{"type":"tool_use","tool_name":"t","tool_id":"1","parameters":{}}`, `{"type":"message","role":"assistant","content":"It is ","delta":true}`,
+			`{"type":"message","role":"assistant","content":"done.","delta":true}`, `{"type":"result","status":"success","stats":{}}`), "It is done."},
 		"gemini json":  {lines(Stdout, `{"session_id":"x","response":"Fine","stats":{}}`), "Fine"},
 		"opencode":     {lines(Stdout, `{"type":"step_start","part":{"type":"step-start"}}`, `{"type":"text","sessionID":"s","part":{"type":"text","text":"Ready"}}`, `{"type":"step_finish","part":{"type":"step-finish"}}`), "Ready"},
 		"split":        {lines(Stdout, big[:MaxLine], big[MaxLine:2*MaxLine], big[2*MaxLine:3*MaxLine], big[3*MaxLine:]), strings.Repeat("x", MaxFinal)},
@@ -289,9 +248,13 @@ func TestFinal(t *testing.T) {
 		"broken json":  {lines(Stdout, `{"type":"result","result":`), `{"type":"result","result":`},
 		"other shapes": {lines(Stdout, `{"type":"item.completed","item":"text"}`, "end"), "end"},
 	} {
-		testkit.Equal(t, final(c.entries), c.want, "%s", name)
+		s, e := newSummary(), Exit{}
+		for _, entry := range c.entries {
+			s.line(entry.Stream, []byte(entry.Text))
+		}
+		s.put(&e)
+		testkit.Equal(t, e.FinalMessage, c.want, "%s", name)
 	}
-	testkit.Equal(t, utf8.RuneCountInString(final(lines(Stdout, long))), MaxFinal, "characters")
 }
 
 // An exit has the last lines on stderr, without colors, and the usage that an agent reports, also in a
@@ -312,12 +275,8 @@ func TestSummary(t *testing.T) {
 	s.put(&e)
 	lines := strings.Split(e.Stderr, "\n")
 	testkit.True(t, len(e.Stderr) <= maxStderr && len(lines) >= 10 && lines[len(lines)-2] == "warning 99999" && lines[len(lines)-1] == "no network", "%q", e.Stderr)
-	if want := (&transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2}); !reflect.DeepEqual(e.Usage, want) {
-		t.Errorf("%+v", e.Usage)
-	}
-	if cap(s.stderr) > 8*MaxLine {
-		t.Errorf("%d bytes of stderr are kept", cap(s.stderr))
-	}
+	testkit.Same(t, e.Usage, &transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2})
+	testkit.True(t, cap(s.stderr) <= 8*MaxLine, "%d bytes of stderr are kept", cap(s.stderr))
 }
 
 // There is room for any exit in the space that is reserved for it.

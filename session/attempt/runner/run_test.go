@@ -7,21 +7,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 )
 
 func TestRun(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "echo")
 	s.Stdin = []byte("héllo\r\n\nlast words")
@@ -29,45 +33,33 @@ func TestRun(t *testing.T) {
 	p := b.start(s)
 	e := b.wait(p)
 	testkit.True(t, e.Code == 0 && e.Signal == "" && !e.Stopped && !e.Interrupted && e.NotStarted == "" && e.FinalMessage == "last words", "exit %+v", e)
-	if p.pid() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
-		t.Errorf("pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
-	}
-	log := b.log()
-	if got, want := texts(log, Stdout), "reading|héllo||last words"; got != want {
-		t.Errorf("stdout %q, want %q", got, want)
-	}
-	testkit.Equal(t, texts(log, Stderr), "to stderr", "stderr")
+	testkit.True(t, p.pid() != 0 && !e.StartedAt.Before(before) && !e.EndedAt.Before(e.StartedAt), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
+	testkit.Equal(t, texts(b.log(), Stdout), "reading|héllo||last words", "stdout")
+	testkit.Equal(t, texts(b.log(), Stderr), "to stderr", "stderr")
 	for _, file := range []string{specFile, startedFile, exitFile} {
 		testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(s.Dir, file))).Must(t).Mode().Perm(), 0o600, "%s", file)
 	}
 	// A later caller finds the same.
 	again := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
-	if got := b.wait(again); got != e || again.pid() != p.pid() {
-		t.Errorf("found %+v, want %+v", got, e)
+	testkit.Equal(t, again.pid(), p.pid(), "found")
+	for what, got := range map[string]Exit{"found": b.wait(again), "started again": b.run(s), "stopped after its end": b.stop(again, 0)} {
+		testkit.Equal(t, got, e, "%s", what)
 	}
-	if got := b.run(s); got != e || b.ran() != 1 {
-		t.Errorf("started again: %+v, %d agents ran", got, b.ran())
-	}
-	testkit.Equal(t, testkit.Get(again.Stop(t.Context(), 0)).Must(t), e, "stopped after its end")
+	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
 func TestSurroundings(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "tell")
 	s.Env = append(s.Env, "TELL=it")
 	s.Command = append(s.Command, "a b", "--c")
 	b.run(s)
-	var got struct {
-		Dir, Pwd, Tell, Shim string
-		Args                 []string
-	}
+	var got map[string]any
 	must(t, json.Unmarshal([]byte(texts(b.log(), Stdout)), &got))
-	testkit.True(t, got.Dir == s.Work && got.Pwd == s.Work && got.Tell == "it" && got.Shim == "" && strings.Join(got.Args, "|") == "a b|--c", "%+v", got)
+	testkit.Same(t, got, map[string]any{"dir": s.Work, "pwd": s.Work, "tell": "it", "shim": "", "args": []any{"a b", "--c"}})
 }
 
 func TestExits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	e := b.run(b.spec("1", "exit:3"))
 	testkit.True(t, e.Code == 3 && e.FinalMessage == "done", "%+v", e)
@@ -87,7 +79,6 @@ func TestExits(t *testing.T) {
 }
 
 func TestNotStarted(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	script := b.path("work/script")
 	must(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
@@ -121,7 +112,6 @@ func TestNotStarted(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	must(t, os.WriteFile(b.path("file"), nil, 0o600))
 	testkit.Fails(t, testkit.Get(testRunner().Start(t.Context(), b.spec("file/run", "echo"))).Err(), "not a directory")
@@ -136,67 +126,43 @@ func TestStartRefuses(t *testing.T) {
 		testkit.Fails(t, testkit.Get(r.Start(t.Context(), s)).Err(), want, "%s", want)
 	}
 	// All that is no hindrance to a start that goes well.
-	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
-		t.Errorf("%+v, %d ran", e, b.ran())
-	}
+	testkit.True(t, b.run(s).Code == 0 && b.ran() == 1, "%d ran", b.ran())
 }
 
 func TestFindNothing(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	r := testRunner()
-	if _, err := r.Find(t.Context(), b.path("none")); !errors.Is(err, ErrNoRun) || exists(b.dir, "none") {
-		t.Errorf("no folder: %v", err)
-	}
-	// A server was killed before its shim came up: who looks first makes sure that
-	// a late shim does nothing.
+	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), b.path("none"))).Err(), ErrNoRun, "no folder")
+	testkit.Equal(t, exists(b.dir, "none"), false)
+	// A server was killed before its shim came up: who looks first makes sure that a late shim does nothing.
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
 	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), s.Dir)).Err(), ErrNoRun, "a spec alone")
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
-	if err != nil || string(out) != "\x00" || exists(s.Dir, startedFile) || b.ran() != 0 {
-		t.Errorf("a late shim: %v %s, %d ran", err, out, b.ran())
-	}
+	testkit.True(t, err == nil && string(out) == "\x00" && !exists(s.Dir, startedFile) && b.ran() == 0, "a late shim: %v %s, %d ran", err, out, b.ran())
 	// Start after that begins it.
 	must(t, putSpec(t.Context(), s))
-	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
-		t.Errorf("%+v, %d ran", e, b.ran())
-	}
+	testkit.True(t, b.run(s).Code == 0 && b.ran() == 1, "%d ran", b.ran())
 }
 
 // The agent of a folder runs once, however often it is started.
 func TestStartTwice(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "hang")
 	var wg sync.WaitGroup
 	pids := make([]int, 6)
 	for i := range pids {
-		wg.Go(func() {
-			p, err := testRunner().Start(t.Context(), s)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			pids[i] = p.pid()
-		})
+		wg.Go(func() { pids[i] = testkit.Get(testRunner().Start(t.Context(), s)).Must(t).pid() })
 	}
 	v := b.next()
 	wg.Wait()
-	for _, pid := range pids {
-		if pid != v.PID {
-			t.Errorf("pids %v, the agent is %d", pids, v.PID)
-			break
-		}
-	}
-	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
-	e := testkit.Get(p.Stop(t.Context(), time.Minute)).Must(t)
+	testkit.Same(t, pids, slices.Repeat([]int{v.PID}, 6))
+	e := b.stop(testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t), time.Minute)
 	testkit.True(t, e.Stopped && e.Signal == "SIGTERM", "%+v", e)
 	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
 func TestWaitEndsWithContext(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	b.next()
@@ -205,9 +171,8 @@ func TestWaitEndsWithContext(t *testing.T) {
 	go func() { _, err := p.Wait(ctx); done <- err }()
 	cancel()
 	testkit.FailsWith(t, <-done, context.Canceled)
-	if _, err := testRunner().Start(ctx, b.spec("2", "hang")); !errors.Is(err, context.Canceled) || b.ran() != 1 {
-		t.Errorf("%v, %d ran", err, b.ran())
-	}
+	_, err := testRunner().Start(ctx, b.spec("2", "hang"))
+	testkit.True(t, errors.Is(err, context.Canceled) && b.ran() == 1, "%v, %d ran", err, b.ran())
 	if _, err := p.Stop(ctx, 0); err != nil && !errors.Is(err, context.Canceled) { // it may have ended at once
 		t.Error(err)
 	}
@@ -229,12 +194,10 @@ func TestEndOf(t *testing.T) {
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
 	b.t.Helper()
-	e := testkit.Get(p.Stop(b.t.Context(), grace)).Must(b.t)
-	return e
+	return testkit.Get(p.Stop(b.t.Context(), grace)).Must(b.t)
 }
 
 func TestStop(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "obedient"))
 	b.next()
@@ -255,53 +218,36 @@ func TestStop(t *testing.T) {
 	v.Gone()
 	child.Gone()
 	// No grace at all; and it is stopped by one that has found it.
-	b.start(b.spec("4", "stubborn"))
+	// Of several stops the least patient counts, whichever comes first.
+	p = b.start(b.spec("4", "stubborn"))
 	b.next()
 	b.next()
 	found := testkit.Get(testRunner().Find(t.Context(), b.path("4"))).Must(t)
-	e = b.stop(found, 0)
-	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "no grace: %+v", e)
-}
-
-// Of several stops the least patient counts, whichever comes first.
-func TestStopAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	p := b.start(b.spec("1", "stubborn"))
-	b.next()
-	b.next()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if e, err := p.Stop(t.Context(), time.Hour); err != nil || !e.Stopped {
-			t.Errorf("%+v, %v", e, err)
-		}
+		e, err := p.Stop(t.Context(), time.Hour)
+		testkit.True(t, err == nil && e.Stopped, "%+v, %v", e, err)
 	})
-	testkit.Equal(t, b.stop(p, 0).Signal, "SIGKILL")
+	e = b.stop(found, 0)
+	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "no grace: %+v", e)
 	wg.Wait()
-}
-
-func TestStopBeforeItBegan(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.spec("1", "hang")
+	// One that is to stop does not begin.
+	ran, s := b.ran(), b.spec("5", "hang")
 	must(t, os.MkdirAll(s.Dir, 0o700))
 	must(t, requestStop(s.Dir, 0))
-	if e := b.run(s); !e.Stopped || e.NotStarted == "" || b.ran() != 0 {
-		t.Errorf("%+v, %d ran", e, b.ran())
-	}
+	e = b.run(s)
+	testkit.True(t, e.Stopped && e.NotStarted != "" && b.ran() == ran, "%+v, %d ran", e, b.ran())
 }
 
 // Shims do not die of what terminals and people send to everybody.
 func TestShimSurvivesSignals(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	v := b.next()
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR2} {
 		must(t, syscall.Kill(p.started.ShimPID, s))
 	}
-	sid, err := sessionOf(p.started.ShimPID)
-	testkit.True(t, err == nil && sid == p.started.ShimPID, "the shim's session is %d, %v", sid, err)
+	testkit.Equal(t, testkit.Get(unix.Getsid(p.started.ShimPID)).Must(t), p.started.ShimPID, "the shim's session")
 	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
 	e := b.wait(p)
 	testkit.True(t, e.Signal == "SIGTERM" && !e.Stopped && !e.Interrupted, "%+v", e)
@@ -309,7 +255,6 @@ func TestShimSurvivesSignals(t *testing.T) {
 
 // What an agent leaves behind ends with it, whatever session it has moved to.
 func TestOrphans(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "orphans"))
 	inGroup, away := b.next(), b.next()
@@ -323,17 +268,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-func sessionOf(pid int) (int, error) {
-	sid, _, e := syscall.Syscall(syscall.SYS_GETSID, uintptr(pid), 0, 0)
-	if e != 0 {
-		return 0, e
-	}
-	return int(sid), nil
-}
-
 // A log has each byte that an agent wrote.
 func TestField13_EachByteIsKept(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for name, text := range map[string]string{
 		"colors":        "\x1b[31mred\x1b[0m\r\none\rtwo\x00 \n\n  indented \t\nlast",
@@ -349,15 +285,137 @@ func TestField13_EachByteIsKept(t *testing.T) {
 		s.Stdin = []byte(text)
 		b.wait(b.start(s))
 		var got strings.Builder
-		entries, _, err := Tail(t.Context(), s.Log, new(int64(-1)), 1000, 0)
-		testkit.Must(t, err)
+		entries, _ := tailed(t, s.Log, new(int64(-1)), 1000)
 		for _, e := range entries {
 			if e.Stream == Stdout {
 				got.Write(e.Bytes())
 			}
 		}
-		if want := "reading\n" + text; !strings.HasSuffix(got.String(), want) {
-			t.Errorf("%s: got %d bytes, want %d: %.80q", name, got.Len(), len(want), got.String())
-		}
+		testkit.True(t, strings.HasSuffix(got.String(), "reading\n"+text), "%s: got %d bytes, want %d: %.80q", name, got.Len(), len(text), got.String())
 	}
+}
+
+// A shim that is killed takes its agent with it, or the process that notices does, and
+// what is in its group; the run is interrupted, for everybody.
+func TestShimKilled(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "family"))
+	inGroup, away, v := b.next(), b.next(), b.next()
+	var wg sync.WaitGroup
+	exits := make([]Exit, 4)
+	for i := range exits {
+		wg.Go(func() { exits[i] = b.wait(p) })
+	}
+	must(t, syscall.Kill(p.started.ShimPID, syscall.SIGKILL))
+	wg.Wait()
+	for _, e := range exits {
+		testkit.True(t, e.Interrupted && e.Code == -1 && !e.Stopped && e == exits[0], "%+v", e)
+	}
+	v.Gone()
+	inGroup.Gone()
+	syscall.Kill(away.PID, syscall.SIGKILL) // it has left the group, and nothing else ends it
+	found := testkit.Get(testRunner().Find(t.Context(), b.path("1"))).Must(t)
+	testkit.Equal(t, b.wait(found), exits[0], "found")
+	testkit.Equal(t, b.run(b.spec("1", "hang")), exits[0], "started again")
+	testkit.Equal(t, b.ran(), 1, "agents ran")
+	entries, _ := tailed(t, b.path("log"), nil, 1)
+	testkit.True(t, len(entries) == 1 && entries[0].Stream == System && strings.Contains(entries[0].Text, "cut short"), "the log ends with %v", entries)
+}
+
+// The folder says that the agent was about to be started, and nothing more.
+func TestShimKilledInBetween(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "echo")
+	must(t, putSpec(t.Context(), s))
+	must(t, writeJSON(s.Dir, startedFile, &startedRecord{Boot: process.Boot(), StartedAt: time.Now()}))
+	testkit.True(t, b.run(s).Interrupted && b.ran() == 0, "%d ran", b.ran())
+}
+
+// Numbers of processes from before a restart of the system, or that have passed to others, are touched by nobody.
+func TestForeignProcessesAreLeftAlone(t *testing.T) {
+	b := newBench(t)
+	other := exec.Command("sleep", "1000")
+	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	must(t, other.Start())
+	defer func() { other.Process.Kill(); other.Wait() }()
+	start := process.StartOf(other.Process.Pid)
+	for i, r := range []startedRecord{
+		{PID: other.Process.Pid, Start: start, ShimPID: other.Process.Pid, Boot: "another"},
+		{PID: other.Process.Pid, Start: "1", ShimPID: os.Getpid(), Boot: process.Boot()},
+	} {
+		s := b.spec(fmt.Sprint(i), "echo")
+		must(t, putSpec(t.Context(), s))
+		must(t, writeJSON(s.Dir, startedFile, &r))
+		testkit.True(t, b.run(s).Interrupted, "%d: it is not interrupted", i)
+		testkit.Works(t, other.Process.Signal(syscall.Signal(0)), "%d: the stranger was ended", i)
+	}
+}
+
+// serverOf is the command of a server that starts a run.
+func serverOf(t *testing.T, s Spec) *exec.Cmd {
+	server := exec.Command(s.Command[0])
+	server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(testkit.Get(json.Marshal(s)).Must(t)))
+	return server
+}
+
+// A server that is killed is missed by nobody: the run goes on, and another server stops it.
+func TestServerKilled(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "obedient")
+	server := serverOf(t, s)
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out := testkit.Get(server.StdoutPipe()).Must(t)
+	must(t, server.Start())
+	line := make([]byte, 100)
+	n, err := out.Read(line)
+	testkit.Equal(t, string(line[:n]), "true <nil>\n", "the server says %q, %v", line[:n], err)
+	v := b.next()
+	must(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL)) // its whole group
+	server.Wait()
+	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
+	testkit.Equal(t, p.pid(), v.PID, "the process that was found")
+	e := b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.FinalMessage == "tidied up", "%+v", e)
+}
+
+// Servers that are killed at any moment of a start leave a folder that is safe to start again: one agent runs.
+func TestServerKilledWhileStarting(t *testing.T) {
+	b := newBench(t)
+	for i := range 12 {
+		s := b.spec(fmt.Sprint(i), "hang")
+		s.Env = append(s.Env, testkit.HubEnv+"=")
+		server := serverOf(t, s)
+		must(t, server.Start())
+		for began := time.Now(); time.Since(began) < time.Duration(i)*3*time.Millisecond; {
+			runtime.Gosched() // the moment is what is tested
+		}
+		server.Process.Kill()
+		server.Wait()
+		p := b.start(s)
+		e := b.stop(p, 0)
+		testkit.True(t, e.Stopped && e.NotStarted == "" && !e.Interrupted, "%d: %+v", i, e)
+		// Stopped at once, the agent may not have come to leave its file.
+		testkit.True(t, b.ran() <= 1, "%d: %d agents ran", i, b.ran())
+		must(t, os.RemoveAll(b.path("ran")))
+		must(t, os.Mkdir(b.path("ran"), 0o700))
+	}
+}
+
+// A run that an agent has begun is a run of its own, and outlives it.
+func TestNestedRun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere descendants that have left the group are not ended at all")
+	}
+	b := newBench(t)
+	inner := b.spec("inner", "obedient")
+	inner.Log = b.path("log2")
+	outer := b.spec("outer", "nested")
+	outer.Env = append(outer.Env, "RUNNER_TEST_SPEC="+string(testkit.Get(json.Marshal(inner)).Must(t)))
+	p := b.start(outer)
+	v := b.next()
+	testkit.Equal(t, b.wait(p).Code, 0)
+	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
+	testkit.Equal(t, found.pid(), v.PID, "found")
+	e := b.stop(found, time.Minute)
+	testkit.True(t, e.Stopped && !e.Interrupted, "%+v", e)
 }

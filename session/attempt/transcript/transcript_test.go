@@ -26,8 +26,7 @@ func streams(t testing.TB) map[string][]byte {
 	testkit.Need(t, err == nil && len(paths) != 0, "no streams in testdata %v", err)
 	all := map[string][]byte{}
 	for _, path := range paths {
-		data := testkit.Get(os.ReadFile(path)).Must(t)
-		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = data
+		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = testkit.Get(os.ReadFile(path)).Must(t)
 	}
 	return all
 }
@@ -60,30 +59,13 @@ func TestStreamsOfRealAgents(t *testing.T) {
 		all, u := read(data, 0)
 		var text strings.Builder
 		for _, m := range all {
-			text.WriteString(string(m.Kind))
-			if m.Tool != "" {
-				fmt.Fprintf(&text, " %s", m.Tool)
-			}
-			if m.CallID != "" {
-				fmt.Fprintf(&text, " (%s)", m.CallID)
-			}
-			if m.Parent != "" {
-				fmt.Fprintf(&text, " of %s", m.Parent)
-			}
-			if m.Failed {
-				text.WriteString(" failed")
-			}
-			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
+			part := func(of, format string) string { return map[bool]string{true: fmt.Sprintf(format, of)}[of != ""] }
+			failed := map[bool]string{true: " failed"}[m.Failed]
+			fmt.Fprintf(&text, "%s%s%s%s%s: %s\n", m.Kind, part(m.Tool, " %s"), part(m.CallID, " (%s)"), part(m.Parent, " of %s"), failed, strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
 		used := testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t)
 		fmt.Fprintf(&text, "\n%s\n", used)
-		golden := filepath.Join("testdata", name+".txt")
-		if *update {
-			testkit.Must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
-		}
-		want, err := os.ReadFile(golden)
-		testkit.Need(t, err == nil, "%v %v", err, "(-update writes it)")
-		testkit.Equal(t, text.String(), string(want), "%s", name)
+		testkit.Golden(t, filepath.Join("testdata", name+".txt"), text.String(), *update)
 	}
 }
 
@@ -92,9 +74,8 @@ func TestLinesInPieces(t *testing.T) {
 	for name, data := range streams(t) {
 		whole, used := read(data, 0)
 		for _, split := range []int{64, 100, 1000} {
-			if got, u := read(data, split); !reflect.DeepEqual(got, whole) || !reflect.DeepEqual(u, used) {
-				t.Errorf("%s in pieces of %d:\n%+v\n%+v\nwant\n%+v\n%+v", name, split, got, u, whole, used)
-			}
+			got, u := read(data, split)
+			testkit.True(t, reflect.DeepEqual(got, whole) && reflect.DeepEqual(u, used), "%s in pieces of %d:\n%+v\n%+v\nwant\n%+v\n%+v", name, split, got, u, whole, used)
 		}
 	}
 }
@@ -131,9 +112,8 @@ func TestOtherLines(t *testing.T) {
 		"no part":             {`{"type":"text","sessionID":"s"}`, []Message{{Kind: Output, Text: `{"type":"text","sessionID":"s"}`}}},
 		"no turns left":       {`{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":3}`, []Message{{Kind: Failure, Text: "error_max_turns"}}},
 	} {
-		if got, _ := read([]byte(c.line), 0); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %.300s, want %.300s", name, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want))
-		}
+		got, _ := read([]byte(c.line), 0)
+		testkit.True(t, reflect.DeepEqual(got, c.want), "%s: %.300s, want %.300s", name, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want))
 	}
 }
 
@@ -146,31 +126,22 @@ func TestNamesOfConversations(t *testing.T) {
 	}
 }
 
-// A line that is longer than what is kept is shown by its beginning, whole or in pieces, and the next
-// one is read.
+// A line that is longer than what is kept is shown by its beginning, whole or in pieces, and the next one is read.
 func TestLongLines(t *testing.T) {
 	const split = 64 << 10
 	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
 	for _, long := range []string{`{"type":"assistant","message":"` + strings.Repeat("x", 3*MaxLine) + `"}`, strings.Repeat("é", 2*MaxLine+50)} {
 		for _, pieces := range []int{0, split} {
 			got, _ := read([]byte(long+"\n"+said), pieces)
-			if len(got) != 2 || got[0].Kind != Output || !got[0].Cut || got[0].Text != long[:MaxText] || got[1].Text != "Hello" {
-				t.Errorf("in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
-			}
+			testkit.True(t, len(got) == 2 && got[0].Kind == Output && got[0].Cut && got[0].Text == long[:MaxText] && got[1].Text == "Hello", "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
 		}
 	}
 	r := Reader{Split: split}
 	for range 1000 {
 		r.Line(bytes.Repeat([]byte("x"), split), func(Message) { t.Fatal("a piece is given") })
 	}
-	if cap(r.held) > 2*MaxLine {
-		t.Errorf("%d bytes are kept", cap(r.held))
-	}
-}
-
-// A line that is just as long as a piece is not taken for one.
-func TestLineOfTheLengthOfAPiece(t *testing.T) {
-	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
+	testkit.True(t, cap(r.held) <= 2*MaxLine, "%d bytes are kept", cap(r.held))
+	// A line that is just as long as a piece is not taken for one.
 	got, _ := read([]byte(said+"\n"+said), len(said))
 	testkit.True(t, len(got) == 2 && got[0].Text == "Hello" && got[1].Text == "Hello", "%+v", got)
 }
@@ -195,14 +166,12 @@ func FuzzReader(f *testing.F) {
 		testkit.True(t, len(u.Models) <= maxModels+1, "%d models", len(u.Models))
 		text := testkit.Get(json.Marshal(u)).Must(t)
 		var again Usage
-		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
-			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)
-		}
+		err := json.Unmarshal(text, &again)
+		testkit.True(t, err == nil && reflect.DeepEqual(&again, u), "%+v is stored as %s, which is %+v: %v", u, text, again, err)
 		for _, before := range []map[string]Tokens{nil, u.Models} {
 			c := CostOf(u, before, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
-			if n := c.Tokens; min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) < 0 || c.USD != nil && !(*c.USD >= 0 && *c.USD <= maxUSD) {
-				t.Errorf("%+v costs %+v", u, c)
-			}
+			n := c.Tokens
+			testkit.True(t, min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) >= 0 && (c.USD == nil || (*c.USD >= 0 && *c.USD <= maxUSD)), "%+v costs %+v", u, c)
 		}
 	})
 }
@@ -210,34 +179,27 @@ func FuzzReader(f *testing.F) {
 func TestAnswer(t *testing.T) {
 	verdict := `{\"passed\": true}`
 	long := strings.Repeat("x", 128<<10)
+	result, failed := `{"type":"result","subtype":"success","is_error":false,"result":"`+verdict+`"}`, `{"type":"result","subtype":"error_max_turns","is_error":true}`
+	claude := func(s string) string {
+		return `{"type":"assistant","message":{"content":[{"type":"text","text":"` + s + `"}]}}` + "\n"
+	}
+	codex := func(s string) string {
+		return `{"type":"item.completed","item":{"type":"agent_message","text":"` + s + `"}}` + "\n"
+	}
+	gemini := func(s string) string { return `{"type":"message","role":"assistant","content":"` + s + "}\n" }
 	for name, c := range map[string]struct{ stdout, want string }{
-		"nothing": {"", ""},
-		"plain":   {"I looked.\n{\n \"passed\": false\n}\n", "I looked.\n{\n \"passed\": false\n}\n"},
-		"verdict": {`{"passed": true}`, `{"passed": true}`},
-		"claude": {`{"type":"assistant","message":{"content":[{"type":"text","text":"Hm ` + verdict + `"}]}}
-{"type":"result","subtype":"success","is_error":false,"result":"` + verdict + `"}
-`, `{"type":"result","subtype":"success","is_error":false,"result":"` + verdict + `"}` + "\n"},
-		"claude failed": {`{"type":"assistant","message":{"content":[{"type":"text","text":"` + verdict + `"}]}}
-{"type":"result","subtype":"error_max_turns","is_error":true}`, `{"type":"result","subtype":"error_max_turns","is_error":true}`},
-		"claude, no result": {`{"type":"assistant","message":{"content":[{"type":"text","text":"No"}]}}
-{"type":"assistant","message":{"content":[{"type":"text","text":"Last"}]}}`, "Last"},
-		"codex": {`{"type":"item.completed","item":{"type":"agent_message","text":"First"}}
-{"type":"item.completed","item":{"type":"agent_message","text":"` + long + `"}}
-
-{"type":"turn.completed","usage":{"input_tokens":1}}`, long},
-		"gemini": {`Loaded cached credentials.
-{"type":"message","role":"assistant","content":"Hm."}
-{"type":"message","role":"assistant","content":"It ","delta":true}
-{"type":"message","role":"assistant","content":"is.","delta":true}
-{"type":"result","status":"success"}`, "It is."},
-		"no words": {`{"type":"x"}`, `{"type":"x"}`},
+		"nothing":           {"", ""},
+		"plain":             {"I looked.\n{\n \"passed\": false\n}\n", "I looked.\n{\n \"passed\": false\n}\n"},
+		"verdict":           {`{"passed": true}`, `{"passed": true}`},
+		"claude":            {claude("Hm "+verdict) + result + "\n", result + "\n"},
+		"claude failed":     {claude(verdict) + failed, failed},
+		"claude, no result": {claude("No") + claude("Last"), "Last"},
+		"codex":             {codex("First") + codex(long) + "\n" + `{"type":"turn.completed","usage":{"input_tokens":1}}`, long},
+		"gemini":            {"Loaded cached credentials.\n" + gemini(`Hm."`) + gemini(`It ","delta":true`) + gemini(`is.","delta":true`) + `{"type":"result","status":"success"}`, "It is."},
+		"no words":          {`{"type":"x"}`, `{"type":"x"}`},
 		// The text of a file, which a reviewer quotes, is not its answer.
-		"quoted before": {`{"type":"result","result":"` + verdict + `"}
-{"passed": false}`, `{"type":"result","result":"` + verdict + `"}
-{"passed": false}`},
-		"quoted after": {`{"passed": false}
-{"type":"result","result":"` + verdict + `"}`, `{"passed": false}
-{"type":"result","result":"` + verdict + `"}`},
+		"quoted before": {result + "\n{\"passed\": false}", result + "\n{\"passed\": false}"},
+		"quoted after":  {"{\"passed\": false}\n" + result, "{\"passed\": false}\n" + result},
 	} {
 		testkit.Equal(t, string(Answer([]byte(c.stdout))), c.want, "%s", name)
 	}
@@ -249,18 +211,15 @@ func TestUsageOfClaudeCode(t *testing.T) {
 	u := usageOf(t, "claude_subagent")
 	got := CostOf(u, nil, nil, "")
 	testkit.True(t, *got.USD == 0.011805 && got.Tokens == (Tokens{36, 6000, 900, 120}) && got.Turns == 2, "%+v costs %+v", u, got)
-	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
-		t.Errorf("%+v", u)
-	}
-	if u = usageOf(t, "claude_resumed"); math.Abs(*u.USD-3e-05) > 1e-12 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}) {
-		t.Errorf("a run that continues a conversation has %+v", u)
-	}
+	u = usageOf(t, "claude_two_prompts")
+	testkit.True(t, *u.USD == 0.00787 && u.Turns == 2 && reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}), "%+v", u)
+	u = usageOf(t, "claude_resumed")
+	testkit.True(t, math.Abs(*u.USD-3e-05) <= 1e-12 && reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}), "a run that continues a conversation has %+v", u)
 	u = usageOf(t, "claude_stopped")
 	got = CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
 	testkit.True(t, u.Partial && got.USD == nil && got.Tokens.CacheRead == 2000, "%+v costs %+v", u, got)
-	if u = usageOf(t, "claude_failed"); u.Partial || *u.USD != 0.003935 {
-		t.Errorf("a failed run has %+v", u)
-	}
+	u = usageOf(t, "claude_failed")
+	testkit.True(t, !u.Partial && *u.USD == 0.003935, "a failed run has %+v", u)
 }
 
 // What Codex reports are the totals of its conversation: those of a follow-up are without what the
@@ -271,33 +230,24 @@ func TestUsageOfCodex(t *testing.T) {
 	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
 	got := CostOf(second, first.Models, price, "CODEX")
 	testkit.True(t, got.Tokens == (Tokens{200, 1000, 0, 40}) && math.Abs(*got.USD-0.0007) <= 1e-12, "the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
-	if got := CostOf(second, first.Models, price, "OTHER"); got.USD != nil || got.Tokens.Input != 200 {
-		t.Errorf("without a price: %+v", got)
-	}
+	got = CostOf(second, first.Models, price, "OTHER")
+	testkit.True(t, got.USD == nil && got.Tokens.Input == 200, "without a price: %+v", got)
 	testkit.Equal(t, first.Models[""].Input, 200, "the runs were changed")
 	testkit.Equal(t, second.Models[""].Input, 400, "the runs were changed")
-}
-
-// Totals of a conversation that is not known are not taken for those of a run.
-func TestCodexWithoutABeginning(t *testing.T) {
+	// Totals of a conversation that is not known are not taken for those of a run.
 	_, u := read([]byte(`{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":5}}`), 0)
 	testkit.True(t, u.Models == nil && u.Partial, "%+v", u)
-}
-
-// The cost of a run of Codex that was stopped before it reported is not known.
-func TestStoppedCodex(t *testing.T) {
-	got := CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
+	// The cost of a run that was stopped before it reported is not known.
+	got = CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
 	testkit.True(t, got.USD == nil && got.Turns == 1, "%+v", got)
 }
 
-// The cost of a run of OpenCode is that of its steps. It is not known if the model may have been asked for
-// a step that is not reported, if a subagent was at work, if the model's provider reports no tokens, or if
-// OpenCode knows no price.
+// The cost of a run of OpenCode is that of its steps. It is not known if the model may have been asked for a step that
+// is not reported, if a subagent was at work, if the model's provider reports no tokens, or if OpenCode knows no price.
 func TestUsageOfOpenCode(t *testing.T) {
 	u := usageOf(t, "opencode")
-	if got := CostOf(u, nil, nil, ""); math.Abs(*got.USD-0.000036) > 1e-12 || got.Tokens != (Tokens{Input: 2, Output: 2}) || got.Turns != 2 {
-		t.Errorf("%+v costs %+v", u, got)
-	}
+	got := CostOf(u, nil, nil, "")
+	testkit.True(t, math.Abs(*got.USD-0.000036) <= 1e-12 && got.Tokens == (Tokens{Input: 2, Output: 2}) && got.Turns == 2, "%+v costs %+v", u, got)
 	step := func(usd string) string {
 		return `{"type":"step_finish","sessionID":"s","part":{"tokens":{"input":1,"output":2,"reasoning":3,"cache":{"read":4,"write":5}}` + usd + "}}\n"
 	}
@@ -313,17 +263,14 @@ func TestUsageOfOpenCode(t *testing.T) {
 		"without tokens":       step(`,"cost":1`) + `{"type":"step_finish","sessionID":"s","part":{"cost":0,"tokens":{}}}`,
 	} {
 		_, u := read([]byte(stream), 0)
-		if got := CostOf(u, nil, nil, ""); got.USD != nil || got.Turns == 0 {
-			t.Errorf("%s: %+v costs %+v", name, u, got)
-		}
+		got := CostOf(u, nil, nil, "")
+		testkit.True(t, got.USD == nil && got.Turns != 0, "%s: %+v costs %+v", name, u, got)
 	}
 	_, u = read([]byte(step(`,"cost":0`)), 0)
-	if got := CostOf(u, nil, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE"); *got.USD != 15 || got.Tokens != (Tokens{1, 4, 5, 5}) || got.Turns != 1 {
-		t.Errorf("by a price of the config: %+v", got)
-	}
-	if _, u := read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0); u.Partial || *u.USD != 3 {
-		t.Errorf("two steps: %+v", u)
-	}
+	got = CostOf(u, nil, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE")
+	testkit.True(t, *got.USD == 15 && got.Tokens == (Tokens{1, 4, 5, 5}) && got.Turns == 1, "by a price of the config: %+v", got)
+	_, u = read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0)
+	testkit.True(t, !u.Partial && *u.USD == 3, "two steps: %+v", u)
 }
 
 // However many models and messages an agent names, and whatever numbers, what is kept is bounded.
