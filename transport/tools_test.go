@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -421,4 +422,50 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 		has := func(seen *sync.Map) bool { _, is := seen.Load(name); return is }
 		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt", "no reply of %s was looked at", name) // its reply is that of merge_attempt, and it needs a remote
 	}
+}
+
+// overPipes connects a client to whatever serves in and out.
+func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *mcp.ClientSession {
+	b.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- serve(in, out) }()
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+		Connect(b.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
+	must(b, err)
+	b.Cleanup(func() {
+		cs.Close()
+		<-served
+	})
+	return cs
+}
+
+// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
+// the same tools, in turns.
+func BenchmarkToolsList(b *testing.B) {
+	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
+	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
+	all := testkit.Get(ours.ListTools(b.Context(), nil)).Must(b)
+	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
+	for _, t := range all.Tools {
+		bare.AddTool(t, nothing)
+	}
+	theirs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error {
+		return bare.Run(context.Background(), &mcp.IOTransport{Reader: in, Writer: out})
+	})
+	list := func(cs *mcp.ClientSession) time.Duration {
+		began := time.Now()
+		testkit.Get(cs.ListTools(b.Context(), nil)).Must(b)
+		return time.Since(began)
+	}
+	var by, beside []time.Duration
+	for b.Loop() {
+		by, beside = append(by, list(ours)), append(beside, list(theirs))
+	}
+	slices.Sort(by)
+	slices.Sort(beside)
+	b.ReportMetric(float64(by[len(by)/2].Microseconds()), "µs")
+	b.ReportMetric(float64(beside[len(by)/2].Microseconds()), "bare-µs")
+	b.ReportMetric(float64(by[len(by)/2])/float64(beside[len(by)/2]), "by-bare(<=1.5)")
 }

@@ -587,6 +587,25 @@ func BenchmarkRunSteps(b *testing.B) {
 		"run-ms": ms(run), "ratio(<=1.2)": ms(run) / ms(shimmed), "of-bare": ms(run) / ms(bare)})
 }
 
+// BenchmarkShimStart compares the start of the shim of an agent, as far as it is the same for all, with
+// that of a Go program that does nothing. Wanted: at most 2. What a Go program of this size needs before
+// its first own statement takes most of it.
+func BenchmarkShimStart(b *testing.B) {
+	built, empty := goBuild(b, "deepwork", "."), goBuild(b, "empty", "./testdata/empty")
+	dir := b.TempDir() // has nothing to run
+	timed := func(program string, args ...string) time.Duration {
+		began := time.Now()
+		must(b, exec.CommandContext(b.Context(), program, args...).Run())
+		return time.Since(began)
+	}
+	var bare, shim []time.Duration
+	for b.Loop() {
+		bare = append(bare, timed(empty))
+		shim = append(shim, timed(built, runner.ShimCommand, dir))
+	}
+	report(b, map[string]float64{"empty-ms": median(bare) / 1e3, "shim-ms": median(shim) / 1e3, "ratio(<=2)": median(shim) / median(bare)})
+}
+
 // BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at most 1.1.
 func BenchmarkRunMemory(b *testing.B) {
 	built := goBuild(b, "deepwork", ".")

@@ -257,18 +257,7 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		return string(text)
 	}
 	serve()
-	made := func(id, tool string, args map[string]any) string {
-		t.Helper()
-		got := a.exchange(ctx, m.current(), tool, args)
-		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
-		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
-		return found[1]
-	}
-	project := made("project_id", "list_projects", nil)
-	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
-	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
-	attempt := made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())),
-		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+	attempt := a.launch(t, m.current(), fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())))
 	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
 	rest(t, *agentTime/5)
 	serve()
@@ -298,6 +287,62 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	f.history.check()
 	_, what := f.history.found()
 	testkit.Equal(t, what, "")
+}
+
+// launch starts an agent on a new task at a server, and returns the attempt.
+func (a *agent) launch(t testing.TB, p *process, prompt string) (attempt string) {
+	t.Helper()
+	made := func(id, tool string, args map[string]any) string {
+		t.Helper()
+		got := a.exchange(t.Context(), p, tool, args)
+		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
+		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
+		return found[1]
+	}
+	project := made("project_id", "list_projects", nil)
+	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
+	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
+	return made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": prompt,
+		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+}
+
+// How long it takes to stop an agent by a call to another server than the one that leads it, in the same
+// folder and on another machine. The bounds are 1 s and 5 s.
+func BenchmarkStopElsewhere(b *testing.B) {
+	f := newFleet(b.TempDir(), 1, 0, 1)
+	f.count = 2
+	b.Cleanup(func() { testkit.Must(b, f.close()) })
+	pgtest.Need(b, f.layOut(b.Context()))
+	leader := f.machines[0]
+	beside := &machine{server: &server{number: 9, http: true, root: leader.root, env: leader.env}}
+	testkit.Must(b, f.serve(b.Context(), leader, 0))
+	a := f.agent(0)
+	a.lose = 0
+	for _, c := range []struct {
+		name string
+		at   *machine
+	}{{"SameFolder", beside}, {"OtherMachine", f.machines[1]}} {
+		b.Run(c.name, func(b *testing.B) {
+			var stopping time.Duration
+			for n := range b.N {
+				attempt := a.launch(b, leader.current(), fmt.Sprintf("%s %s%d 1000 0 false", orderPrefix, c.name, n))
+				testkit.Until(b, "started", func() bool {
+					log, _ := os.ReadFile(f.agentLog())
+					return strings.Contains(string(log), fmt.Sprintf("start %s%d", c.name, n))
+				})
+				if c.at.current() == nil {
+					testkit.Must(b, f.serve(b.Context(), c.at, 0))
+				}
+				began := time.Now()
+				a.exchange(b.Context(), c.at.current(), "stop_attempt", map[string]any{"attempt_id": attempt})
+				testkit.Until(b, "stopped", func() bool {
+					return strings.Contains(a.exchange(b.Context(), leader.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text, `"state":"stopped"`)
+				})
+				stopping += time.Since(began)
+			}
+			b.ReportMetric(stopping.Seconds()/float64(b.N), "s/stop")
+		})
+	}
 }
 
 // rest waits for a part of the agent's time.

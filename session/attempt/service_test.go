@@ -1,11 +1,13 @@
 package attempt_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,170 +25,256 @@ import (
 	"deepwork/session/board"
 )
 
-// A service is an Executor whose agents are no processes of this machine: each says what its prompt says, writes it to a
-// file of its workspace, and, if it was asked to wait, runs until it is stopped. It knows of its clients what they can send.
-type service struct {
-	mu   sync.Mutex
-	jobs map[string]*job           // by execution
-	logs map[string][]runner.Entry // by log
-}
-
-// A job is an execution at the service.
+// A job is an execution at the service, as it is told to clients.
 type job struct {
-	started time.Time
-	once    sync.Once
-	exit    runner.Exit
-	ended   chan struct{} // closed when exit is set
+	attempt.Work
+	Started time.Time
+	Exit    *runner.Exit // nil while it runs
 }
 
-func (j *job) end(x runner.Exit) {
-	j.once.Do(func() {
-		x.StartedAt, x.EndedAt = j.started, time.Now().UTC()
-		j.exit = x
-		close(j.ended)
-	})
+// A service has agents that are no processes: each says what its prompt says, writes it to a file of its
+// workspace, and, if it was asked to wait, runs until it is stopped.
+type service struct {
+	mu    sync.Mutex
+	jobs  map[string]*job           // by execution
+	logs  map[string][]runner.Entry // by log
+	ended *sync.Cond                // a job has
 }
 
-func (j *job) StartedAt() time.Time { return j.started }
+func newService() *service {
+	s := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
+	s.ended = sync.NewCond(&s.mu)
+	return s
+}
 
-func (j *job) Ended() bool {
-	select {
-	case <-j.ended:
-		return true
-	default:
-		return false
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := r.URL.Query().Get("id")
+	var reply any
+	switch r.Method + " " + r.URL.Path {
+	case "POST /jobs":
+		var work attempt.Work
+		if err := json.NewDecoder(r.Body).Decode(&work); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if s.jobs[work.Execution] == nil {
+			s.jobs[work.Execution] = s.begin(work)
+		}
+		reply = s.jobs[work.Execution]
+	case "GET /jobs", "GET /end":
+		j := s.jobs[id]
+		if j == nil {
+			http.NotFound(w, r)
+			return
+		}
+		for r.URL.Path == "/end" && j.Exit == nil && r.Context().Err() == nil {
+			s.ended.Wait()
+		}
+		reply = j
+	case "POST /stop":
+		s.end(s.jobs[id], runner.Exit{Code: -1, Stopped: true})
+		reply = s.jobs[id]
+	case "GET /log":
+		reply = s.logs[id]
+	case "DELETE /log":
+		delete(s.logs, id)
+	}
+	json.NewEncoder(w).Encode(reply)
+}
+
+func (s *service) begin(w attempt.Work) *job {
+	j := &job{Work: w, Started: time.Now().UTC()}
+	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{Index: int64(len(s.logs[w.Log])), Time: j.Started, Stream: runner.Stdout, Text: "asked: " + strings.Fields(w.Prompt)[0]})
+	err := os.WriteFile(filepath.Join(w.Workspace, "said.txt"), []byte(w.Prompt), 0o600)
+	switch {
+	case err != nil:
+		s.end(j, runner.Exit{Code: 1, Stderr: err.Error()})
+	case !strings.Contains(w.Prompt, "wait"):
+		s.end(j, runner.Exit{FinalMessage: fmt.Sprintf("done, continued: %v", w.Continue), Usage: &transcript.Usage{USD: new(0.25), Turns: 1}})
+	}
+	return j
+}
+
+func (s *service) end(j *job, x runner.Exit) {
+	if j.Exit == nil {
+		x.StartedAt, x.EndedAt = j.Started, time.Now().UTC()
+		j.Exit = &x
+		s.ended.Broadcast()
 	}
 }
 
-func (j *job) Wait(ctx context.Context) (runner.Exit, error) {
-	select {
-	case <-j.ended:
-		return j.exit, nil
-	case <-ctx.Done():
-		return runner.Exit{}, ctx.Err()
+// A client is the Executor whose agents are at a service.
+type client string // its URL
+
+func (c client) call(ctx context.Context, method, path, id string, body, reply any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
 	}
+	r, err := http.NewRequestWithContext(ctx, method, string(c)+path+"?id="+id, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		return attempt.ErrNoRun
+	case http.StatusOK:
+		return json.NewDecoder(answer.Body).Decode(reply)
+	}
+	text, _ := io.ReadAll(answer.Body)
+	return fmt.Errorf("%s: %s", answer.Status, text)
 }
 
-func (j *job) Stop(ctx context.Context, _ time.Duration) (runner.Exit, error) {
-	j.end(runner.Exit{Code: -1, Stopped: true})
-	return j.Wait(ctx)
-}
-
-func (*service) Describe(_ context.Context, variant *string) (attempt.Abilities, error) {
+func (c client) Describe(_ context.Context, variant *string) (attempt.Abilities, error) {
 	if variant != nil {
 		return attempt.Abilities{}, session.Wrong("unknown_variant", "The service has no variants.")
 	}
-	return attempt.Abilities{Program: "https://agents", Available: true, Continues: true, Reports: true}, nil
+	return attempt.Abilities{Program: string(c), Available: true, Continues: true, Reports: true}, nil
 }
 
-func (*service) Check(_ context.Context, w attempt.Work) error {
+func (c client) Check(_ context.Context, w attempt.Work) error {
 	if strings.Contains(w.Prompt, "refuse") {
 		return session.Wrong("refused", "The service does not do this.")
 	}
 	return nil
 }
 
-func (s *service) Start(_ context.Context, given attempt.Work) (attempt.Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data, err := json.Marshal(given)
-	var w attempt.Work
-	if err = errors.Join(err, json.Unmarshal(data, &w)); err != nil || s.jobs[w.Execution] != nil {
-		return s.jobs[w.Execution], err
-	}
-	j := &job{started: time.Now().UTC(), ended: make(chan struct{})}
-	s.jobs[w.Execution] = j
-	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{Index: int64(len(s.logs[w.Log])), Time: j.started, Stream: runner.Stdout, Text: "asked: " + strings.Fields(w.Prompt)[0]})
-	if err := os.WriteFile(filepath.Join(w.Workspace, "said.txt"), []byte(w.Prompt), 0o600); err != nil {
-		j.end(runner.Exit{Code: 1, Stderr: err.Error()})
-	} else if !strings.Contains(w.Prompt, "wait") {
-		j.end(runner.Exit{FinalMessage: fmt.Sprintf("done, continued: %v", w.Continue), Usage: &transcript.Usage{USD: new(0.25), Turns: 1}})
-	}
-	return j, nil
+func (c client) Start(ctx context.Context, w attempt.Work) (attempt.Process, error) {
+	p := &remote{at: c}
+	return p, c.call(ctx, "POST", "/jobs", "", w, &p.job)
 }
 
-func (s *service) Find(_ context.Context, _, execution string) (attempt.Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if j := s.jobs[execution]; j != nil {
-		return j, nil
-	}
-	return nil, attempt.ErrNoRun
+func (c client) Find(ctx context.Context, _, execution string) (attempt.Process, error) {
+	p := &remote{at: c}
+	return p, c.call(ctx, "GET", "/jobs", execution, nil, &p.job)
 }
 
-func (s *service) Tail(_ context.Context, log string, after *int64, limit int, _ time.Duration) ([]runner.Entry, int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.logs[log]
-	from := 0
+func (c client) Tail(ctx context.Context, log string, after *int64, limit int, _ time.Duration) (all []runner.Entry, next int64, err error) {
+	if err := c.call(ctx, "GET", "/log", log, nil, &all); err != nil {
+		return nil, 0, err
+	}
+	next = int64(len(all)) - 1
 	if after != nil {
-		from = min(int(*after)+1, len(all))
+		all = all[min(int(*after)+1, len(all)):]
 	}
-	return all[from:min(from+limit, len(all))], int64(len(all)) - 1, nil
+	return all[:min(limit, len(all))], next, nil
 }
 
-func (*service) Note(string, string) error { return nil }
+func (c client) Note(string, string) error { return nil }
 
-func (s *service) Remove(log string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.logs, log)
-	return nil
+func (c client) Remove(log string) error {
+	return c.call(context.Background(), "DELETE", "/log", log, nil, new(any))
 }
 
-// An executor whose agents are at a service does all that command lines do: attempts, follow-ups in the
+// A remote is an agent at the service.
+type remote struct {
+	at  client
+	job job
+}
+
+func (p *remote) StartedAt() time.Time { return p.job.Started }
+func (p *remote) Ended() bool          { return p.job.Exit != nil }
+
+func (p *remote) Wait(ctx context.Context) (runner.Exit, error) {
+	return p.exit(ctx, "GET", "/end")
+}
+
+func (p *remote) Stop(ctx context.Context, _ time.Duration) (runner.Exit, error) {
+	return p.exit(ctx, "POST", "/stop")
+}
+
+func (p *remote) exit(ctx context.Context, method, path string) (runner.Exit, error) {
+	var now job
+	if err := p.at.call(ctx, method, path, p.job.Execution, nil, &now); err != nil {
+		return runner.Exit{}, err
+	}
+	return *now.Exit, nil
+}
+
+// An executor whose agents are at an HTTP service does all that command lines do: attempts, follow-ups in the
 // same conversation, stops, output, costs, and agents that outlive their server.
 func TestAnExecutorThatIsAService(t *testing.T) {
 	t.Parallel()
-	ctx, me := t.Context(), session.LocalCaller(session.ChannelStdio)
-	remote := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
+	ctx := t.Context()
+	remotes := newService()
+	web := httptest.NewServer(remotes)
+	t.Cleanup(web.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	root := testkit.Dir(t)
 	testkit.Git(t, root, "init", "-q", "-b", "main")
 	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
 	open := func() *attempt.Engine {
 		t.Helper()
-		return testkit.Get(attempt.Open(ctx, attempt.Options{Options: board.Options{Root: root}, Poll: 20 * time.Millisecond,
-			Executors: map[string]attempt.Executor{"SERVICE": remote}})).Must(t)
+		e, err := attempt.Open(ctx, attempt.Options{Options: board.Options{Root: root}, Poll: 20 * time.Millisecond,
+			Executors: map[string]attempt.Executor{"SERVICE": client(web.URL)}})
+		testkit.Must(t, err)
+		return e
+	}
+	closed := func(e *attempt.Engine) {
+		t.Helper()
+		stuck := e.Close(ctx)
+		testkit.True(t, stuck == nil, "did not end: %q", stuck)
 	}
 	e := open()
-	closed := func() { testkit.Same(t, e.Close(ctx), nil, "did not end") }
-	defer func() { closed() }()
+	defer func() { closed(e) }()
+	me := session.LocalCaller(session.ChannelStdio)
+
 	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
 	i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" })
-	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == "https://agents", "it is not among %+v", listed.Executors)
-	project := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t).Projects[0].ProjectID
-	repo := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t).Repos[0].RepoID
-	start := func(title string, variant *string) testkit.Result[*attempt.AttemptReply] {
+	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == web.URL, "it is not among %+v", listed.Executors)
+	projects := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
+	project := projects.Projects[0].ProjectID
+	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)
+	start := func(title string, variant *string) (*attempt.AttemptReply, error) {
 		made := testkit.Get(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
-		return testkit.Get(e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repo, TargetBranch: "main"}}}))
+		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}}})
 	}
 	reaches := func(id string, state task.AttemptState) (r *attempt.FullAttemptReply) {
 		t.Helper()
-		testkit.Until(t, string(state), func() bool {
-			r = testkit.Get(e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})).Must(t)
-			return r.State == board.ExecutionState(state)
+		testkit.Eventually(t, func() string {
+			var err error
+			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}}); err != nil || r.State != board.ExecutionState(state) {
+				return fmt.Sprintf("it is %+v, and not %s: %v", r, state, err)
+			}
+			return ""
 		})
 		return r
 	}
-	testkit.Equal(t, session.CodeOf(start("one", new("BIG")).Err()), "unknown_variant")
-	testkit.Equal(t, session.CodeOf(start("refuse", nil).Err()), "refused")
-	quick := start("quick", nil).Must(t)
+	refusals := map[string]error{"unknown_variant": second(start("one", new("BIG"))), "refused": second(start("refuse", nil))}
+	for code, err := range refusals {
+		testkit.Equal(t, session.CodeOf(err), code, "%v", err)
+	}
+
+	quick := testkit.Get(start("quick", nil)).Must(t)
 	reaches(quick.AttemptID, task.Completed)
 	testkit.Get(e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
 	now := reaches(quick.AttemptID, task.Completed)
-	testkit.Equal(t, *now.FinalMessage, "done, continued: true")
-	testkit.Equal(t, *now.Cost.USD, 0.5)
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))).Must(t)), "more")
-	tail := testkit.Get(e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})).Must(t)
-	testkit.True(t, len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v", tail)
-	long := start("wait", nil).Must(t)
+	if said := now.FinalMessage; said == nil || *said != "done, continued: true" || now.Cost == nil || now.Cost.USD == nil || *now.Cost.USD != 0.5 {
+		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
+	}
+	data, err := os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))
+	testkit.True(t, err == nil && string(data) == "more", "it wrote %q in the worktree: %v", data, err)
+	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
+	testkit.True(t, err == nil && len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v %v", tail, err)
+
+	long := testkit.Get(start("wait", nil)).Must(t)
 	reaches(long.AttemptID, task.Running)
-	closed()
+	closed(e)
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
-	testkit.Equal(t, testkit.Get(e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})).Must(t).State, board.Stopped)
-	testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Must(t)
-	remote.mu.Lock()
-	defer remote.mu.Unlock()
-	testkit.True(t, len(remote.jobs) == 3 && len(remote.logs) == 1, "it did %d jobs and has the logs %v, want 3 and that of the task that was not deleted", len(remote.jobs), slices.Collect(maps.Keys(remote.logs)))
+	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})
+	testkit.True(t, err == nil && stopped.State == board.Stopped, "after a stop: %+v %v", stopped, err)
+	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
+	remotes.mu.Lock()
+	defer remotes.mu.Unlock()
+	testkit.True(t, len(remotes.jobs) == 3 && len(remotes.logs) == 1, "it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
 }
+
+func second[T any](_ T, err error) error { return err }
