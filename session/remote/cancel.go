@@ -23,12 +23,15 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 	case !x.StatusSupported:
 		return e.cancelUnfollowed(ctx, x)
 	}
-	var v *view
-	if n := e.get(x.ExecutionID); n != nil {
-		v, err = e.cancelled(ctx, n)
-	} else {
-		v, err = e.cancelElsewhere(ctx, x)
+	n := e.get(x.ExecutionID)
+	if n == nil {
+		v, err := e.cancelElsewhere(ctx, x) // its end is stored, also if this server has taken it up meanwhile
+		if err != nil {
+			return nil, err
+		}
+		return &v.Run, nil
 	}
+	v, err := e.cancelled(ctx, n)
 	if err != nil {
 		return nil, err
 	}
