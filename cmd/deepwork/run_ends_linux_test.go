@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,20 +113,6 @@ func TestRunResumedBySeveral(t *testing.T) {
 	}
 	testkit.Equal(t, p.steps(), "a a b")
 	p.clean()
-}
-
-// A server of the project leads a run on whose process is gone.
-func TestRunTakenOverByAServer(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"))
-	p.plan("a:1 await never")
-	r := p.begin()
-	p.awaits("a", 1)
-	startClient(t, p.root)
-	startClient(t, p.root)
-	r.kill()
-	p.becomes("completed")
-	testkit.Equal(t, p.steps(), "a a b")
 }
 
 // A process leads its own run alone: another one whose leader was killed is not taken up by a process that
@@ -308,11 +293,6 @@ func TestRunBudgets(t *testing.T) {
 			p.resume("--max-cost", "0.3").paused("0.3 USD")
 			testkit.Equal(t, p.steps(), "a b")
 		}},
-		{"unknown", "", job, nil, func(t *testing.T, p *runProject) {
-			p.begin("--max-unknown", "1").paused("cost is unknown")
-			testkit.Equal(t, p.steps(), "a")
-			p.resume("--max-unknown", "9").exits(0)
-		}},
 		{"of the board", "attempts: {max_unknown: 1}\n", job, nil, func(t *testing.T, p *runProject) {
 			waits := func(r *runProcess, why string) {
 				eventually(t, func() (bool, any) {
@@ -363,21 +343,6 @@ func TestField01_LimitsThatAreNotUnderstood(t *testing.T) {
 	r.interrupt()
 	p.plan("a warn api_test.go:12: got status 429 Too Many Requests, want 200", "a say 429 Too Many Requests", "a exit 1")
 	p.resume().exits(1)
-	p.clean()
-}
-
-// The tenth failed try of a step's checks stops the run, and its agent is ended.
-func TestRunStopsAfterTenFailedChecks(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a", `a checks: [{run: [sh, -c, "echo no way; exit 1"], name: tests}]`))
-	for i := range 12 {
-		p.also("a write STEP.md "+strings.Repeat("x", i+1), "a call finished_step {\"outputs\": {\"text\": \"STEP.md\"}}")
-	}
-	p.also("a await never")
-	reason := optional(p.begin().exits(1).Reason)
-	// The agent may fail once more before it is ended.
-	whole := regexp.MustCompile(`Its checks failed 1[0-2] times\. Check 'tests': .*\s+no way`)
-	testkit.True(t, whole.MatchString(reason) && p.steps() == "a", "%s", reason)
 	p.clean()
 }
 

@@ -53,20 +53,6 @@ func TestRunGroupOfEight(t *testing.T) {
 	p.clean()
 }
 
-func TestRunTwoAtATimeInPlaceInGit(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "[a, b, c, d]", "a", "b", "c", "d")).inGit()
-	p.plan("a await b", "a say I work on a", "a finish", "b touch b", "b await d", "b finish", "c finish", "d touch d", "d finish") // b runs until d has begun
-	r := p.begin("--in-place", "--parallel", "2")
-	r.exits(0)
-	testkit.Equal(t, p.most(), 2, "agents at once")
-	testkit.Equal(t, strings.Count(r.names(), "step_started")+strings.Count(r.names(), "step_ended"), 8, "of %s", r.names())
-	testkit.True(t, fileExists(p.root+"/a.md") && r.events()[0].Branch == nil && !strings.Contains(p.begun("a")[0].Prompt, "Commit"), "%+v", r.events()[0])
-	testkit.Equal(t, strings.Count(mustPrint(t, p.root, "sessions", "list"), "job0/w"), 1, "the session of the run is listed")
-	p.shows("I work on a")
-	p.clean()
-}
-
 // shows checks what the row of an agent says in deepwork run status.
 func (p *runProject) shows(text string) {
 	p.t.Helper()
