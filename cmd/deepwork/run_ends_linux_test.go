@@ -30,7 +30,10 @@ func TestRunLeaderKilled(t *testing.T) {
 	}
 	p.appears("c")
 	r.kill()
-	p.begun("d")[0].killShim(t) // and so without a record of its end
+	_, rest, _ := strings.Cut(readAll("/proc", fmt.Sprint(p.begun("d")[0].PID), "stat"), ") ")
+	shim := 0
+	testkit.Get(fmt.Sscanf(rest, "%1s %d", new(string), &shim)).Must(t)
+	must(t, syscall.Kill(shim, syscall.SIGKILL)) // and so without a record of its end
 	p.resume().exits(0)
 	got := strings.Fields(p.steps())
 	testkit.True(t, len(got) == 8 && got[7] == "e", "%v", got)

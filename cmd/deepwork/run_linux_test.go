@@ -198,27 +198,21 @@ func TestRunAtATerminal(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	must(t, cmd.Start())
-	shown := make(chan string, 1)
-	go func() {
-		all := ""
-		for buf := make([]byte, 4096); ; {
-			n, err := master.Read(buf)
-			if all += string(buf[:n]); err != nil { // nobody has the other end open
-				break
-			}
-			spinners := map[string]bool{} // until the line was seen to move
-			for _, m := range bar.FindAllStringSubmatch(all, -1) {
-				spinners[m[1]] = true
-			}
-			if whole.MatchString(all) && len(spinners) > 2 {
-				p.touch("seen")
-			}
-		}
-		shown <- all
-	}()
-	err = cmd.Wait()
 	must(t, slave.Close())
-	all := <-shown
+	all := ""
+	for buf := make([]byte, 4096); err == nil; { // until nobody has the other end open
+		var n int
+		n, err = master.Read(buf)
+		all += string(buf[:n])
+		spinners := map[string]bool{} // until the line was seen to move
+		for _, m := range bar.FindAllStringSubmatch(all, -1) {
+			spinners[m[1]] = true
+		}
+		if whole.MatchString(all) && len(spinners) > 2 {
+			p.touch("seen")
+		}
+	}
+	err = cmd.Wait()
 	bars := bar.FindAllString(all, -1)
 	testkit.Need(t, err == nil && bars != nil, "%v:\n%q", err, all)
 	for _, line := range bars {

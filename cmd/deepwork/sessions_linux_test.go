@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,7 +210,7 @@ func TestALongReviewIsPaged(t *testing.T) {
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	ownUser(t, "")
 	root := projectOf(t, reviewedJob("one", isItGood, "a", "b", "c"), ".deepwork/config.yml", "quality_gate: {override: human}\n", "out.txt", "done\n")
-	client, _ := startClient(t, root)
+	client, server := startClient(t, root)
 	id := beginSession(t, client, "one", "Close it")
 	becomes := func(want, step, when string) {
 		t.Helper()
@@ -227,6 +228,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	becomes("needs_work", "a", "after a no")
 
 	// By the server that owns the session.
+	testkit.Contains(t, mustPrint(t, root, "sessions", "list"), fmt.Sprintf("pid %d ", server.Process.Pid))
 	types(t, true, "yes", override("a"), "Close it", "good: Is it good?", "quality_review_"+id+"_a.md", "handed in sha256:d117fa006ba9 out.txt", "Skip these reviews of step a", "Overridden.")
 	writeFiles(t, root, map[string]string{"out.txt": "other\n"})
 	becomes("needs_work", "a", "other outputs than the person saw")
