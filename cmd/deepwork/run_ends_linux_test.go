@@ -64,10 +64,11 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	p.clean()
 }
 
+// A run can be stopped, interrupted, and stopped when its leader is gone: its agents end, and it can be resumed.
 func TestRunStoppedAndInterrupted(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b"))
-	p.plan("b:1 await never", "b:2 await never")
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"))
+	p.plan("b:1 await never", "b:2 await never", "b:3 await never")
 	r := p.begin()
 	p.awaits("b", 1)
 	p.start("stop", "latest").exits(0)
@@ -78,20 +79,12 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	testkit.Equal(t, r.interrupt().State, "interrupted")
 	testkit.Equal(t, p.status().State, "interrupted")
 	p.clean()
-	p.resume().exits(0)
-}
-
-// A run whose leader is gone can be stopped: its agents end, and it can be resumed.
-func TestRunStoppedWithoutALeader(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
-	p.plan("a:1 await never")
-	r := p.begin()
-	p.awaits("a", 1)
+	r = p.resume()
+	p.awaits("b", 3)
 	r.kill()
 	p.start("stop", "latest").exits(0)
 	now := p.status()
-	testkit.True(t, now.State == "stopped" && optional(now.Reason) == "It was stopped." && now.Steps[0].EndedAt != nil, "%+v", now)
+	testkit.True(t, now.State == "stopped" && optional(now.Reason) == "It was stopped." && now.Steps[3].EndedAt != nil, "%+v", now)
 	board := mustPrint(t, p.root, "board")
 	testkit.True(t, !strings.Contains(board, "attempt_to_review"), "the person who stopped it is asked to look at it: %s", board)
 	p.clean()
@@ -209,26 +202,7 @@ func TestRunWaitsForALimit(t *testing.T) {
 	p.clean()
 }
 
-// A run that waits for a limit can be paused and interrupted, and waits on when it is resumed.
-func TestRunEndsWhileItWaits(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
-	p.plan("a warn rate limit reached, try again in 2 hours", "a exit 1")
-	r := p.begin()
-	p.awaits("a", 1)
-	eventually(t, func() (bool, any) {
-		now := p.status()
-		return len(now.Steps) > 0 && now.Steps[0].LimitedUntil != nil, now.Steps
-	})
-	p.shows("provider's limit is over at")
-	eventually(t, func() (bool, any) { return strings.Contains(r.names(), "run_waiting"), &r.out })
-	testkit.True(t, r.interrupt().State == "interrupted" && r.names() == "run_started step_started step_ended step_waiting run_waiting run_ended", "%s", &r.out)
-	p.resume("--max-time", "1s").exits(3)
-	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
-	p.clean()
-}
-
-// The limit that ended an agent whose leader was killed is waited for by the next leader.
+// The limit that ended an agent whose leader was killed is waited for by the next leaders, which can be interrupted and paused.
 func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a", "a"))
@@ -238,6 +212,12 @@ func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 	r.kill()
 	p.touch("killed")
 	testkit.Until(t, "its end is recorded", func() bool { return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1 })
+	r = p.resume()
+	eventually(t, func() (bool, any) { return strings.Contains(r.names(), "run_waiting"), &r.out })
+	testkit.True(t, p.status().Steps[0].LimitedUntil != nil, "%+v", p.status())
+	p.shows("provider's limit is over at")
+	testkit.Equal(t, r.interrupt().State, "interrupted")
+	testkit.Equal(t, r.names(), "run_started step_ended step_waiting run_waiting run_ended")
 	p.resume("--max-time", "1s").exits(3)
 	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 	p.clean()

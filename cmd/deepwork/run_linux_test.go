@@ -124,14 +124,6 @@ func TestRunNested(t *testing.T) {
 		}
 		p.clean()
 	})
-	t.Run("by the agent, which ends then", func(t *testing.T) { // the workflow is no excuse
-		t.Parallel()
-		p := newRunProject(t, "run: {retries: 0}\n", outer, inner)
-		p.plan("a"+start, "a child x", "a child y", "a child z")
-		testkit.Contains(t, optional(p.begin().exits(1).Reason), "1 agent ended without finishing it.")
-		testkit.Equal(t, p.steps(), "a")
-		p.clean()
-	})
 	t.Run("by others, one in the other", func(t *testing.T) { // with one slot, none of those that wait holds it
 		t.Parallel()
 		p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", outer, inner, runJob("NAME", "m", "m outputs: {}"))
