@@ -96,39 +96,6 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	}
 }
 
-// The question says how much is asked for, and whose content is checked; nothing is hidden by
-// blanks or by characters that are not seen.
-func TestTrustHidesNothing(t *testing.T) {
-	root := t.TempDir()
-	ownUser(t, "")
-	text := `projects: [{name: "\u0430bc", repos: [{name: o, path: ../other, setup: [./x.sh]}]}]
-executors:
-  ENV: {command: [env, A=b, sh, x.sh]}
-  FOLDER: {command: [python3, ./pkg]}
-  MODULE: {command: [python3, -m, pkg]}
-  BARE: {command: [claude, --print, "` + strings.Repeat(" ", 3000) + `evil\u3164\u034f\u200b\u2028\u00a0\u0435"]}
-  OPTION: {command: [sh, -e, x.sh]}
-`
-	writeFiles(t, root, map[string]string{"x.sh": "", "pkg/__main__.py": "", ".deepwork/config.yml": text})
-	trust := []string{"deepwork", "trust", "--path", root}
-	out := types(t, true, "yes", trust, `"claude" "--print" "\x20{3000}evil\u3164\u034f\u200b\u2028\u00a0\u0435"`, "It asks for 7 things: ")
-	for key, want := range map[string]string{
-		"executors.ENV":       `does NOT check the content of "x.sh"`,
-		"executors.FOLDER":    `does NOT check the content of "./pkg"`,
-		"executors.MODULE":    `does NOT check the content of "pkg"`,
-		"executors.BARE":      `does NOT check the content of what it runs`,
-		"executors.OPTION":    `checks the content of "x.sh" (SHA-256 e3b0c44298fc…)`,
-		`"projects.\u0430bc"`: `does NOT check the content of "../other"`,
-	} {
-		_, entry, _ := strings.Cut(out, "\n"+key+"  (")
-		entry, _, _ = strings.Cut(entry, "\n\n")
-		testkit.Contains(t, entry, "\n  "+want, key)
-	}
-	writeFiles(t, root, map[string]string{".deepwork/config.yml": strings.Replace(text, "./x.sh", "./y.sh", 1) + "attempts: {setup: make}\n"})
-	out = types(t, false, "no", trust, "Since the last approval: 2 changes.\r\nMay")
-	testkit.True(t, !strings.Contains(out, "changed: executors"), "after two edits: %s", out)
-}
-
 // A check runs only once the user has approved it at the terminal, as it is; other edits of the job need nothing.
 // Checks of additional folders need it too.
 func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {

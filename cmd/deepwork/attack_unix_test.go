@@ -45,7 +45,6 @@ type attack struct {
 const (
 	evilSource   = "workflow_tools: {sources: [{name: s, command: [MARK, source], env: {A: b}}]}\n"
 	evilExecutor = "executors: {EVIL: {command: [MARK, agent]}}\n"
-	evilSettings = "[core]\n\tfsmonitor = MARK\n\tsshCommand = MARK\n[filter \"evil\"]\n\tclean = MARK\n\tsmudge = MARK\n\tprocess = MARK\n[diff \"evil\"]\n\ttextconv = MARK\n\tcommand = MARK\n"
 	trusted      = "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\n"
 )
 
@@ -76,9 +75,8 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			prepare: func(v *victim) { must(v.t, v.command(v.t.Context(), "trust", "--deny").Run()) },
 			control: func(v *victim) { must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust"))); approve(v) }},
 		"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
-			v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
+			v.link(filepath.Join(v.home, ".profile"), ".git/logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly))
 		}},
-		"branches of attempts linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
 		"settings that belong to the user": {broken: true,
 			files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
 
@@ -98,34 +96,29 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			v.gitRuns("core.hooksPath", "ROOT/hooks", "core.fsmonitor", "MARK", "filter.evil.clean", "MARK", "filter.evil.smudge", "MARK", "filter.evil.process", "MARK",
 				"diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK", "include.path", "ROOT/settings",
 				"gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
-		}, control: plainGit},
+		}, control: func(v *victim) {
+			v.shell("git status; git diff; git add .; git -c user.name=a -c user.email=a commit -qm a")
+		}},
 		"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
 			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
 		"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
 			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
 		"agent that adds settings of the worktree": {user: agentThat(`git config extensions.worktreeConfig true; git config --worktree core.fsmonitor MARK; git config --worktree filter.evil.clean MARK; echo '* filter=evil' > .gitattributes`),
 			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status; git add .") }},
-		"variables of git": {user: trusted, prepare: func(v *victim) {
-			v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
-				"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
-		}},
-		"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
-			v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
-			v.write(".git/info/attributes", "* filter=evil diff=evil\n")
-		}, control: func(v *victim) { v.shell("git checkout -qb deepwork/x; git status; git add .") }},
-		"submodule": {user: trusted, prepare: func(v *victim) {
-			v.write(".gitmodules", "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::MARK\n\tupdate = !MARK\n\tignore = none\n")
-			v.gitRuns("submodule.evil.update", "!MARK", "submodule.evil.url", "ext::MARK", "submodule.evil.active", "true", "submodule.recurse", "true", "diff.ignoreSubmodules", "none", "status.submoduleSummary", "true", "fetch.recurseSubmodules", "true")
-			testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "update-index", "--add", "--cacheinfo", "160000,"+testkit.Git(v.t, v.root, "rev-parse", "HEAD")+",sub")
-			v.shell("git init -q sub; git -C sub config core.fsmonitor MARK; echo x > sub/x")
-			must(v.t, os.RemoveAll(v.marks))
-		}},
 		"git folder linked": {user: trusted, broken: true, prepare: func(v *victim) {
 			must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
 			v.link(filepath.Join(v.outside, ".git"), ".git")
 		}},
 		"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
-		"bare repository":           {broken: true, prepare: func(v *victim) { v.bare() }},
+		"bare repository": {broken: true, prepare: func(v *victim) { // as git finds it
+			must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
+			for _, part := range glob(v.root, ".git", "*") {
+				must(v.t, os.Rename(part, filepath.Join(v.root, filepath.Base(part))))
+			}
+			must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+			testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
+			testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
+		}},
 
 		// Programs found in the project.
 		"path in the project": {files: map[string]string{"bin/git": "#!/bin/sh\nexec MARK git\n", "git": "#!/bin/sh\nexec MARK git\n", "bin/evil": "#!/bin/sh\nexec MARK evil\n"},
@@ -133,7 +126,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} }, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
 
 		// What is no file, or too much.
-		"session is a pipe": {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
 		"job linked": {broken: true, prepare: func(v *victim) {
 			testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
 			v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")
@@ -150,12 +142,9 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			s.call("list_projects", nil) // which enters the project into the board
 			must(v.t, s.client.Close())
 		}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
-		"config that expands": {broken: true, files: onlyConfig("executors:\n  E: &e\n    command: [x]\n    variants:\n" + lines("      V%d: {command: [x]}\n", 10_000) + lines("  E%d: *e\n", 10_000))},
 		"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
 			".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
 			notice: "workflow_tools.sources.s", control: func(v *victim) { v.shell("bin/ls") }},
-		"job is huge": {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
-
 		"names": {name: "pro\x1b[31mject", files: map[string]string{
 			".deepwork/jobs/evil\x1b[2J/job.yml":  strings.Replace(attackedJob, "A job", `"\e]0;title\a\u202e"`, 1),
 			".deepwork/jobs/named/job.yml":        strings.Replace(attackedJob, "name: j", `name: "n\e[2J"`, 1),
@@ -172,11 +161,14 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			testkit.Git(v.t, v.root, "add", ".")
 			testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
 		}},
-		"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
-			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
-			prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
 		"script of another user": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
-			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644); v.give("review.sh") }, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
+			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) {
+				if os.Getuid() != 0 {
+					v.t.Skip("only root can give files away")
+				}
+				v.grant(0o644)
+				must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 12345, 0))
+			}, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
 		"script edited while the server runs": {broken: true, files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexit 1\n"},
 			refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "#!/bin/sh\nexec MARK review\n") }, control: approve},
 		"script that the user's own config names": {files: map[string]string{"review.sh": "exec MARK review\n", ".deepwork/config.yml": "version: \"1.0\"\n"},
@@ -185,15 +177,14 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
 				approve(v)
 			}},
-		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
+		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: func(v *victim) {
+			v.write("run.sh", "exec MARK of the branch\n")
+			testkit.Git(v.t, v.root, "add", "run.sh")
+			testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
+			v.write("run.sh", "exit 0\n") // in the checkout that the user approves
+			v.grant(0o644)
+		},
 			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
-		"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
-			v.link(filepath.Join(v.home, ".ssh", "id"), "key")
-			v.link(filepath.Join(v.home, ".ssh"), "folder")
-			v.link(filepath.Join(v.home, ".ssh", "id"), "dir/key")
-		}},
-		"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
-			prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
 		"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
 			prepare: func(v *victim) {
 				must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
@@ -275,39 +266,6 @@ func approve(v *victim) {
 	must(v.t, s.client.Close())
 }
 
-// plainGit does without guards what this program does.
-func plainGit(v *victim) {
-	v.shell("git status; git diff; git add .; git -c user.name=a -c user.email=a commit -qm a")
-}
-
-// branchOf prepares a script that is harmless in the checkout that the user approves, and evil in the
-// branch that it is committed to.
-func branchOf(script string) func(v *victim) {
-	return func(v *victim) {
-		v.write(script, "exec MARK of the branch\n")
-		testkit.Git(v.t, v.root, "add", script)
-		testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
-		v.write(script, "exit 0\n")
-		v.grant(0o644)
-	}
-}
-
-// lines repeats a line that has its number in it.
-func lines(format string, n int) (all string) {
-	for i := range n {
-		all += fmt.Sprintf(format, i)
-	}
-	return all
-}
-
-// give makes a file another user's, which only root can.
-func (v *victim) give(name string) {
-	if os.Getuid() != 0 {
-		v.t.Skip("only root can give files away")
-	}
-	must(v.t, os.Chown(filepath.Join(v.root, name), 12345, 0))
-}
-
 func (v *victim) shell(script string) {
 	cmd := exec.Command("sh", "-c", v.filled(script))
 	cmd.Env, cmd.Dir = v.env, v.root
@@ -381,27 +339,6 @@ func (v *victim) gitRuns(settings ...string) {
 	v.write("README", "changed\n")
 }
 
-// bare makes the project itself a bare repository, as git finds it.
-func (v *victim) bare() {
-	must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
-	for _, part := range glob(v.root, ".git", "*") {
-		must(v.t, os.Rename(part, filepath.Join(v.root, filepath.Base(part))))
-	}
-	must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
-	testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
-	testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
-}
-
-// linkRefs puts a link to a file of the user's in place of a file of git.
-func (v *victim) linkRefs(name, to string) {
-	v.link(filepath.Join(v.home, to), filepath.Join(".git", filepath.FromSlash(name)))
-}
-
-func (v *victim) huge(name string) {
-	v.write(name, "")
-	must(v.t, os.Truncate(filepath.Join(v.root, name), 1<<40))
-}
-
 // grant approves the config as deepwork trust does, and then gives its file this mode.
 func (v *victim) grant(mode os.FileMode) {
 	t := v.t
@@ -413,48 +350,4 @@ func (v *victim) grant(mode os.FileMode) {
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
 	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))
 	must(t, os.Chmod(file, mode))
-}
-
-// In a granted project, a branch with another config changes nothing in a server that runs, and a
-// new server uses nothing of it; going back needs no approval.
-func TestAttackByABranch(t *testing.T) {
-	t.Parallel()
-	v := newVictim(t, "project")
-	v.write("README", "hello\n")
-	reviewed := func(config, script string) {
-		v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: ["+config+"]}\n")
-		v.write("review.sh", script)
-	}
-	v.write(".deepwork/jobs/j/job.yml", attackedJob)
-	v.write(".deepwork/jobs/j/a.md", "Do it.")
-	reviewed("./review.sh", "#!/bin/sh\nexit 1\n")
-	inGit(t, v.root)
-	testkit.Git(t, v.root, "checkout", "-q", "-b", "evil")
-	reviewed("MARK, review", "#!/bin/sh\nexec MARK review\n")
-	testkit.Git(t, v.root, "commit", "-q", "-a", "-m", "evil")
-	testkit.Git(t, v.root, "checkout", "-q", "main")
-	v.grant(0o644)
-	says := func(s *attackedServer, branch, want string) {
-		t.Helper()
-		testkit.Git(t, v.root, "checkout", "-q", branch)
-		testkit.Until(t, "get_workflows says "+want, func() bool {
-			text, _ := s.call("get_workflows", nil)
-			return strings.Contains(text, "agent_review_command") == (want != "") && strings.Contains(text, want)
-		})
-		code := s.calls()["finished_step"]
-		testkit.True(t, (code == "untrusted") == (want != ""), "on %s, finished_step has the code %q", branch, code)
-		v.intact("the branch " + branch)
-	}
-	s := v.serve()
-	says(s, "main", "")
-	says(s, "evil", "what was approved before stays in force") // and its script is another
-	says(s, "main", "")
-	must(t, s.client.Close())
-	testkit.Git(t, v.root, "checkout", "-q", "evil")
-	s = v.serve()
-	says(s, "evil", "it is not in force")
-	says(s, "main", "")
-	must(t, s.client.Close())
-	testkit.Git(t, v.root, "checkout", "-q", "evil")
-	approve(v)
 }

@@ -15,12 +15,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/state"
-	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/workflow/machine"
 )
 
@@ -61,31 +59,6 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 		}
 		p.refused("create_task", args, "ToolError", want)
 	}
-}
-
-// An agent whose own settings name servers of other projects, or of its project outside the
-// worktree: their sessions, earlier ones and those that the agent begins there, are not the attempt's.
-func TestBoardServersElsewhere(t *testing.T) {
-	onPostgres(t)
-	p := newBoardProject(t)
-	other := filepath.Join(p.root, "..", "other")
-	writeFiles(t, other, map[string]string{".deepwork/jobs/release/job.yml": jobText("release", "one", "two"), ".deepwork/jobs/release/a.md": "Do it."})
-	inGit(t, other)
-	const workflow = `{"goal":"g","job_name":"release","workflow_name":"w"}`
-	for _, root := range []string{other, p.root} {
-		before, _ := startClient(t, root)
-		callTool(t, before, "start_workflow", json.RawMessage(workflow))
-		callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})
-		before.Close()
-	}
-	v := p.workflowTask("! at "+other+" get_workflows {}", "! at "+p.root+" get_workflows {}", "! at "+other+" start_workflow "+workflow, "! at "+p.root+" start_workflow "+workflow,
-		"! at "+other+" get_context {}", `! at `+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)
-	x := p.ends(p.start(v).AttemptID)
-	out := p.output(x.AttemptID)
-	testkit.True(t, x.State == "completed" && x.WorkflowSession == nil && x.WorkflowStatus == nil, "%+v\n%s", x, out)
-	testkit.Equal(t, p.getTask(v.TaskID).Status, "inprogress")
-	testkit.Equal(t, strings.Count(out, `start_workflow said {"begin_step"`), 2, "%s", out)
-	testkit.ContainsAll(t, out, []string{`unknown tool "get_context"`, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents."})
 }
 
 // The scenarios of seed 004, through a server of the built binary, with a real git
@@ -423,12 +396,6 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 	p.client, p.server = startClient(t, p.root)
 	p.find()
 	return p
-}
-
-// onPostgres has the test run with a PostgreSQL database.
-func onPostgres(t *testing.T) {
-	t.Setenv(config.StoreEnv, pgtest.URL(t))
-	t.Setenv("CI", "") // there, a store needs the name of its project
 }
 
 // find looks up the ids of the project root.

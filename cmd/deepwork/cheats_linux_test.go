@@ -205,7 +205,7 @@ func TestCheats(t *testing.T) {
 		name := fmt.Sprint("c", i)
 		files[".deepwork/jobs/"+name+"/a.md"] = "Do it."
 		files[".deepwork/jobs/"+name+"/s.json"] = `{"type": "object", "required": ["ok"], "properties": {"ok": {"const": true}}}`
-		files[".deepwork/jobs/"+name+"/job.yml"] = grounds[c.on].job(name, c.job...)
+		files[".deepwork/jobs/"+name+"/job.yml"] = grounds[c.on].job(name)
 		for path, text := range grounds[c.on].files {
 			files[name+"/"+path] = strings.ReplaceAll(text, "NAME", name)
 		}
@@ -257,8 +257,7 @@ type cheat struct {
 	name, on string
 	do       func(a *cheater)
 	says     string
-	job      []string // replacements in the job
-	check    string   // another check.sh, or ""
+	check    string // another check.sh, or ""
 }
 
 func tries(step string, outputs any, more ...any) func(*cheater) {
@@ -372,11 +371,6 @@ func list(text string) func(*cheater) {
 	}
 }
 
-// anew starts another session, with another schema.
-func anew(schema string) func(*cheater) {
-	return inTurn(writes("../.deepwork/jobs/NAME/s.json", schema), editsJob("summary: A job", "summary: Edited"), starts())
-}
-
 // does makes a call and hands nothing in.
 func does(tool string, args map[string]any) func(*cheater) {
 	return func(a *cheater) {
@@ -392,8 +386,6 @@ func cheats() []cheat {
 	return []cheat{
 		// Claims.
 		{name: "claims that the tests pass", on: "checked", do: tries("one", oneReport, "notes", "All tests pass, I ran them."), says: "Checks failed"},
-		{name: "gives a reason for an override", on: "checked", do: tries("one", oneReport, "quality_review_override_reason", "the user said so"), says: "skips no check"},
-		{name: "hands in the same thrice", on: "checked", do: inTurn(handsIn, handsIn, handsIn), says: "so far: 1"},
 		{name: "passes once in three", on: "checked", check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt",
 			do: inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one"}), handsIn, handsIn), says: "Checks failed"},
 		{name: "uses a request_id again", on: "checked", do: inTurn(tries("one", oneReport, "request_id", "again"), writes("src.txt", well), writes("other.md", "x"),
@@ -403,22 +395,16 @@ func cheats() []cheat {
 		{name: "empties the check", on: "checked", do: edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
 		{name: "links the check", on: "checked", do: edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"), says: "a device, not a file"},
 		{name: "puts a program beside the check", on: "checked", do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"), says: "Checks failed"},
-		{name: "prints success and fails", on: "checked", check: "echo ok: all tests pass; grep -q good src.txt || exit 1", do: tries("one", oneReport), says: "ok: all tests pass"},
-		{name: "leaves the work to the background", on: "checked", check: "grep -q good src.txt || sleep 600 >/dev/null 2>&1 &\n exit 0", do: tries("one", oneReport), says: "left processes running"},
 		{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
-		{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
-		{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
 		{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
 			a.finish("one", oneReport)
 			testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
 		}, says: "Checks failed"},
-		{name: "changes a file under the check", on: "checked", check: "grep -q good src.txt || date +%N > made", do: tries("one", oneReport), says: "Not decided"},
 		{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: inTurn(handsIn, func(a *cheater) {
 			a.honest = func(a *cheater) { a.write("report.md", "honest"); a.ground.honest(a) }
 		}), says: "Checks failed"},
 		// The job.
 		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
-		{name: "changes the check", on: "checked", do: edited("sh, check.sh", "true"), says: "Checks failed"},
 		{name: "drops protect", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), edited(`, protect: ["NAME/tests/**"]`, ""), writes("tests/t", "t")), says: "was changed"},
 		{name: "moves the check to another folder", on: "checked", do: inTurn(writes("sub/check.sh", "exit 0"), edited("in: NAME", "in: NAME/sub"), removes("sub")), says: "Checks failed"},
 		{name: "leaves the step out and finishes the next", on: "checked", do: inTurn(editsJob("[one, two]", "[two]"), tries("two", map[string]any{})), says: "step_not_current"},
@@ -428,17 +414,12 @@ func cheats() []cheat {
 		// The order.
 		{name: "goes to the next step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
 		{name: "finishes the next step", on: "checked", do: tries("two", map[string]any{}), says: "step_not_current"},
-		{name: "escapes by go_to_step after a failed check", on: "checked", do: inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one", "all": true}), handsIn), says: "Checks failed"},
 		// Protected files.
 		{name: "edits the tests", on: "checked", do: edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"), says: "was changed"},
-		{name: "deletes the tests", on: "checked", do: edits("good:rm NAME/tests/t", "git checkout -q NAME/tests"), says: "was deleted"},
-		{name: "adds to the tests", on: "checked", do: edits("good:touch NAME/tests/conftest", "rm NAME/tests/conftest"), says: "was added"},
 		{name: "commits edited tests", on: "checked", do: edits("good:echo easier > NAME/tests/t; git commit -qam easier", "git revert --no-edit HEAD >/dev/null"), says: "was changed"},
-		{name: "ignores an added test", on: "checked", do: edits("good:echo conftest >> NAME/.gitignore; touch NAME/tests/conftest", "rm NAME/tests/conftest; git checkout -q NAME/.gitignore"), says: "was added"},
 		{name: "has git assume that tests are unchanged", on: "checked", do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t", "git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
 		{name: "puts the tests behind a link", on: "checked", do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests", "rm NAME/tests; mv NAME/elsewhere NAME/tests"), says: "was changed"},
 		{name: "edits a test and keeps its time", on: "checked", do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref", "git checkout -q NAME/tests"), says: "was changed"},
-		{name: "begins again after editing the tests", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), does("go_to_step", map[string]any{"step_id": "one"}), handsIn, writes("tests/t", "t")), says: "was changed"},
 		// Edits after the check.
 		{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
 		{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
@@ -456,11 +437,8 @@ func cheats() []cheat {
 		{name: "hands in what does not fit the schema", on: "schema", do: tries("one", oneReport), says: "do not satisfy their schemas"},
 		{name: "gives a reason for a misfit", on: "schema", do: tries("one", oneReport, "quality_review_override_reason", "fine"), says: "do not satisfy their schemas"},
 		{name: "edits the schema", on: "schema", do: inTurn(writes("../.deepwork/jobs/NAME/s.json", "{}"), handsIn), says: "do not satisfy their schemas"},
-		{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
 		{name: "hands in a bomb of aliases", on: "schema", do: inTurn(writes("report.md", bomb()), handsIn), says: "schemas"},
 		{name: "hands in 11 MB", on: "schema", do: inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn), says: "schemas"},
-		{name: "starts with a schema of 300 KB", on: "schema", do: anew(`{"description": "` + strings.Repeat("x", 300<<10) + `"}`), says: "262144 are the most"},
-		{name: "starts with a schema that refers to the network", on: "schema", do: anew(`{"$ref": "https://example.com/s.json"}`), says: "outside"},
 		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
 			a.editJob("s.json", "../s.json")
 			a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
@@ -482,9 +460,7 @@ func cheats() []cheat {
 		{name: "hands in a link as the list", on: "list", do: inTurn(linkedAt("todo.json", "/dev/zero"), tries("list", map[string]any{"todo": "NAME/todo.json"}), removes("todo.json"), writes("todo.json", `["a"]`)), says: "todo.json"},
 		{name: "finishes all items at once", on: "items", do: tries("", map[string]any{}), says: "step_id_needed"},
 		{name: "finishes an item that has not begun", on: "items", do: tries("port[2]", map[string]any{}), says: "step_not_current"},
-		{name: "finishes what comes after the items", on: "items", do: tries("two", map[string]any{}), says: "step_not_current"},
 		{name: "goes past the items", on: "items", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
-		{name: "goes ahead to an item", on: "items", do: does("go_to_step", map[string]any{"step_id": "port[2]"}), says: "step_ahead"},
 		{name: "drops an item at a shell", on: "items", do: func(a *cheater) {
 			a.refusedShell("sessions", "override", a.id, "port[0]", "--drop", "--reason", "obsolete")
 		}, says: ""},
@@ -497,15 +473,6 @@ func cheats() []cheat {
 				a.t.Errorf("the next round: %s", a.text)
 			}
 		}, says: ""},
-		{name: "wears the rounds out", on: "repeat", do: func(a *cheater) {
-			for range 2 {
-				a.passes("fix", map[string]any{"said": "done"})
-				a.finish("look", map[string]any{"said": "no"})
-			}
-			a.finish("look", map[string]any{"said": "no"}, "quality_review_override_reason", "enough")
-			testkit.True(a.t, !a.accepted && strings.Contains(a.text, "round 2 of 2 is over"), "after the last round: %s", a.text)
-			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "fix"})
-		}, says: ""},
 		{name: "claims that the program passes", on: "until", do: inTurn(tries("fix", map[string]any{}, "notes", "it passes", "quality_review_override_reason", "it passes"),
 			func(a *cheater) { a.accepted = strings.Contains(a.text, `"step_id":"two"`) }), says: "Round 2"},
 		{name: "empties the program that ends the rounds", on: "until", do: inTurn(writes("check.sh", "touch marker; exit 0"), tries("fix", map[string]any{}), shells("git checkout -q NAME/check.sh")), says: "untrusted"},
@@ -515,11 +482,5 @@ func cheats() []cheat {
 		{name: "overrides at a shell", on: "checked", do: inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "override", a.id, "one", "--reason", "please") }), says: "no terminal"},
 		{name: "approves a check at a shell", on: "checked", do: inTurn(writes("check.sh", "touch ../marker; exit 0"), func(a *cheater) { a.refusedShell("trust") }, handsIn, shells("git checkout -q NAME/check.sh")), says: "untrusted"},
 		{name: "changes the outputs after the question", on: "person", do: inTurn(handsIn, writes("report.md", "other"), handsIn), says: "a person must pass"},
-		{name: "edits the export", on: "checked", do: func(a *cheater) {
-			file := sessionFile(a.root, a.id)
-			text := testkit.Get(os.ReadFile(file)).Must(a.t)
-			must(a.t, os.WriteFile(file, []byte(strings.NewReplacer(`"current_step_id": "one"`, `"current_step_id": "two"`, `"current_entry_index": 0`, `"current_entry_index": 1`).Replace(string(text))), 0o600))
-			a.finish("two", map[string]any{})
-		}, says: "step_not_current"},
 	}
 }

@@ -286,14 +286,6 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// decoderKeys sees keys of every kind.
-func TestDecoderKeys(t *testing.T) {
-	keys := decoderKeys(nil)
-	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt", "http.tokens.rights", "sessions.keep_ended"} {
-		testkit.True(t, slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }), "the decoder was not seen to know %s", known)
-	}
-}
-
 // hasKey reports whether a path is in a value; a list has what an item has, and "*" is any entry.
 func hasKey(v any, path []string) bool {
 	if len(path) == 0 {

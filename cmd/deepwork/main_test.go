@@ -76,7 +76,7 @@ func TestScripts(t *testing.T) {
 
 // setUpScript gives a script a browser, and a state and a config of its own.
 func setUpScript(e *testscript.Env) error {
-	newBrowser(e)
+	e.Values[browserKey{}], _ = cookiejar.New(nil) // without options it does not fail
 	e.Setenv("GORACE", gorace)
 	e.Setenv("GOGC", os.Getenv("GOGC"))
 	e.Setenv(config.JobsFoldersEnv, "")
@@ -159,11 +159,6 @@ func fits(ts *testscript.TestScript, neg bool, args []string) {
 
 // browserKey names the cookies of a script's browser.
 type browserKey struct{}
-
-func newBrowser(e *testscript.Env) {
-	jar, _ := cookiejar.New(nil) // without options it does not fail
-	e.Values[browserKey{}] = jar
-}
 
 // visit is the script command `visit FILE PATH STATUS [REGEXP]`: a browser opens a path of the server whose
 // URL the file has, or will have, or with - that URL itself, and gets a page that matches. It keeps cookies

@@ -273,12 +273,3 @@ func (p *runProject) clean() {
 	out, err := cmd.CombinedOutput()
 	testkit.True(p.t, err == nil, "deepwork check: %v\n%s", err, out)
 }
-
-// killShim kills the process above its own.
-func (s stepped) killShim(t *testing.T) {
-	t.Helper()
-	_, rest, _ := strings.Cut(readAll("/proc", fmt.Sprint(s.PID), "stat"), ") ")
-	shim := 0
-	testkit.Get(fmt.Sscanf(rest, "%1s %d", new(string), &shim)).Must(t)
-	must(t, syscall.Kill(shim, syscall.SIGKILL))
-}

@@ -87,66 +87,6 @@ func TestRunStepForAPerson(t *testing.T) {
 	p.clean()
 }
 
-// A run in the background waits likewise, and one that is resumed while it waits.
-func TestRunInTheBackgroundForAPerson(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "", runJob("NAME", "a, b", "a"+byHuman, "b"+byHuman))
-	p.begin("--detach").exits(0)
-	now := p.waits("a", "")
-	p.review(now, "pass")
-	now = p.waits("b", "")
-	p.start("stop", "latest").exits(0)
-	eventually(t, func() (bool, any) { now := p.status(); return now.State == "stopped" && len(now.Waits) == 1, now })
-	r := p.resume()
-	p.waits("b", "")
-	p.review(now, "pass")
-	r.exits(0)
-	testkit.Equal(t, p.steps(), "a b", "the steps were begun as")
-	p.clean()
-}
-
-// Outputs that changed after they were handed in cannot be passed: the agent hands them in again.
-func TestRunOutputsForAPersonThatChange(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c"))
-	p.plan("b touch b", "b await go", "b write a.md swapped", "b finish")
-	r := p.begin()
-	p.awaits("b", 1)
-	eventually(t, func() (bool, any) { return len(p.status().Waits) == 1, "it waits for nobody" })
-	first := p.status().Waits[0].Since
-	p.touch("go")
-	now := p.waits("a", first)
-	begun := p.begun("a")
-	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
-	p.review(now, "pass")
-	r.exits(0)
-	p.clean()
-}
-
-// What a person did not pass is not shown to them again: an agent that hands in the same is told so and sent back,
-// and a run that stops for it says why.
-func TestRunSameOutputsForAPersonAgain(t *testing.T) {
-	t.Parallel()
-	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"+byHuman))
-	p.plan("a:1 say nothing yet", "a:2 finish", "a:3 finish", "a:4 finish", "a:5 write a.md more", "a:5 finish")
-	r := p.begin()
-	now := p.waits("a", "")
-	p.review(now, "fail Say more")
-	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
-	testkit.Equal(t, optional(r.exits(1).Reason), "Step a: "+why)
-	begun := p.begun("a")
-	testkit.Need(t, len(begun) == 4, "%d agents were started", len(begun))
-	for _, x := range begun[2:] {
-		testkit.ContainsAll(t, x.Prompt, []string{"a person looked at its outputs, and does not pass them.", "Say more"})
-	}
-	r = p.resume()
-	p.review(p.waits("a", now.Waits[0].Since), "pass")
-	r.exits(0)
-	begun = p.begun("a")
-	testkit.True(t, len(begun) == 5 && strings.Contains(begun[4].Prompt, "Say more"), "%+v", begun)
-	p.clean()
-}
-
 // A client that can ask its user does so when it gets a run that waits for a person. The agent of the run
 // cannot: nobody sits at it.
 func TestRunAsksTheUserOfAClient(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session/board"
 	"deepwork/session/state"
+	"deepwork/session/store/postgres/pgtest"
 )
 
 // finishing returns a function that finishes a step with an output of a project's session, and returns its status and feedback.
@@ -73,9 +76,6 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	link := filepath.Join(root, "session_0000000a.json")
 	must(t, os.Symlink(outside, link))
 	must(t, os.Symlink(filepath.Dir(outside), filepath.Join(root, "folder")))
-	huge := filepath.Join(root, "huge.json")
-	testkit.Write(t, huge, text)
-	must(t, os.Truncate(huge, 64<<20+1))
 	file := func(from, to string) string {
 		path := filepath.Join(t.TempDir(), "x.json")
 		testkit.Write(t, path, strings.ReplaceAll(strings.Replace(text, from, to, 1), id, "0000000b"))
@@ -84,15 +84,9 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	for _, c := range []struct{ path, want string }{
 		{link, "link"},
 		{filepath.Join(root, "folder", "session_0000000a.json"), "link"},
-		{filepath.Join(root, "gone.json"), "no such file"},
-		{root, "folder"},
-		{huge, "has 67108865 bytes"},
-		{filepath.Join(root, ".deepwork", "jobs", "one", "job.yml"), "not the file of a session"},
 		{file(`"current_step_id": "a"`, `"current_step_id": "z"`), `current step "z" was never begun`},
-		{file(`"completed_at": null`, `"completed_at": "2026-01-01T00:00:00Z"`), "was edited"},
 		{file(`"job_name": "one"`, `"job_name": "two"`), "job 'two' is gone"},
 		{file(`"format_version": 1`, `"format_version": 99`), "newer deepwork"},
-		{sessionFile(root, id), "in the project already"},
 	} {
 		fails(t, root, []string{"sessions", "import", c.path}, "refused: ", c.want, "nothing can be imported")
 	}
@@ -104,7 +98,8 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 // A step that waits for a person in the workspace of an attempt needs attention, and the session is
 // found from the project by its id: shown, listed and overridden while its server runs.
 func TestSessionsOfAttempts(t *testing.T) {
-	onPostgres(t)
+	t.Setenv(config.StoreEnv, pgtest.URL(t))
+	t.Setenv("CI", "") // there, a store needs the name of its project
 	p := newBoardProject(t, "quality_gate: {override: human}\n")
 	writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": reviewedJob("release", isItGood, "a")})
 	testkit.Equal(t, mustPrint(t, p.root, "sessions", "list"), "There are no sessions.\n", "at first")
@@ -215,7 +210,7 @@ func TestALongReviewIsPaged(t *testing.T) {
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	ownUser(t, "")
 	root := projectOf(t, reviewedJob("one", isItGood, "a", "b", "c"), ".deepwork/config.yml", "quality_gate: {override: human}\n", "out.txt", "done\n")
-	client, _ := startClient(t, root)
+	client, server := startClient(t, root)
 	id := beginSession(t, client, "one", "Close it")
 	becomes := func(want, step, when string) {
 		t.Helper()
@@ -233,6 +228,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	becomes("needs_work", "a", "after a no")
 
 	// By the server that owns the session.
+	testkit.Contains(t, mustPrint(t, root, "sessions", "list"), fmt.Sprintf("pid %d ", server.Process.Pid))
 	types(t, true, "yes", override("a"), "Close it", "good: Is it good?", "quality_review_"+id+"_a.md", "handed in sha256:d117fa006ba9 out.txt", "Skip these reviews of step a", "Overridden.")
 	writeFiles(t, root, map[string]string{"out.txt": "other\n"})
 	becomes("needs_work", "a", "other outputs than the person saw")

@@ -24,20 +24,6 @@ import (
 	"deepwork/session/state"
 )
 
-// TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next call.
-func TestAbortBesideAServer(t *testing.T) {
-	t.Parallel()
-	root := projectOf(t, jobText("one", "a"))
-	client, server := startClient(t, root)
-	id := beginSession(t, client, "one", "Keep it")
-
-	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "list"), []string{fmt.Sprintf("pid %d ", server.Process.Pid), "active"})
-	testkit.Equal(t, mustPrint(t, root, "sessions", "abort", id, "--reason", "Not needed"), "aborted "+id+"\n", "abort beside a living server")
-	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "Not needed", "show after the abort")
-	fails(t, root, []string{"sessions", "abort", id}, "was aborted")
-	testkit.Equal(t, string(lookup(callTool(t, client, "get_workflows", map[string]any{}), "stack")), "[]", "the stack of the server")
-}
-
 // sqlCommand is the script command `sql FILE STATEMENT`, which changes a database.
 func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) != 2, "sql FILE STATEMENT")
@@ -136,7 +122,13 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			a := p.ends(p.start(task).AttemptID)
 			must(t, p.client.Close())
 			if strings.HasPrefix(name, "relative") {
-				relativeLinks(t, p.root)
+				all := glob(p.root, ".git", "worktrees", "*") // as git 2.48 and newer do by worktree.useRelativePaths; older ones read such links
+				testkit.Need(t, len(all) != 0, "there is no worktree")
+				for _, admin := range all {
+					dotGit := strings.TrimSpace(readAll(admin, "gitdir"))
+					testkit.Write(t, filepath.Join(admin, "gitdir"), testkit.Get(filepath.Rel(admin, dotGit)).Must(t)+"\n")
+					testkit.Write(t, dotGit, "gitdir: "+testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)+"\n")
+				}
 			}
 			old := p.root
 			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
@@ -165,19 +157,6 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			list := p.git(p.root, "worktree", "list")
 			testkit.True(t, strings.Count(list, "\n") <= 1, "git still has the worktrees %s", list)
 		})
-	}
-}
-
-// relativeLinks links the worktrees of a repository as git 2.48 and newer do by
-// worktree.useRelativePaths; older ones read such links, but do not write them.
-func relativeLinks(t *testing.T, repo string) {
-	t.Helper()
-	all := glob(repo, ".git", "worktrees", "*")
-	testkit.Need(t, len(all) != 0, "there is no worktree")
-	for _, admin := range all {
-		dotGit := strings.TrimSpace(readAll(admin, "gitdir"))
-		testkit.Write(t, filepath.Join(admin, "gitdir"), testkit.Get(filepath.Rel(admin, dotGit)).Must(t)+"\n")
-		testkit.Write(t, dotGit, "gitdir: "+testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)+"\n")
 	}
 }
 
