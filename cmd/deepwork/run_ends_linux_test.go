@@ -111,6 +111,20 @@ func TestRunResumedBySeveral(t *testing.T) {
 	p.clean()
 }
 
+// A server of the project leads a run on whose process is gone.
+func TestRunTakenOverByAServer(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a", "b"))
+	p.plan("a:1 await never")
+	r := p.begin()
+	p.awaits("a", 1)
+	startClient(t, p.root)
+	startClient(t, p.root)
+	r.kill()
+	p.becomes("completed")
+	testkit.Equal(t, p.steps(), "a a b")
+}
+
 // A process leads its own run alone: another one whose leader was killed is not taken up by a process that
 // ends, with its agents, before that run does.
 func TestRunLeadsNoOtherRun(t *testing.T) {
