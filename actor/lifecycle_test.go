@@ -142,7 +142,6 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		r, of := registry(s, actor.Options{Mailbox: 2})
 		ask(t, r.For("asleep"), add1, 1)
 		testkit.Must(t, r.For("asleep").Tell(t.Context(), rest))
-
 		var queued, crashed, waiting []<-chan error
 		var releases []chan struct{}
 		for _, to := range []actor.Address[task]{ref, r.For("a")} {
@@ -299,7 +298,6 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		crash()
 		time.Sleep(time.Minute - 1)
 		ask(t, ref, add1, 1)
-
 		release := block(t, ref)
 		last, queued := asking(t.Context(), ref, panicking), asking(t.Context(), ref, add1)
 		close(release)
@@ -312,7 +310,6 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "frail"), "after: %v", err)
 		testkit.Must(t, ref.Stop(t.Context()))
 		ask(t, other, add1, 1)
-
 		ref = actor.Spawn(s, actor.Options{Restarts: -1}, (&disk{}).newProbe)
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), ref, failing)).Err(), errTorn)
 		<-ref.Done()
@@ -406,7 +403,6 @@ func TestPanicsInStartAndStop(t *testing.T) {
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), actor.ErrTooManyRestarts, "then")
 	}
 	of("a").lived(t, 2, 0)
-
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{Name: "stopped"}, d.newProbe)
 	ask(t, ref, add1, 1)

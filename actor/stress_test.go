@@ -78,7 +78,6 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 					y.lives.Add(1)
 					return visitor{y, &twice, &async}, nil
 				})
-
 			var group sync.WaitGroup
 			for range callers {
 				group.Go(func() {
@@ -102,7 +101,6 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 			group.Wait()
 			testkit.Same(t, s.Stop(t.Context()), nil, "stuck")
 			async.Wait()
-
 			var handled, lives int64
 			for k := range tallies {
 				handled += tallies[k].handled.Load()

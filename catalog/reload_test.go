@@ -351,7 +351,6 @@ func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
 				testkit.Equal(t, fresh(t, c).Job("one"), before, "another definition, of the same source")
 				time.Sleep(time.Second)
 				testkit.Equal(t, c.Snapshot().Job("one"), before, "gone though it came back")
-
 				vanish(p)
 				fresh(t, c)
 				time.Sleep(499 * time.Millisecond)

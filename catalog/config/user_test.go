@@ -119,7 +119,6 @@ func TestWhatIsWithheld(t *testing.T) {
 	good = nil
 	s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: true}} }
 	testkit.Same(t, testkit.Get(s.Current(t.Context())).Must(t).QualityGate.AgentReviewCommand, nil)
-
 	agents, ci := Asked{Key: AgentsKey}, Asked{Key: SourcesKey + "ci", Text: "./ci"}
 	w := &Withheld{Asked: []Asked{agents, ci}, Changed: []string{"a.sh", "git.branch"}}
 	testkit.True(t, !w.Plain() && (&Withheld{Asked: []Asked{agents}}).Plain() && !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")

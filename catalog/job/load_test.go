@@ -53,7 +53,6 @@ func TestLoad(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
 	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
 	testkit.Equal(t, MissingFiles(j).Error(), want)
-
 	linked := t.TempDir()
 	symlink(t, write(t, string(j.Source), t.TempDir(), "x.yml"), filepath.Join(linked, FileName))
 	j, ds := Load(linked)

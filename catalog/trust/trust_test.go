@@ -294,14 +294,12 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	other := base
 	other.Name, other.Files, other.Protect = "renamed", []string{"src/**"}, []string{"tests/**"}
 	approves(true, "name, files and protect", entry(root, other))
-
 	script(workspace, "exit 0")
 	approves(true, "an attempt", entry(workspace, base))
 	script(workspace, "exit 0 # edited")
 	approves(false, "another script in an attempt", entry(workspace, base))
 	testkit.Must(t, os.Remove(filepath.Join(workspace, "sub", "check.sh")))
 	approves(false, "a missing script in an attempt", entry(workspace, base))
-
 	script(root, "exit 1")
 	approves(false, "an edited script", entry(root, base))
 	script(root, "exit 0")
@@ -379,7 +377,6 @@ attempts: {setup: "tools/lib tools/more.sh"}
 		e.Print(&b, "  ")
 	}
 	testkit.Golden(t, "testdata/approves.txt", strings.ReplaceAll(b.String(), filepath.ToSlash(root), "ROOT"), *update)
-
 	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
 	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
 	changes := Set{is, Entry{Key: "b"}}.Changes(Set{was})

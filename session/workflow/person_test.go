@@ -69,7 +69,6 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "'good.md' changed")
 	waits(t, p.finish(c, good))
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "not those that you were shown")
-
 	srv.stop()
 	now := p.question(id, "one")
 	refused(t, p.atTerminal(id, "two", now.Digest, true, ""), session.StateError, "person_not_asked")

@@ -37,7 +37,6 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	p.finish(c, good)
 	testkit.Equal(t, toJSON(t, standing()), `{"verdict":"running","outputs":{"report":"good.md"},"tries_left":2}`, "while one is running")
 	rev.unset("wait")
-
 	p, _, _, c, id := underJudgement(t, humanStep)
 	waits(t, p.finish(c, good))
 	now = testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
@@ -210,7 +209,6 @@ func TestWhatAPersonJudges(t *testing.T) {
 	answer(false)
 	n := len(testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t))
 	testkit.True(t, n != 0 && n <= 3000, "%d bytes are kept", n)
-
 	testkit.WriteAll(t, p.root, map[string]string{"a.md": "one\nthree\n", "c.bin": "text now", "new.md": "new"})
 	second := handIn("a.md same.json c.bin new.md")
 	testkit.Equal(t, second["a.md"].Diff, "--- last review\n+++ now\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n", "the diff")

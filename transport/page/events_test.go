@@ -85,7 +85,6 @@ func TestEvents(t *testing.T) {
 	next := event(t, ids, "a page that was cut off catches up")
 	hangUp()
 	testkit.True(t, next > last, "%s after %s", next, last)
-
 	// A page of this server's predecessor is renewed, as anything may have changed since.
 	s.stop()
 	b.at = serve(t, s.root, web.Options{}).url
@@ -93,7 +92,6 @@ func TestEvents(t *testing.T) {
 	id := event(t, ids, "the server was started again")
 	testkit.True(t, id > next, "%s after %s", id, next)
 	hangUp()
-
 	// The present page is as new as can be: its stream says nothing before there is a change.
 	ids, hangUp = b.listen(b.stream("/board"), "")
 	select {

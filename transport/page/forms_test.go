@@ -138,13 +138,11 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 			testkit.Equal(t, ann.do("GET", src, nil).StatusCode/100, 4, "another image than was handed in")
 		}
 	}
-
 	// Nobody judged these, so the whole content is still shown, and what has changed since.
 	testkit.WriteAll(t, root, map[string]string{"h.go": "package other\n"})
 	finish("h.go")
 	page = ann.get("/sessions/" + id)
 	testkit.True(t, regexp.MustCompile(`(?s)<table class="diff code whole" data-file="h.go">.*<summary>What has changed since the last hand-in</summary>.*<tr class="del"`).MatchString(page), "no content and changes")
-
 	// What has changed is shown, even if files that have not leave no room for their content.
 	big := strings.Repeat("a line that stays\n", 10_000)
 	hand := func(text string) string {

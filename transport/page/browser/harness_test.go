@@ -164,7 +164,6 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 		testkit.Git(t, root, args...)
 	}
 	call := pagetest.Connect(t, serve(t, root, overHTTP...).url, "")
-
 	// The sessions of releases: reviews failed and passed, a review failed, complete, and aborted.
 	start := func(goal, job, workflow string) string {
 		return call.Start(args{"goal": goal, "job_name": job, "workflow_name": workflow})

@@ -133,7 +133,6 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.fill("#max_unknown", "9").click("Resume the run").until(stepIs("The sea", "running") + " && " + stepIs("The woods", "running"))
 	b.click("Stop the run").until(state("stopped") + " && " + has("It was stopped."))
 	b.open("/").until(in("[aria-labelledby=recent]", "Two texts") + ` && !` + in("[aria-labelledby=needs]", "Two texts"))
-
 	// A task that the server leads.
 	b.open("/board").click("New task").fill("#title", "A text from the board").pick("#workflow", "places/short")
 	b.pick("#lead", "the server, with an agent for each step").click("Add the task")

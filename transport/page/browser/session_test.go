@@ -66,15 +66,12 @@ func TestSession(t *testing.T) {
 		call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": file}}, nil)
 	}
 	draft("bad.txt")
-
 	// Who is not known as a person cannot override.
 	agent.open("/sessions/" + id).until(inStep("Draft", "Actions"))
 	testkit.True(t, !agent.is(`document.querySelector('form[action$="/override"]')`), "an override is offered to a caller without the right")
-
 	b.open("/sessions/" + id).until(inStep("Draft", "Review 1: failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
 	b.check("review-failed")
 	b.open("/sessions/" + id)
-
 	// Why is required, by the form and by the server.
 	b.click("Actions").click("Override the reviews")
 	testkit.True(t, eval[bool](b, `document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`), "the reason is not required")
@@ -92,14 +89,12 @@ func TestSession(t *testing.T) {
 	b.click("Override the reviews").until(inStep("Draft", "lets it go on without its reviews", "I have read it"))
 	draft("bad.txt")
 	b.until(inStep("Draft", "finished"), `/Overridden by local over [a-z ]+ .*: I have read it/.test(`+step("Draft")+`.innerText)`)
-
 	// The members of a group are side by side.
 	b.until(inStep("Spelling", "current"), inStep("Facts", "current"))
 	testkit.True(t, eval[bool](b, `(() => { const a = `+step("Spelling")+`.getBoundingClientRect(), b = `+step("Facts")+`.getBoundingClientRect(); return a.top === b.top && a.right <= b.left; })()`), "the steps of the group are not side by side")
 	// What was delivered can be opened.
 	b.use(".step summary", "Outputs (1)", `e.click()`).click("bad.txt").until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
 	b.click("session " + id).until(at("/sessions/" + id))
-
 	// A nested workflow, which is aborted, and a step that is done again.
 	child := call.Start(args{"goal": "How deep it is", "job_name": "report", "workflow_name": "look_up", "parent_session_id": id})
 	b.click("How deep it is").until(at("/sessions/"+child), in(".crumb", "Write about the sea"))
@@ -141,7 +136,6 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.until(`document.querySelector('.markdown h1')?.innerText === 'Title' && document.querySelector('.handed img').naturalWidth === 40`)
 	b.check("review")
 	b.open("/sessions/" + id)
-
 	// A comment by a click on a line's number, and another one by keys.
 	const field = `document.querySelector('.answer textarea')`
 	b.use(".handed[aria-label='a.go'] tr:nth-child(4) .no:nth-child(2)", "4", `e.click()`)
@@ -185,7 +179,6 @@ func TestNowAndHistory(t *testing.T) {
 	}
 	b.open("/").until(`document.querySelectorAll('.first > li code.command').length === 3`, has("add a task to the board"))
 	b.check("now-empty")
-
 	_, done := call.Script("Add a line", "! echo more >> idea.txt\n! git commit -qam work\n")
 	_, failed := call.Script("Break it", "! false\n")
 	call.Await(t, done, "completed")
@@ -198,7 +191,6 @@ func TestNowAndHistory(t *testing.T) {
 	b.check("now-needs")
 	b.click("Pass…").until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)
 	b.open("/").click("Review").until(at("/attempts/" + done))
-
 	rows := `[...document.querySelectorAll('.history tbody .title > a')].map(e => e.innerText).join(', ')`
 	b.press("g", "h").until(at("/history") + ` && ` + rows + ` === 'A letter, Break it, Add a line'`)
 	b.use("#state", "", `e.value = 'stopped'; e.dispatchEvent(new Event('input', {bubbles: true}))`)
@@ -209,7 +201,6 @@ func TestNowAndHistory(t *testing.T) {
 	call.Plan("A trip")
 	b.until(rows + ` === 'Another letter, A letter'`)
 	b.check("history-filtered")
-
 	// The job says how it has gone, marks what a person passes, and shows its instructions as Markdown.
 	b.open("/jobs/sign").until(has("2 under way") + ` && document.querySelector('.graph a[href="#step-text"] .person').innerText === 'a person'`)
 	b.click("send: Send").until(`[...document.querySelectorAll('#step-send h1, #step-send strong')].map(e => e.innerText).join() === 'Do it,brief'`)
