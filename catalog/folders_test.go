@@ -21,7 +21,6 @@ func dirs(s *Snapshot) string {
 
 // TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders' order, the jobs' order in them, and shadowing.
 func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
-	t.Parallel()
 	p := newProject(t, "zebra", "own", "apple", "own")
 	p.put("broken", "name: [")
 	extra, more := t.TempDir(), t.TempDir()
@@ -45,7 +44,6 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 // A project's copy of a bundled job that does not load leaves the bundled one in its place, and its fault says what to
 // delete. One that loads comes first.
 func TestABrokenCopyOfABundledJob(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.put("bundled", "name: [")
 	c := p.open(withStandard(fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}}))
@@ -55,10 +53,12 @@ func TestABrokenCopyOfABundledJob(t *testing.T) {
 	p.put("bundled", source("bundled", "own"))
 	s = fresh(t, c)
 	testkit.True(t, summary(s, "bundled") == "own" && len(s.Jobs) == 1 && len(s.Errors) == 0, "corrected: jobs %q, errors %v", dirs(s), s.Errors)
+	must(t, os.RemoveAll(p.job("bundled")))
+	fresh(t, c)
+	serves(t, c, "bundled", "standard")
 }
 
 func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
-	t.Parallel()
 	p := newProject(t, "good", "fine")
 	p.put("empty", "")
 	p.put("huge", "# "+strings.Repeat("x", 1<<20))
@@ -79,7 +79,6 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 }
 
 func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.put("a", source("same", "first"))
 	p.put("b", source("same", "second"))
@@ -97,7 +96,6 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 }
 
 func TestFolderThatAppearsAfterStart(t *testing.T) {
-	t.Parallel()
 	for name, o := range map[string]Options{
 		"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour},
 		"poller":  {NoWatch: true, Poll: 20 * time.Millisecond},
@@ -120,7 +118,6 @@ func TestFolderThatAppearsAfterStart(t *testing.T) {
 }
 
 func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	c := p.open(silent())
 	expect := func(name, want string) {
@@ -153,7 +150,6 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 // TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a
 // state that others have replaced by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
-	t.Parallel()
 	for name, between := range map[string]func(p *project, c *Catalog){
 		"of a directory without its file": func(p *project, c *Catalog) {
 			must(p.t, os.MkdirAll(p.job("one"), 0o755))

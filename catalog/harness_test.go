@@ -51,15 +51,20 @@ type project struct {
 	log  *testkit.Log
 }
 
-// newProject has jobs that each have the name of their directory: names and summaries in turn.
+// newProject has jobs that each have the name of their directory: names and summaries in turn. A test that calls it runs beside others.
 func newProject(t *testing.T, jobs ...string) *project {
 	t.Helper()
+	if _, again := parallel.LoadOrStore(t, true); !again {
+		t.Parallel()
+	}
 	p := &project{t: t, root: t.TempDir(), log: new(testkit.Log)}
 	for i := 0; i < len(jobs); i += 2 {
 		p.put(jobs[i], source(jobs[i], jobs[i+1]))
 	}
 	return p
 }
+
+var parallel sync.Map // the tests that have called newProject
 
 func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
@@ -205,12 +210,8 @@ func (n *fakeNotifier) has(dir string) bool {
 	return slices.Contains(n.dirs, dir)
 }
 
-func (n *fakeNotifier) await(t *testing.T, dir string) {
-	t.Helper()
-	testkit.Until(t, dir+" watched", func() bool { return n.has(dir) })
-}
-
-func (n *fakeNotifier) awaitAdds(t *testing.T, dir string, count int) {
+// await waits until a directory has been added so many times.
+func (n *fakeNotifier) await(t *testing.T, dir string, count int) {
 	t.Helper()
 	testkit.Until(t, fmt.Sprintf("%s added %d times", dir, count), func() bool {
 		n.mu.Lock()

@@ -51,7 +51,6 @@ func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 }
 
 func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	testkit.Equal(t, dirs(c.Snapshot()), "bundled other", "jobs")
@@ -67,7 +66,6 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 }
 
 func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
-	t.Parallel()
 	yml := func(p *project) string { return filepath.Join(p.standard(), "bundled", "job.yml") }
 	text := func(p *project) string { return filepath.Join(p.standard(), "bundled", "steps", "first.md") }
 	for name, spoil := range map[string]func(p *project){
@@ -108,7 +106,6 @@ func TestStandardJobsThatCannotBeLaidOut(t *testing.T) {
 }
 
 func TestTwoServersLayOutAtOnce(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -119,17 +116,6 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	checkLaidOut(t, bundledJobs(), p.standard())
-}
-
-func TestOwnJobShadowsAStandardOne(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	c := p.open(withStandard(bundledJobs()))
-	p.put("bundled", source("bundled", "own"))
-	testkit.Equal(t, summary(fresh(t, c), "bundled"), "own", "serves")
-	must(t, os.RemoveAll(p.job("bundled")))
-	fresh(t, c)
-	serves(t, c, "bundled", "standard")
 }
 
 // A save is one way in which editors replace the job.yml of the job "writing".
@@ -214,13 +200,12 @@ func relink(p *project, target, name string) {
 }
 
 // eachSave runs a test for every way of saving, with another job beside it.
-func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
+func eachSave(t *testing.T, name string, test func(t *testing.T, p *project, s save)) {
 	for _, s := range saves {
-		t.Run(s.name, func(t *testing.T) {
+		t.Run(name+"/"+s.name, func(t *testing.T) {
 			if runtime.GOOS == "windows" && s.link != "" {
 				t.Skip("symlinks need a privilege on Windows")
 			}
-			t.Parallel()
 			p := newProject(t)
 			write(t, p.path(cmp.Or(s.first, savedFile)), source("writing", "one"))
 			if s.link != "" {
@@ -231,34 +216,25 @@ func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
 	}
 }
 
-func heardOf(t *testing.T, o Options) {
-	eachSave(t, func(t *testing.T, p *project, s save) {
-		c := p.open(o)
-		got := summary(c.Snapshot(), "writing")
-		testkit.Need(t, got == "one", "at first: %q", got)
-		// More than once: what was watched has been replaced by the first.
-		for _, version := range []string{"two", "three", "four"} {
-			s.save(p, source("writing", version))
-			serves(t, c, "writing", version)
-		}
-		write(t, p.path(savedFile), source("writing", "five"))
-		serves(t, c, "writing", "five")
-	})
-}
-
-func TestEverySaveIsHeardByTheWatcher(t *testing.T) {
-	t.Parallel()
-	heardOf(t, Options{Debounce: 5 * time.Millisecond, Poll: time.Hour})
-}
-
-func TestEverySaveIsSeenByThePoller(t *testing.T) {
-	t.Parallel()
-	heardOf(t, Options{NoWatch: true, Poll: 20 * time.Millisecond})
+func TestEverySaveIsHeardByTheWatcherAndSeenByThePoller(t *testing.T) {
+	for name, o := range map[string]Options{"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour}, "poller": {NoWatch: true, Poll: 20 * time.Millisecond}} {
+		eachSave(t, name, func(t *testing.T, p *project, s save) {
+			c := p.open(o)
+			got := summary(c.Snapshot(), "writing")
+			testkit.Need(t, got == "one", "at first: %q", got)
+			// More than once: what was watched has been replaced by the first.
+			for _, version := range []string{"two", "three", "four"} {
+				s.save(p, source("writing", version))
+				serves(t, c, "writing", version)
+			}
+			write(t, p.path(savedFile), source("writing", "five"))
+			serves(t, c, "writing", "five")
+		})
+	}
 }
 
 func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
-	t.Parallel()
-	eachSave(t, func(t *testing.T, p *project, s save) {
+	eachSave(t, "calls", func(t *testing.T, p *project, s save) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
