@@ -73,7 +73,6 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 }
 
 func TestAnswersThatAreNoList(t *testing.T) {
-	t.Parallel()
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
 		p, err := list(json.RawMessage(text))
@@ -185,7 +184,6 @@ func TestLegalNames(t *testing.T) {
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
-	t.Parallel()
 	// Millions of elements that are no workflows are not held at once.
 	p, err := list([]byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]"))
 	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
@@ -196,7 +194,6 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	t.Parallel()
 	g := newListing("s", nil)
 	var err error
 	pages := 0
@@ -363,7 +360,6 @@ func TestLeavingAndRedirects(t *testing.T) {
 
 // A redirect to another server would take the headers' secrets with it.
 func TestRedirectsElsewhereAreRefused(t *testing.T) {
-	t.Parallel()
 	other := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the other server was asked, with %v", r.Header)
 	})
