@@ -174,8 +174,7 @@ func ask(t *testing.T, to actor.Address[task], build func(actor.Reply[int]) task
 	testkit.True(t, err == nil && got == want, "asked: %d, %v; want %d", got, err, want)
 }
 
-// asking asks from another goroutine, in a bubble, and returns when the message waits or has been handled. The channel gets
-// the error.
+// asking asks from another goroutine, in a bubble, and returns when the message waits or has been handled. The channel gets the error.
 func asking(ctx context.Context, to actor.Address[task], build func(actor.Reply[int]) task) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- testkit.Get(actor.Ask(ctx, to, build)).Err() }()
@@ -304,8 +303,7 @@ type tally struct {
 	seen    sync.Map // message number -> true
 }
 
-// A visitor counts what it is given; asks that are odd it answers from another
-// goroutine, so that passivation meets open asks.
+// A visitor counts what it is given; asks that are odd it answers from another goroutine, so that passivation meets open asks.
 type visitor struct {
 	*tally
 	twice *atomic.Int64
@@ -340,8 +338,7 @@ func (v visitor) Receive(_ context.Context, m visit) error {
 
 func (v visitor) Stop(context.Context) { v.alive.Add(-1) }
 
-// Invariants: a key never has two incarnations; every message that was accepted
-// is handled exactly once; everyone who asks is answered.
+// Invariants: a key never has two incarnations; every message that was accepted is handled exactly once; everyone who asks is answered.
 func TestStressPassivationUnderLoad(t *testing.T) {
 	const keys, callers, visits = 20, 16, 3000
 	for name, crashes := range map[string]bool{"without crashes": false, "with crashes": true} {
@@ -404,8 +401,7 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	var async sync.WaitGroup
 	all := new(tally)
 	r := actor.NewRegistry(newSystem(t, nil), actor.Options{}, func(int) (actor.Behavior[visit], error) { return visitor{all, new(atomic.Int64), &async}, nil })
-	// The runtime keeps a descriptor of as many goroutines as there ever were at
-	// once (some 400 bytes each); those are not what is measured.
+	// The runtime keeps a descriptor of as many goroutines as there ever were at once (some 400 bytes each); those are not what is measured.
 	var crowd sync.WaitGroup
 	gate := make(chan struct{})
 	for range keys + 100 {

@@ -153,8 +153,7 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	testkit.Equal(t, summary(fresh(t, c), "plain"), "now a job")
 }
 
-// TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a
-// state that others have replaced by the time the owner looks.
+// TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a state that others have replaced by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 	for name, between := range map[string]func(p *project, c *Catalog){
 		"of a directory without its file": func(p *project, c *Catalog) {

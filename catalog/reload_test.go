@@ -292,8 +292,7 @@ func saved(t *testing.T, s *Snapshot) int {
 	return i
 }
 
-// inBubble runs a test on a clock that moves only when all else waits. A watch
-// waits for the system and would stop that clock, so it has no watch.
+// inBubble runs a test on a clock that moves only when all else waits. A watch waits for the system and would stop that clock, so it has no watch.
 func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
 	p := newProject(t, "one", "first")
 	synctest.Test(t, func(t *testing.T) {
@@ -341,8 +340,7 @@ func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
 	})
 }
 
-// TestTornContent is content that is the beginning of the last good definition:
-// a save in progress while it is young, and after that what it is.
+// TestTornContent is content that is the beginning of the last good definition: a save in progress while it is young, and after that what it is.
 func TestTornContent(t *testing.T) {
 	whole := source("one", "first")
 	for name, torn := range map[string]string{

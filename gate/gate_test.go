@@ -281,9 +281,8 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	close(release)
 }
 
-// "Cancelling 100 hanging reviews leaves no process and no goroutine behind after 2 s." Each of these ignores SIGTERM, and so does its
-// child, which holds the pipes. That nothing is left is checked; how soon is logged, since it says more of what else the machine does than
-// of the gate.
+// "Cancelling 100 hanging reviews leaves no process and no goroutine behind after 2 s." Each of these ignores SIGTERM, and so does its child, which
+// holds the pipes. That nothing is left is checked; how soon is logged, since it says more of what else the machine does than of the gate.
 func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	const n = 100
 	before := runtime.NumGoroutine() // so it runs alone

@@ -291,8 +291,7 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	testkit.Same(t, current(t, s), Default(), "after it is gone")
 }
 
-// TestSaveInProgress is what a save looks like in the middle: the last good
-// config stays for 500 ms, then the file is taken for what it is.
+// TestSaveInProgress is what a save looks like in the middle: the last good config stays for 500 ms, then the file is taken for what it is.
 func TestSaveInProgress(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, s *Source){
 		"missing": func(t *testing.T, s *Source) { must(t, os.Remove(s.Path())) },

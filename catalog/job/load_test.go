@@ -268,8 +268,7 @@ func TestCheckFiles(t *testing.T) {
 	testkit.Equal(t, CheckFiles(j).Error(), want)
 }
 
-// An input that names no output of its step is a fault for those who check, but the job loads with a warning that says
-// which one was probably meant.
+// An input that names no output of its step is a fault for those who check, but the job loads with a warning that says which one was probably meant.
 func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 	dir, j := baseJob(t)
 	testkit.Same(t, j.Warnings, nil)

@@ -121,8 +121,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown), "a source that is not approved: %v", err)
 }
 
-// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
-// that it was before is gone, which may hold a port or a lock.
+// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	src, pid := withPID(t, "stubborn")
 	r, _ := offering(t, src, "one", "two")

@@ -256,8 +256,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Whatever a command writes, what comes through the filter are messages, each valid
-// JSON with "jsonrpc" in it, and there is an end of it.
+// Whatever a command writes, what comes through the filter are messages, each valid JSON with "jsonrpc" in it, and there is an end of it.
 func FuzzLineFilter(f *testing.F) {
 	for _, s := range []string{
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
@@ -284,8 +283,7 @@ func FuzzLineFilter(f *testing.F) {
 	})
 }
 
-// Names that look like a tool of ours, or like another server's as clients write it, are
-// changed.
+// Names that look like a tool of ours, or like another server's as clients write it, are changed.
 func TestNamesThatImitate(t *testing.T) {
 	var all []*offered
 	for i, name := range []string{"Get-Workflows", "finished_step", "mcp__github__push", "MCP__x", "report",
@@ -297,8 +295,7 @@ func TestNamesThatImitate(t *testing.T) {
 		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"})
 }
 
-// Whatever a source does instead of answering initialize, connecting ends with
-// its context, and nothing is left.
+// Whatever a source does instead of answering initialize, connecting ends with its context, and nothing is left.
 func TestConnectingIsBounded(t *testing.T) {
 	t.Parallel()
 	hung := serving(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -338,8 +335,7 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	}
 }
 
-// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a
-// bound.
+// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a bound.
 func TestLeavingAndRedirects(t *testing.T) {
 	hops := 0
 	srv := serving(t, func(w http.ResponseWriter, r *http.Request) {

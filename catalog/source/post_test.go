@@ -180,8 +180,7 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 	}
 }
 
-// A source that was restarted does not know our session, however it says so: the
-// call had no effect, and is made once more in its own session.
+// A source that was restarted does not know our session, however it says so: the call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	const ownID = "with the id of the request"
 	for name, c := range map[string]struct {

@@ -87,8 +87,7 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 	}
 }
 
-// An agent reads common info and instructions with every step; what is too long
-// is read with less care, and what is too short says nothing.
+// An agent reads common info and instructions with every step; what is too long is read with less care, and what is too short says nothing.
 func TestTextsAreOfSensibleSize(t *testing.T) {
 	const maxCommon, maxInstructions, maxTemplate = 10_000, 8_000, 8_000
 	for dir, j := range load(t) {
@@ -197,8 +196,7 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	testkit.Same(t, names("`([a-z.]+\\.[a-z]+/[^`]+)`", section), required, "what CONTRIBUTING.md gives reasons for")
 }
 
-// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and
-// their help.
+// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and their help.
 func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	text := ""
 	for _, p := range testkit.Pages(t, repository) {
@@ -218,8 +216,7 @@ func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	}
 }
 
-// The tools and their arguments that the texts may name. A tool that is renamed
-// or loses an argument must be renamed in the texts too.
+// The tools and their arguments that the texts may name. A tool that is renamed or loses an argument must be renamed in the texts too.
 var tools = map[string][]string{
 	"get_workflows":  {},
 	"start_workflow": {"goal", "job_name", "workflow_name", "instance_id", "parent_session_id", "request_id"},
@@ -299,8 +296,7 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 	}
 }
 
-// The common info claims to name every key; whatever the schema allows and it
-// does not mention would be refused by an agent's reading of it.
+// The common info claims to name every key; whatever the schema allows and it does not mention would be refused by an agent's reading of it.
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
 	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))

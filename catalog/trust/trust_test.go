@@ -347,8 +347,7 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and
-// what differs from before.
+// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and what differs from before.
 func TestWhatAPersonApproves(t *testing.T) {
 	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/setup.sh": "3", "tools/lib/x": "", "tools/more.sh": "4", "check.sh": "exit 0"})
 	c, faults := config.Parse("config.yml", []byte(asks+"version: 1\n"))

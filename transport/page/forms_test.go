@@ -43,8 +43,7 @@ steps:
   - {id: talk, name: Talk, description: Talk, instructions_file: talk.md, outputs: {}, reviews: []}
 `
 
-// Forms that use a workflow have a field for each of its inputs, and what is in them reaches the run or the
-// task; they need no script.
+// Forms that use a workflow have a field for each of its inputs, and what is in them reaches the run or the task; they need no script.
 func TestFormsHaveInputs(t *testing.T) {
 	t.Parallel()
 	root := pagetest.Project(t)

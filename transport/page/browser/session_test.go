@@ -262,8 +262,7 @@ func TestJobs(t *testing.T) {
 	b.shows("deepwork init")
 }
 
-// Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
-// is unified or split, and has a tree.
+// Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff is unified or split, and has a tree.
 func TestComments(t *testing.T) {
 	_, call, b := open(t, map[string]string{".deepwork/config.yml": "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n    resume: [cat]\n"})
 	id := works(t, call, "Three lines", `mkdir -p src/deep; printf 'a\nb\nc\n' > src/deep/three.txt; echo x > top.txt; git add -A; git commit -qm work`)
