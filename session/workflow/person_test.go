@@ -161,16 +161,6 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	})
 }
 
-func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
-	p := newProject(t).alpha("[[one, two], three]", testStep{id: "one"}, testStep{id: "two", outputs: oneFile, reviews: humanStep}, testStep{id: "three"})
-	srv, c, id := p.begin()
-	r := p.finish(c, `{"outputs":{}}`)
-	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && slices.Equal(r.PendingConcurrentSteps, []string{"two"}), "reply %s", toJSON(t, r))
-	waits(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
-	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.question(id, "two").Digest, machine.Answer{Passed: true}))
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`).BeginStep), "three", "reply")
-}
-
 // asking is the context of a call whose client asks its user with ask.
 func asking(ask func(ctx context.Context, question string) (*machine.Answer, bool)) context.Context {
 	return WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true },
