@@ -228,7 +228,6 @@ func withStandard(jobs fs.FS) Options {
 	return o
 }
 
-// checkLaidOut compares what is on disk with the bundle.
 func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 	t.Helper()
 	for name, f := range jobs {

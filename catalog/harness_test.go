@@ -70,15 +70,12 @@ func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
 }
 
-// job makes a path in the project's own job folder.
 func (p *project) job(elem ...string) string {
 	return filepath.Join(append([]string{p.root, ".deepwork", "jobs"}, elem...)...)
 }
 
-// standard is where the standard jobs are laid out.
 func (p *project) standard() string { return filepath.Join(p.root+"-state", "standard_jobs") }
 
-// jobFile is the path of a job's file in the project's own folder.
 func (p *project) jobFile(dir string) string { return p.job(dir, job.FileName) }
 
 func (p *project) put(dir, content string) {

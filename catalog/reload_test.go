@@ -169,7 +169,6 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Root: "somewhere"})).Err(), "", "a relative root")
 }
 
-// many writes n jobs.
 func many(tb testing.TB, n int) string {
 	root := tb.TempDir()
 	for i := range n {
@@ -282,7 +281,6 @@ func tearing(t *testing.T, file, content string) time.Duration {
 	return time.Since(began)
 }
 
-// saved is the number of the save that a snapshot serves.
 func saved(t *testing.T, s *Snapshot) int {
 	t.Helper()
 	j := s.Job("one")

@@ -36,7 +36,6 @@ func (p *project) files(n int) (Submission, []Task) {
 	return s, p.plan(s)
 }
 
-// settle waits until the gate is as wanted.
 func settle(t *testing.T, g *Gate, want Stats) {
 	t.Helper()
 	testkit.Until(t, fmt.Sprintf("%+v", want), func() bool { return g.Stats() == want })

@@ -36,7 +36,6 @@ func (p *project) promptOf(s Submission, task *Task, inline int, apart bool) pro
 	return got
 }
 
-// lacks checks that a text does not contain others.
 func lacks(t testing.TB, text string, unwanted ...string) {
 	t.Helper()
 	for _, u := range unwanted {

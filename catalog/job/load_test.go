@@ -39,7 +39,6 @@ func symlink(t testing.TB, target, name string) {
 	}
 }
 
-// baseJob lays out base.yml with its instructions in a folder.
 func baseJob(t testing.TB) (dir string, j *Job) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "report")
@@ -425,24 +424,20 @@ func checkShape(t *testing.T, of any, o object) {
 
 // The page has a table for each object of the schema, with a row for each key that says whether it is required.
 func TestDocumentationDescribesEveryKey(t *testing.T) {
-	type object struct {
-		Properties map[string]any
-		Required   []string
-	}
-	var schema struct {
-		Defs map[string]object `json:"$defs"`
-	}
+	var schema object
 	testkit.Must(t, json.Unmarshal(Schema(), &schema))
 	page := readFile(t, "../../cmd/deepwork/docs/reference/job-file.md")
-	for name, o := range schema.Defs {
+	for name, of := range schema.Defs {
+		var o struct {
+			Properties map[string]any
+			Required   []string
+		}
+		testkit.Must(t, json.Unmarshal(of, &o))
 		title := strings.ToUpper(name[:1]) + name[1:]
 		_, section, _ := strings.Cut(string(page), "\n### "+title+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
 		for key := range o.Properties {
-			required := "no"
-			if slices.Contains(o.Required, key) {
-				required = "yes"
-			}
+			required := map[bool]string{true: "yes", false: "no"}[slices.Contains(o.Required, key)]
 			described := func(line string) bool {
 				cells := strings.Split(line, " | ")
 				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required

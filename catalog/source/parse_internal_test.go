@@ -366,7 +366,6 @@ func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
 }
 
-// serving is a server that ends with the test.
 func serving(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	server := httptest.NewServer(h)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })

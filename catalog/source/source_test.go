@@ -66,7 +66,6 @@ func failure(s string) *mcp.CallToolResult {
 	return r
 }
 
-// workflow is one in the seed's schema.
 func workflow(id, name string, more ...string) string {
 	return fmt.Sprintf(`{"id":%q,"name":%q,"description":"does %s"%s}`, id, name, name, strings.Join(append([]string{""}, more...), ","))
 }

@@ -35,14 +35,9 @@ func load(t *testing.T) map[string]*job.Job {
 	return jobs
 }
 
-func TestFSHoldsOnlyJobs(t *testing.T) {
-	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
-	for _, e := range testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t) {
-		testkit.True(t, e.IsDir(), "%s is beside the jobs and is not a job", e.Name())
-	}
-}
-
+// A job is each folder, and nothing else is there.
 func TestBundledJobsLoadWithoutFault(t *testing.T) {
+	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
 	jobs := load(t)
 	for dir, j := range jobs {
 		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
@@ -56,9 +51,13 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	testkit.Same(t, workflows, []string{"new_job[[define] [implement] [test] [iterate]]", "repair[[diagnose] [fix]]", "learn[[reflect] [apply]]"})
 }
 
+// Each step also has an instructions file of its own, and there is no other one.
 func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
-	for _, j := range load(t) {
+	for dir, j := range load(t) {
+		named := make(map[string]bool)
 		for _, s := range j.Steps {
+			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
+			named[s.InstructionsFile] = true
 			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }), "%s/%s requires no output", j.Name, s.ID)
 			testkit.True(t, len(s.Reviews) != 0, "%s/%s has no review", j.Name, s.ID)
 			testkit.True(t, len(s.Checks) == 0, "%s/%s has checks, which would need an approval in each project", j.Name, s.ID)
@@ -70,16 +69,6 @@ func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 			for _, in := range s.Inputs {
 				testkit.True(t, in.FromStep == "" || j.Step(in.FromStep).Output(in.File) != nil, "%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
 			}
-		}
-	}
-}
-
-func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
-	for dir, j := range load(t) {
-		named := make(map[string]bool)
-		for _, s := range j.Steps {
-			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
-			named[s.InstructionsFile] = true
 		}
 		for _, f := range testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t) {
 			testkit.True(t, named[strings.TrimPrefix(f, dir+"/")], "%s belongs to no step", f)
@@ -379,8 +368,10 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	}
 }
 
+// Of templates they name all.
 func TestTextsNameOnlyWhatExists(t *testing.T) {
-	for _, j := range load(t) {
+	for dir, j := range load(t) {
+		used := make(map[string]bool)
 		known := append(slices.Concat(fields, examples, keys), j.Name)
 		for _, w := range j.Workflows {
 			known = append(known, w.Name)
@@ -395,24 +386,16 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 			known = append(append(known, tool), arguments...)
 		}
 		for name, text := range prose(t, j) {
+			for _, m := range template.FindAllStringSubmatch(text, -1) {
+				used[m[1]] = true
+				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
+			}
 			plain := fence.ReplaceAllString(text, "")
 			for _, m := range code.FindAllStringSubmatch(plain, -1) {
 				testkit.True(t, !snake.MatchString(m[1]) || slices.Contains(known, m[1]), "%s names %s, which is no tool, argument, key, step or output", name, m[1])
 				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
 					testkit.True(t, slices.Contains(commands, c[1]), "%s names the command deepwork %s, which does not exist", name, c[1])
 				}
-			}
-		}
-	}
-}
-
-func TestTemplatesAreReferredToAndExist(t *testing.T) {
-	for dir, j := range load(t) {
-		used := make(map[string]bool)
-		for name, text := range prose(t, j) {
-			for _, m := range template.FindAllStringSubmatch(text, -1) {
-				used[m[1]] = true
-				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {

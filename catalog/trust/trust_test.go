@@ -307,8 +307,7 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	approves(false, "denied", entry(root, base), filepath.Dir(root))
 	testkit.Must(t, os.Symlink(workspace, filepath.Join(root, "away")))
 	for _, folder := range []string{"gone", "away"} { // missing, and outside
-		_, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})
-		testkit.Fails(t, err, "", folder)
+		testkit.Fails(t, testkit.Get(CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})).Err(), "", folder)
 	}
 }
 

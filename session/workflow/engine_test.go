@@ -15,7 +15,6 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// starting is why a workflow does not start, nil if it does.
 func starting(c *Conn, jobName, workflow string) error {
 	return errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: jobName, WorkflowName: workflow}))
 }
@@ -219,7 +218,6 @@ func FuzzOutputs(f *testing.F) {
 	})
 }
 
-// grouped makes a project with a job that begins with a group.
 func grouped(t testing.TB) *project { return newProject(t).alpha("[[a, b, c], d]", groupSteps...) }
 
 var groupSteps = []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}}

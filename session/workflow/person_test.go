@@ -37,7 +37,6 @@ func waits(t *testing.T, r *machine.FinishReply) string {
 	return *r.Feedback
 }
 
-// question is what a person is asked about a step.
 func (p *project) question(id, step string) *machine.Question {
 	p.t.Helper()
 	return p.record(id).Progress(step).Question

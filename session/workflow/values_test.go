@@ -40,7 +40,6 @@ workflows:
       - {name: prepare, instructions: "# Prepare once more", inputs: {topic: {}}}
 `
 
-// surveyed makes a project with the job survey, files, a server and a connection.
 func surveyed(t *testing.T, change ...func(*Options)) (*project, *server, *Conn) {
 	p := newProject(t)
 	p.write(".deepwork/jobs/survey/job.yml", survey)
@@ -61,13 +60,11 @@ func list(paths ...string) machine.OutputValue {
 
 type given map[string]machine.OutputValue
 
-// started starts a workflow of survey.
 func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo {
 	t.Helper()
 	return testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: workflow, Inputs: in})).Must(t).BeginStep
 }
 
-// inputsOf describes the inputs of a step.
 func inputsOf(info *machine.StepInfo) (all []string) {
 	for _, in := range info.Inputs {
 		line := in.Name + ": " + fmt.Sprint(in.Paths)
@@ -88,7 +85,6 @@ func inputsOf(info *machine.StepInfo) (all []string) {
 	return all
 }
 
-// stepInfo is what get_step says of a session's step.
 func stepInfo(t *testing.T, c *Conn, id string) *machine.StepInfo {
 	t.Helper()
 	return testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep

@@ -21,7 +21,6 @@ import (
 
 var connectTo = regexp.MustCompile(`hx-sse:connect="([^"]+)"`)
 
-// stream returns the URL of a page's stream of events.
 func (b *browser) stream(path string) string {
 	b.t.Helper()
 	return html.UnescapeString(find(b.t, connectTo, b.get(path)))
@@ -269,7 +268,6 @@ func TestPagesStayUnder100KB(t *testing.T) {
 
 var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)
 
-// firstByte returns a page's time to its first byte.
 func (b *browser) firstByte(path string) time.Duration {
 	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)).Must(b.t)
 	var sent, first time.Time

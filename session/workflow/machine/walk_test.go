@@ -278,7 +278,6 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	}
 }
 
-// began is the time at which the sessions of tests begin.
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func begin(def *Definition) (*State, error) {

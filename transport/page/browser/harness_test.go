@@ -128,7 +128,6 @@ func (s *server) start(options ...string) {
 	s.t.Fatal("the server does not say where it listens")
 }
 
-// kill ends the server as a crash does.
 func (s *server) kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()

@@ -162,7 +162,6 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	testkit.Equal(t, r.Status, "next_step", "the agent goes on")
 }
 
-// signJob has a step that a person must pass.
 const signJob = `name: sign
 version: 1.0.0
 summary: Writes and signs

@@ -71,7 +71,6 @@ func TestTasks(t *testing.T) {
 	testkit.True(t, !b.is(has("Third")), "the task is still there")
 }
 
-// mailJob has a workflow with an input.
 const mailJob = `name: mail
 version: 1.0.0
 summary: Write to somebody
