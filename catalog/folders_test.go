@@ -414,8 +414,7 @@ func TestEverySaveIsHeardByTheWatcherAndSeenByThePoller(t *testing.T) {
 	for name, o := range map[string]Options{"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour}, "poller": {NoWatch: true, Poll: 20 * time.Millisecond}} {
 		eachSave(t, name, func(t *testing.T, p *project, s save) {
 			c := p.open(o)
-			got := summary(c.Snapshot(), "writing")
-			testkit.Need(t, got == "one", "at first: %q", got)
+			testkit.Equal(t, summary(c.Snapshot(), "writing"), "one", "at first")
 			// More than once: what was watched has been replaced by the first.
 			for _, version := range []string{"two", "three", "four"} {
 				s.save(p, source("writing", version))

@@ -124,8 +124,7 @@ func TestBoundsOfAnswers(t *testing.T) {
 	quoted := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
 	testkit.Equal(t, len(identifier(quoted(maxID)))+len(identifier(quoted(maxID+1))), maxID)
 	for _, n := range []int{maxAnswer, maxAnswer + 1} {
-		deep := json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
-		testkit.Equal(t, jsontext.Kind(shallow(deep)) == "array", n == maxAnswer, "of depth %d", n)
+		testkit.Equal(t, jsontext.Kind(shallow([]byte(strings.Repeat("[", n)+strings.Repeat("]", n)))) == "array", n == maxAnswer, "of depth %d", n)
 	}
 	for raw, want := range map[string]string{
 		"-0.1": "-0.1", "0": "0/1", "1": "1/1", "1.5": "1.5/100", "100": "100/100", "100.5": "100.5", "true": "", "null": "", `""`: "",
@@ -290,8 +289,7 @@ func TestNamesThatImitate(t *testing.T) {
 		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp", "\uff4dmcp__x", "f\u0456nished_step"} {
 		all = append(all, named("s", fmt.Sprint(i), name))
 	}
-	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
-	testkit.Same(t, got, []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
+	testkit.Same(t, nameAll(all, "", []string{"get_workflows", "finished_step"}, nil), []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
 		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"})
 }
 

@@ -379,8 +379,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	args.Merged = true
 	r := testkit.Get(c.Finish(ctx, args)).Must(t)
 	testkit.Equal(t, len(r.PendingConcurrentSteps), 2) // of the other item
-	now := p.record(id)
-	testkit.Equal(t, now.RootOf(p.root, "port[0]"), p.root)
+	testkit.Equal(t, p.record(id).RootOf(p.root, "port[0]"), p.root)
 	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", machine.Override{Identity: "me", Reason: "obsolete"}))
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)), `workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")
