@@ -411,7 +411,10 @@ func eachSave(t *testing.T, name string, test func(t *testing.T, p *project, s s
 }
 
 func TestEverySaveIsHeardByTheWatcherAndSeenByThePoller(t *testing.T) {
-	for name, o := range map[string]Options{"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour}, "poller": {NoWatch: true, Poll: 20 * time.Millisecond}} {
+	for name, o := range map[string]Options{
+		"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour},
+		"poller":  {NoWatch: true, Poll: 20 * time.Millisecond},
+	} {
 		eachSave(t, name, func(t *testing.T, p *project, s save) {
 			c := p.open(o)
 			testkit.Equal(t, summary(c.Snapshot(), "writing"), "one", "at first")

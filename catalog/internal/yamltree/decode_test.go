@@ -93,7 +93,8 @@ func TestDecodedValues(t *testing.T) {
 		{"a", map[string]string{"B": "true", "c": "7"}, "one", time.Minute, 9, false, []string{"x", "y"}, []named{{"z", "1"}, {"y", "2"}}, new(1.0), 3.5, map[string]bool{"on": true}},
 		{Name: "b", Kind: "other", Flag: true},
 	})
-	testkit.True(t, d.Find("x", 0).Node == d.root && d.Has([]any{1}, "kind") && !d.Has([]any{1, "kind", "x"}) && !d.Has([]any{2}), "what is at a path is not found")
+	v := d.Find("x", 0)
+	testkit.True(t, v.Node == d.root && d.Has([]any{1}, "kind") && !d.Has([]any{1, "kind", "x"}) && !d.Has([]any{2}), "what is at a path is not found")
 	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 
