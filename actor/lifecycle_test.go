@@ -138,18 +138,19 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem(t, nil)
 		spawned := &disk{}
-		ref := actor.Spawn(s, actor.Options{Mailbox: 2}, spawned.newProbe)
-		r, of := registry(s, actor.Options{Mailbox: 2})
+		ref := actor.Spawn(s, actor.Options{Mailbox: 4}, spawned.newProbe)
+		r, of := registry(s, actor.Options{Mailbox: 4})
 		ask(t, r.For("asleep"), add1, 1)
 		testkit.Must(t, r.For("asleep").Tell(t.Context(), rest))
-
-		var queued, crashed, waiting []<-chan error
+		var queued, crashed, open, waiting []<-chan error
 		var releases []chan struct{}
 		for _, to := range []actor.Address[task]{ref, r.For("a")} {
 			crashed = append(crashed, asking(t.Context(), to, keepReply)) // failed by the crash
 			releases = append(releases, block(t, to))
 			queued = append(queued, asking(t.Context(), to, add1))
 			crashed = append(crashed, asking(t.Context(), to, panicking))
+			queued = append(queued, asking(t.Context(), to, add1)) // the next incarnation's
+			open = append(open, asking(t.Context(), to, keepReply))
 			waiting = append(waiting, asking(t.Context(), to, add1)) // has no room
 		}
 		stopped := make(chan []string, 1)
@@ -172,29 +173,15 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 			_, panicked := errors.AsType[*actor.PanicError](<-c)
 			testkit.True(t, panicked, "a crash, or a kept reply that outlived it")
 		}
+		for _, o := range open {
+			testkit.FailsWith(t, <-o, actor.ErrStopped, "an open ask")
+		}
 		<-ref.Done()
-		testkit.Equal(t, [3]int{spawned.value, of("a").value, r.Len()}, [3]int{1, 1, 0}, "values, and awake")
+		testkit.Equal(t, [3]int{spawned.value, of("a").value, r.Len()}, [3]int{2, 2, 0}, "values, and awake")
+		spawned.lived(t, 2, 1)
 		late := actor.Spawn(s, actor.Options{}, spawned.newProbe)
 		<-late.Done()
 		testkit.FailsWith(t, late.Tell(t.Context(), answerKept), actor.ErrStopped)
-	})
-}
-
-func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &disk{}
-		ref := actor.Spawn(newSystem(t, nil), actor.Options{}, d.newProbe)
-		release := block(t, ref)
-		crashed, rest, kept := asking(t.Context(), ref, failing), asking(t.Context(), ref, add1), asking(t.Context(), ref, keepReply)
-		stopped := make(chan error, 1)
-		go func() { stopped <- ref.Stop(t.Context()) }()
-		synctest.Wait()
-		close(release)
-		testkit.FailsWith(t, <-crashed, errTorn)
-		testkit.Must(t, <-rest)
-		testkit.FailsWith(t, <-kept, actor.ErrStopped, "an open ask")
-		testkit.Must(t, <-stopped)
-		d.lived(t, 2, 1)
 	})
 }
 
@@ -299,7 +286,6 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		crash()
 		time.Sleep(time.Minute - 1)
 		ask(t, ref, add1, 1)
-
 		release := block(t, ref)
 		last, queued := asking(t.Context(), ref, panicking), asking(t.Context(), ref, add1)
 		close(release)
@@ -312,7 +298,6 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "frail"), "after: %v", err)
 		testkit.Must(t, ref.Stop(t.Context()))
 		ask(t, other, add1, 1)
-
 		ref = actor.Spawn(s, actor.Options{Restarts: -1}, (&disk{}).newProbe)
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), ref, failing)).Err(), errTorn)
 		<-ref.Done()
@@ -406,7 +391,6 @@ func TestPanicsInStartAndStop(t *testing.T) {
 		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), actor.ErrTooManyRestarts, "then")
 	}
 	of("a").lived(t, 2, 0)
-
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{Name: "stopped"}, d.newProbe)
 	ask(t, ref, add1, 1)

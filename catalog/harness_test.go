@@ -51,9 +51,12 @@ type project struct {
 	log  *testkit.Log
 }
 
-// newProject has jobs that each have the name of their directory: names and summaries in turn.
+// newProject has jobs that each have the name of their directory: names and summaries in turn. A test that calls it runs beside others.
 func newProject(t *testing.T, jobs ...string) *project {
 	t.Helper()
+	if _, again := parallel.LoadOrStore(t, true); !again {
+		t.Parallel()
+	}
 	p := &project{t: t, root: t.TempDir(), log: new(testkit.Log)}
 	for i := 0; i < len(jobs); i += 2 {
 		p.put(jobs[i], source(jobs[i], jobs[i+1]))
@@ -61,19 +64,18 @@ func newProject(t *testing.T, jobs ...string) *project {
 	return p
 }
 
+var parallel sync.Map // the tests that have called newProject
+
 func (p *project) path(elem ...string) string {
 	return filepath.Join(append([]string{p.root}, elem...)...)
 }
 
-// job makes a path in the project's own job folder.
 func (p *project) job(elem ...string) string {
 	return filepath.Join(append([]string{p.root, ".deepwork", "jobs"}, elem...)...)
 }
 
-// standard is where the standard jobs are laid out.
 func (p *project) standard() string { return filepath.Join(p.root+"-state", "standard_jobs") }
 
-// jobFile is the path of a job's file in the project's own folder.
 func (p *project) jobFile(dir string) string { return p.job(dir, job.FileName) }
 
 func (p *project) put(dir, content string) {
@@ -205,12 +207,8 @@ func (n *fakeNotifier) has(dir string) bool {
 	return slices.Contains(n.dirs, dir)
 }
 
-func (n *fakeNotifier) await(t *testing.T, dir string) {
-	t.Helper()
-	testkit.Until(t, dir+" watched", func() bool { return n.has(dir) })
-}
-
-func (n *fakeNotifier) awaitAdds(t *testing.T, dir string, count int) {
+// await waits until a directory has been added so many times.
+func (n *fakeNotifier) await(t *testing.T, dir string, count int) {
 	t.Helper()
 	testkit.Until(t, fmt.Sprintf("%s added %d times", dir, count), func() bool {
 		n.mu.Lock()

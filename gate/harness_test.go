@@ -54,7 +54,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// command is the command line of a reviewer in a mode.
 func command(mode string, args ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -63,7 +62,6 @@ func command(mode string, args ...string) []string {
 	return append([]string{self, "reviewer", mode}, args...)
 }
 
-// saying is the command line of a reviewer that says a text.
 func saying(text string) []string { return command("say", text) }
 
 const (
@@ -71,7 +69,6 @@ const (
 	fails  = `{"passed": false, "feedback": "the summary is missing"}`
 )
 
-// A received is what a reviewer finds around it.
 type received struct {
 	Args  []string
 	Stdin string
@@ -89,7 +86,6 @@ func receivedIn(t *testing.T, file string) (r received, ran bool) {
 	return r, err == nil
 }
 
-// reviewer is what a reviewer does.
 func reviewer(mode string, args []string) int {
 	switch mode {
 	case "say": // TEXT [STDERR [CODE]]
@@ -152,7 +148,6 @@ func reviewer(mode string, args []string) int {
 	return 0
 }
 
-// dial reports to the test's hub.
 func dial(hub string) net.Conn {
 	os.Setenv(testkit.HubEnv, hub)
 	return testkit.Attend()
@@ -198,7 +193,6 @@ func (p *project) submission(runEach ...string) Submission {
 	return Submission{SessionID: "0a1b2c3d", Job: &job.Job{Name: "papers"}, Workflow: "paper", Step: st, Goal: "A paper on tides."}
 }
 
-// submit adds an output.
 func (s Submission) submit(name string, paths ...string) Submission {
 	s.Outputs = append(s.Outputs[:len(s.Outputs):len(s.Outputs)], Output{Name: name, Paths: paths})
 	return s
@@ -227,7 +221,6 @@ func (p *project) gate(settings func() Settings) *Gate {
 
 func always(s Settings) func() Settings { return func() Settings { return s } }
 
-// collect runs tasks and returns a channel with their verdicts.
 func collect(t testing.TB, ctx context.Context, g *Gate, session string, s Submission, tasks []Task) <-chan Verdict {
 	t.Helper()
 	verdicts := make(chan Verdict, len(tasks)+1)
@@ -235,13 +228,11 @@ func collect(t testing.TB, ctx context.Context, g *Gate, session string, s Submi
 	return verdicts
 }
 
-// judge is the verdict of a review.
 func (p *project) judge(settings Settings, s Submission, tasks []Task) Verdict {
 	p.t.Helper()
 	return <-collect(p.t, p.t.Context(), p.gate(always(settings)), "a", s, tasks)
 }
 
-// judge has one file reviewed by a command.
 func judge(t *testing.T, settings Settings) Verdict {
 	t.Helper()
 	p, s := tides(t)
@@ -251,7 +242,6 @@ func judge(t *testing.T, settings Settings) Verdict {
 	return p.judge(settings, s, p.plan(s))
 }
 
-// passed checks that a verdict is one that passes.
 func passed(t testing.TB, v Verdict) {
 	t.Helper()
 	testkit.Need(t, v.Err == nil && v.Passed, "got %+v", v)

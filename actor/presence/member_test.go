@@ -107,7 +107,6 @@ func TestOlderServers(t *testing.T) {
 	testkit.Equal(t, testkit.Get(probe.TryLock()).Must(t), false, "its lock is free for those who ask so")
 }
 
-// taken takes a lock, which nobody has.
 func taken(t *testing.T, try func() (bool, error)) {
 	t.Helper()
 	testkit.Need(t, testkit.Get(try()).Must(t), "it is locked")
@@ -253,7 +252,6 @@ func TestMain(m *testing.M) {
 
 func newMember(dir string) *Member { return New(Options{Dir: dir}) }
 
-// A process is a running child.
 type process struct {
 	*testkit.Child
 	id string // the first line it said

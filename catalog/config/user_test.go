@@ -119,7 +119,6 @@ func TestWhatIsWithheld(t *testing.T) {
 	good = nil
 	s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: true}} }
 	testkit.Same(t, testkit.Get(s.Current(t.Context())).Must(t).QualityGate.AgentReviewCommand, nil)
-
 	agents, ci := Asked{Key: AgentsKey}, Asked{Key: SourcesKey + "ci", Text: "./ci"}
 	w := &Withheld{Asked: []Asked{agents, ci}, Changed: []string{"a.sh", "git.branch"}}
 	testkit.True(t, !w.Plain() && (&Withheld{Asked: []Asked{agents}}).Plain() && !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
@@ -292,8 +291,7 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	testkit.Same(t, current(t, s), Default(), "after it is gone")
 }
 
-// TestSaveInProgress is what a save looks like in the middle: the last good
-// config stays for 500 ms, then the file is taken for what it is.
+// TestSaveInProgress is what a save looks like in the middle: the last good config stays for 500 ms, then the file is taken for what it is.
 func TestSaveInProgress(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, s *Source){
 		"missing": func(t *testing.T, s *Source) { must(t, os.Remove(s.Path())) },

@@ -154,7 +154,6 @@ func withoutEmpty(t *testing.T, data []byte) string {
 	return regexp.MustCompile(`,(\s*[\]}])`).ReplaceAllString(text, "$1")
 }
 
-// formsExample is the workflow of the example of forms.
 func formsExample(t *testing.T, edits ...string) *Workflow {
 	t.Helper()
 	source := strings.NewReplacer(edits...).Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))

@@ -305,8 +305,7 @@ func TestHostile(t *testing.T) {
 			t.Logf("%v for %d bytes: %.200q", took.Round(time.Millisecond), len(source), ds)
 			checkBounded(t, j, ds)
 			testkit.Contains(t, ds.Error(), h.fault)
-			// A second is the promise; a busy machine, or the race detector,
-			// takes several times as long, a quadratic check far more.
+			// A second is the promise; a busy machine, or the race detector, takes several times as long, a quadratic check far more.
 			testkit.True(t, took <= time.Minute, "took %v", took)
 		})
 	}

@@ -24,7 +24,6 @@ import (
 )
 
 func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
-	t.Parallel()
 	r := open(t, settings(command("local", "good"), overHTTP(t, "web", &fakery{list: listOf(workflow("9", "nine"))})))
 	s := r.tools(t, "nine", "one", "two")
 	nine := s.Tool("nine")
@@ -33,7 +32,6 @@ func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))}
 	server := f.server()
 	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
@@ -46,7 +44,6 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
-	t.Parallel()
 	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	r := open(t, settings(named(config.WorkflowSource{Name: "bare", URL: serve(t, bare).URL}), overHTTP(t, "web", f)))
@@ -58,7 +55,6 @@ func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
 }
 
 func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"))}
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
@@ -74,7 +70,6 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 }
 
 func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "data-a"), workflow("2", "data-b-internal"), workflow("3", "other"))}
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Include, c.WorkflowTools.Exclude = []string{"data-*"}, []string{"*-internal"}
@@ -90,7 +85,6 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"), workflow("3", "three"))}
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
@@ -103,7 +97,6 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
-	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "one"))}
 	b := &fakery{list: listOf(workflow("2", "two"))}
 	d := &fakery{list: listOf(workflow("3", "three"))}
@@ -128,10 +121,8 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown), "a source that is not approved: %v", err)
 }
 
-// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
-// that it was before is gone, which may hold a port or a lock.
+// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
-	t.Parallel()
 	src, pid := withPID(t, "stubborn")
 	r, _ := offering(t, src, "one", "two")
 	was := testkit.Get(os.ReadFile(pid)).Must(t)
@@ -144,10 +135,13 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	})
 	testkit.True(t, !alive(string(was)), "there were two of the source at once")
 	r.tools(t, "one", "two")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	testkit.Works(t, r.Close(ctx))
+	testkit.True(t, ctx.Err() == nil && !alive(string(testkit.Get(os.ReadFile(pid)).Must(t))), "the source runs on")
 }
 
 func TestReq003_6_4_NamesThatClash(t *testing.T) {
-	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"), workflow("3", "alone"))}
 	b := &fakery{list: listOf(workflow("1", "send"))}
 	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
@@ -159,7 +153,6 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
-	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	testkit.Write(t, list, "["+workflow("1", "one")+"]")
 	src, pid := withPID(t, "file "+list)
@@ -204,7 +197,6 @@ func kill(t *testing.T, file string) {
 
 // One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	hung := listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
@@ -241,7 +233,6 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 }
 
 func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
-	t.Parallel()
 	src := command("local", "tell")
 	src.Env["REGION"] = "eu"
 	r, _ := offering(t, src, "one", "two")
@@ -249,6 +240,7 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 }
 
 func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
+	parallel.Store(t, true) // alone, as the environment is that of all
 	inner := mount(t, (&fakery{list: listOf(workflow("1", "one"))}).server())
 	web := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer s3cret" {
@@ -271,7 +263,6 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 }
 
 func TestPagesAreFollowed(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: func(cursor string) *mcp.CallToolResult {
 		switch cursor {
 		case "":
@@ -291,7 +282,6 @@ func TestPagesAreFollowed(t *testing.T) {
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
-	t.Parallel()
 	var all []string
 	for i := range 10_050 {
 		all = append(all, workflow(fmt.Sprint(i), fmt.Sprintf("w%d", i)))
@@ -307,11 +297,10 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 }
 
 func TestAFailedQueryIsTriedAgainAndTheIntervalQueries(t *testing.T) {
-	t.Parallel()
-	for _, interval := range []time.Duration{0, 20 * time.Millisecond} {
+	for interval, want := range map[time.Duration]string{0: "round2", 20 * time.Millisecond: "round3"} {
 		f := &fakery{}
 		f.set(func(string) *mcp.CallToolResult {
-			if f.asked() == 1 && interval == 0 {
+			if f.asked() == 1 {
 				return failure("the database is asleep")
 			}
 			return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
@@ -319,28 +308,12 @@ func TestAFailedQueryIsTriedAgainAndTheIntervalQueries(t *testing.T) {
 		c := settings(overHTTP(t, "web", f))
 		c.WorkflowTools.RefreshInterval = interval
 		r := open(t, c)
-		if interval == 0 {
-			r.tools(t, "round2")
-			r.logged(t, "level=WARN", "the database is asleep")
-			continue
-		}
-		r.tools(t, "round3")
+		r.tools(t, want)
+		r.logged(t, "level=WARN", "the database is asleep")
 	}
 }
 
-func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
-	t.Parallel()
-	src, pid := withPID(t, "stubborn")
-	r, _ := offering(t, src, "one", "two")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	err := r.Close(ctx)
-	testkit.True(t, err == nil && ctx.Err() == nil, "%v %v", err, ctx.Err())
-	testkit.True(t, !alive(string(testkit.Get(os.ReadFile(pid)).Must(t))), "the source runs on")
-}
-
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
-	t.Parallel()
 	bad := errors.New("config.yml:3:1: no")
 	c := source.Open(source.Options{Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad }})
 	defer c.Close(t.Context())
@@ -351,7 +324,6 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 
 // What cannot be run is not offered, and is named.
 func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
-	t.Parallel()
 	src := overHTTP(t, "half", &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))})
 	src.ExecuteTool = "run-it"
 	r := open(t, settings(src))

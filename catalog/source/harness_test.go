@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,8 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// patience is how long a test waits for what must come, on a machine that is busy
-// with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
 // A rig is a catalog under test.
@@ -74,8 +74,16 @@ func listenAndServe(t *testing.T, h http.Handler) *httptest.Server {
 	return web
 }
 
+var parallel sync.Map // the tests that have called open
+
+// open opens a catalog. A test that calls it runs beside others.
 func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Helper()
+	if test, is := t.(*testing.T); is {
+		if _, again := parallel.LoadOrStore(test, true); !again {
+			test.Parallel()
+		}
+	}
 	r := &rig{log: new(testkit.Log), root: testkit.Dir(t)}
 	r.settings.Store(c)
 	r.Catalog = source.Open(source.Options{

@@ -73,7 +73,6 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 }
 
 func TestAnswersThatAreNoList(t *testing.T) {
-	t.Parallel()
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
 		p, err := list(json.RawMessage(text))
@@ -125,8 +124,7 @@ func TestBoundsOfAnswers(t *testing.T) {
 	quoted := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
 	testkit.Equal(t, len(identifier(quoted(maxID)))+len(identifier(quoted(maxID+1))), maxID)
 	for _, n := range []int{maxAnswer, maxAnswer + 1} {
-		deep := json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
-		testkit.Equal(t, jsontext.Kind(shallow(deep)) == "array", n == maxAnswer, "of depth %d", n)
+		testkit.Equal(t, jsontext.Kind(shallow([]byte(strings.Repeat("[", n)+strings.Repeat("]", n)))) == "array", n == maxAnswer, "of depth %d", n)
 	}
 	for raw, want := range map[string]string{
 		"-0.1": "-0.1", "0": "0/1", "1": "1/1", "1.5": "1.5/100", "100": "100/100", "100.5": "100.5", "true": "", "null": "", `""`: "",
@@ -185,7 +183,6 @@ func TestLegalNames(t *testing.T) {
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
-	t.Parallel()
 	// Millions of elements that are no workflows are not held at once.
 	p, err := list([]byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]"))
 	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
@@ -196,7 +193,6 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	t.Parallel()
 	g := newListing("s", nil)
 	var err error
 	pages := 0
@@ -259,8 +255,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Whatever a command writes, what comes through the filter are messages, each valid
-// JSON with "jsonrpc" in it, and there is an end of it.
+// Whatever a command writes, what comes through the filter are messages, each valid JSON with "jsonrpc" in it, and there is an end of it.
 func FuzzLineFilter(f *testing.F) {
 	for _, s := range []string{
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
@@ -287,8 +282,7 @@ func FuzzLineFilter(f *testing.F) {
 	})
 }
 
-// Names that look like a tool of ours, or like another server's as clients write it, are
-// changed.
+// Names that look like a tool of ours, or like another server's as clients write it, are changed.
 func TestNamesThatImitate(t *testing.T) {
 	var all []*offered
 	for i, name := range []string{"Get-Workflows", "finished_step", "mcp__github__push", "MCP__x", "report",
@@ -300,8 +294,7 @@ func TestNamesThatImitate(t *testing.T) {
 		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"})
 }
 
-// Whatever a source does instead of answering initialize, connecting ends with
-// its context, and nothing is left.
+// Whatever a source does instead of answering initialize, connecting ends with its context, and nothing is left.
 func TestConnectingIsBounded(t *testing.T) {
 	t.Parallel()
 	hung := serving(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -341,8 +334,7 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	}
 }
 
-// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a
-// bound.
+// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a bound.
 func TestLeavingAndRedirects(t *testing.T) {
 	hops := 0
 	srv := serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -363,7 +355,6 @@ func TestLeavingAndRedirects(t *testing.T) {
 
 // A redirect to another server would take the headers' secrets with it.
 func TestRedirectsElsewhereAreRefused(t *testing.T) {
-	t.Parallel()
 	other := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the other server was asked, with %v", r.Header)
 	})
@@ -374,7 +365,6 @@ func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
 }
 
-// serving is a server that ends with the test.
 func serving(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	server := httptest.NewServer(h)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })

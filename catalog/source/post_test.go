@@ -28,12 +28,13 @@ import (
 type rawWeb struct {
 	*httptest.Server
 	call func(w http.ResponseWriter, r *http.Request, id string) // of the execute tool
-
+	// unknown answers a request of a session that is not known
+	unknown        func(w http.ResponseWriter, id string)
 	session, conns atomic.Int64 // count those that were begun
 }
 
 func newRawWeb(t *testing.T) *rawWeb {
-	s := &rawWeb{}
+	s := &rawWeb{unknown: func(w http.ResponseWriter, id string) { http.Error(w, "session not found", http.StatusNotFound) }}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -54,11 +55,7 @@ func (s *rawWeb) open(t *testing.T) (*rig, *source.Workflow) {
 }
 
 func (s *rawWeb) sessionID() string { return fmt.Sprintf("session-%d", s.session.Load()) }
-
-func (s *rawWeb) forget() { s.session.Add(1000) } // it does not know its sessions any more
-
-// unknown answers a request of a session that is not known.
-var unknown = func(w http.ResponseWriter, id string) { http.Error(w, "session not found", http.StatusNotFound) }
+func (s *rawWeb) forget()           { s.session.Add(1000) } // it does not know its sessions any more
 
 func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
@@ -77,7 +74,7 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.session.Add(1)
 		w.Header().Set("Mcp-Session-Id", s.sessionID())
 	} else if r.Header.Get("Mcp-Session-Id") != s.sessionID() {
-		unknown(w, string(m.ID))
+		s.unknown(w, string(m.ID))
 		return
 	}
 	result := `{}`
@@ -118,7 +115,6 @@ const isJSON, isText, isStream = "application/json", "text/plain", "text/event-s
 
 // What goes wrong with one call is told of that call, as lost where the source may have begun; the session goes on.
 func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
-	t.Parallel()
 	s := newRawWeb(t)
 	r, w := s.open(t)
 	for name, c := range map[string]struct {
@@ -160,7 +156,6 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 
 // An answer that cannot be read costs the calls in flight, as lost, and the session; later calls go on in the next one.
 func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
-	t.Parallel()
 	for _, answer := range []string{
 		`{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`, "", `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read you"}}`, strings.Repeat(" ", 17<<20),
@@ -185,11 +180,8 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 	}
 }
 
-// A source that was restarted does not know our session, however it says so: the
-// call had no effect, and is made once more in its own session.
+// A source that was restarted does not know our session, however it says so: the call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
-	was := unknown
-	defer func() { unknown = was }()
 	const ownID = "with the id of the request"
 	for name, c := range map[string]struct {
 		code       int
@@ -205,8 +197,8 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 		"as not initialized":               {400, "", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			unknown = func(w http.ResponseWriter, id string) { reply(w, id, c.code, c.kind, c.body) }
 			s := newRawWeb(t)
+			s.unknown = func(w http.ResponseWriter, id string) { reply(w, id, c.code, c.kind, c.body) }
 			s.call = answers
 			r, w := s.open(t)
 			if name != ownID { // a call's own error may be about another session
@@ -224,7 +216,6 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 
 // A call that is under way when another one's session is not known may be carried out all the same: it is not made again.
 func TestACallIsNotRepeatedForAnother(t *testing.T) {
-	t.Parallel()
 	s := newRawWeb(t)
 	began := make(chan struct{}, 10)
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) {
@@ -244,7 +235,6 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 
 // The connection that brought an answer brings the next one.
 func TestConnectionsAreUsedAgain(t *testing.T) {
-	t.Parallel()
 	s := newRawWeb(t)
 	s.call = answers
 	r, w := s.open(t)
@@ -328,7 +318,6 @@ func (o order) String() string {
 func rawSource(t *testing.T) (*rig, *source.Workflow) { return offering(t, command("s", "raw"), "raw") }
 
 func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
-	t.Parallel()
 	r, w := rawSource(t)
 	testkit.True(t, utf8.ValidString(w.Description) && utf8.Valid(w.InputSchema) && utf8.Valid(w.Metadata), "what is no UTF-8 was passed on: %q", w.InputSchema)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
@@ -357,7 +346,6 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 }
 
 func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
-	t.Parallel()
 	r, w := rawSource(t)
 	r.logged(t, "a source writes what is no message", "raw source, version 1")
 	var logged strings.Builder // objects with the id of every call that there may be
@@ -377,7 +365,6 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 
 // A message that cannot be read costs the calls in flight, as lost, and the connection; later calls go on over the next one.
 func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
-	t.Parallel()
 	for result, says := range map[string]string{
 		`{"content":[],"structuredContent":{"mean":NaN}}`:                                           "'N'",
 		`{"content":[],"structuredContent":{"max":Infinity,"min":-Infinity,"says":"a \\ \"NaN\""}}`: "'I'",
@@ -394,12 +381,17 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		testkit.True(t, time.Since(began) <= 30*time.Second, "%.60s took %v", result, time.Since(began))
 		r.gives(t, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "after %.60s", result)
 	}
+	// An error that answers nothing ends the connection, and is not taken for what the source says of the calls that are under way.
+	r, w := rawSource(t)
+	_, err := r.execute(t, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")}.String())
+	_, refused := errors.AsType[*source.RefusedError](err)
+	testkit.True(t, !refused && errors.Is(err, source.ErrLost), "%v", err)
+	r.back(t, "raw")
 }
 
 // A source that does one thing at a time does not read while it works: a call that is
 // given up before it could be written returns at once, and costs the other nothing.
 func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
-	t.Parallel()
 	r, w := rawSource(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	done := make(chan struct{})
@@ -411,8 +403,8 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	_, err := r.Execute(ctx, w, []byte(order{Filler: strings.Repeat("x", 1<<20)}.String()), nil) // more than a pipe holds
-	testkit.FailsWith(t, err, context.DeadlineExceeded)
+	long := order{Filler: strings.Repeat("x", 1<<20)}.String() // more than a pipe holds
+	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, []byte(long), nil)).Err(), context.DeadlineExceeded)
 	testkit.True(t, time.Since(began) <= writePatience, "it took %v", time.Since(began))
 	testkit.Must(t, os.WriteFile(gate, nil, 0o600))
 	<-done
@@ -420,14 +412,3 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 
 // writePatience is well below the time that a write to a command may take.
 const writePatience = 20 * time.Second
-
-// An error that answers nothing ends the connection, and is not taken for what the
-// source says of the calls that are under way.
-func TestAnErrorThatAnswersNothingIsNoAnswer(t *testing.T) {
-	t.Parallel()
-	r, w := rawSource(t)
-	_, err := r.execute(t, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")}.String())
-	_, refused := errors.AsType[*source.RefusedError](err)
-	testkit.True(t, !refused && errors.Is(err, source.ErrLost), "%v", err)
-	r.back(t, "raw")
-}

@@ -17,7 +17,6 @@ import (
 )
 
 func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
-	t.Parallel()
 	for name, text := range map[string]string{
 		"null": `null`, "array": `[]`, "text": `"x"`, "boolean": `true`,
 		"another type":   `{"type":"string"}`,
@@ -59,7 +58,6 @@ func named(source, id, name string) *offered {
 }
 
 func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
-	t.Parallel()
 	long := strings.Repeat("long name ", 20)
 	all := []*offered{
 		named("a", "1", "alone"), named("a", "2", "with blank"), named("a", "3", "with.blank"), named("a", "4", "日本語"), named("a", "!?", "日本語!"),
@@ -153,7 +151,6 @@ func TestVariablesOfTheEnvironment(t *testing.T) {
 
 // Names are remembered up to a bound: those that no tool has now go first.
 func TestRememberedNamesAreBounded(t *testing.T) {
-	t.Parallel()
 	o := &owner{names: make(map[string]string)}
 	one := []*offered{named("a", "1", "one")}
 	for i := range maxNames + 10 {
@@ -204,7 +201,6 @@ func TestAnswersThatAreTasks(t *testing.T) {
 // Each schema that model APIs refuse is listed in a form that they accept, which takes what the source's own
 // takes; arguments are checked against the source's own.
 func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
-	t.Parallel()
 	const file = "testdata/portable.txt" // names, schemas, arguments that fit and that don't, and what is listed
 	var all []string
 	for block := range strings.SplitSeq(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\n\n") {
@@ -311,7 +307,6 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 
 // A schema that doubles with each reference, or refers to a long text again and again, is listed in a bounded form.
 func TestField03_ListedSchemasAreBounded(t *testing.T) {
-	t.Parallel()
 	doubling := `{"type":"object","properties":{"x":{"$ref":"#/$defs/d9"}},"$defs":{"d0":{"type":"string"}`
 	for i := range 9 {
 		ref := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i)

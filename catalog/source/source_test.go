@@ -66,7 +66,6 @@ func failure(s string) *mcp.CallToolResult {
 	return r
 }
 
-// workflow is one in the seed's schema.
 func workflow(id, name string, more ...string) string {
 	return fmt.Sprintf(`{"id":%q,"name":%q,"description":"does %s"%s}`, id, name, name, strings.Join(append([]string{""}, more...), ","))
 }
@@ -187,8 +186,6 @@ func beSource(mode string) {
 	case "raw":
 		beRaw()
 		return
-	case "sums":
-		f.list, f.execute = listOf(workflow("s/1", "sum", syncType)), sums
 	}
 	f.server().Run(context.Background(), &mcp.StdioTransport{})
 }
@@ -208,7 +205,6 @@ func found(s *source.Snapshot, name string) string {
 
 // A name that is shared, or whose source is away, means no workflow.
 func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
-	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "send"), workflow("1b", "own"))}
 	b := &fakery{list: listOf()}
 	c := settings(overHTTP(t, "first", a), overHTTP(t, "second", b))
@@ -241,7 +237,6 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 }
 
 func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
-	t.Parallel()
 	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}
 	for _, f := range []*fakery{hangs, broken} {
 		f.list = listOf(workflow("1", "known"))
@@ -270,7 +265,6 @@ func largeResult(size int) string {
 
 // A result over the limit is refused with words that say so, and later calls work.
 func TestAResultOverTheLimitIsRefused(t *testing.T) {
-	t.Parallel()
 	web := newRawWeb(t)
 	overWeb, ofWeb := web.open(t)
 	overPipe, ofPipe := rawSource(t)
@@ -294,8 +288,7 @@ func TestAResultOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// newest is a server that speaks the newest version of MCP alone: it does not know
-// initialize, and takes no request that does not say its version.
+// newest is a server that speaks the newest version of MCP alone: it does not know initialize, and takes no request that does not say its version.
 func (f *fakery) newest() *mcp.Server {
 	s := f.server()
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -313,10 +306,8 @@ func (f *fakery) newest() *mcp.Server {
 	return s
 }
 
-// A source that speaks only the newest version of MCP is reached, as a command and
-// by its URL, and its next connection begins in that version.
+// A source that speaks only the newest version of MCP is reached, as a command and by its URL, and its next connection begins in that version.
 func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
-	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	stdio, pid := withPID(t, "newest")

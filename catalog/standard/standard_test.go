@@ -35,14 +35,9 @@ func load(t *testing.T) map[string]*job.Job {
 	return jobs
 }
 
-func TestFSHoldsOnlyJobs(t *testing.T) {
-	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
-	for _, e := range testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t) {
-		testkit.True(t, e.IsDir(), "%s is beside the jobs and is not a job", e.Name())
-	}
-}
-
+// A job is each folder, and nothing else is there.
 func TestBundledJobsLoadWithoutFault(t *testing.T) {
+	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
 	jobs := load(t)
 	for dir, j := range jobs {
 		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
@@ -56,9 +51,13 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	testkit.Same(t, workflows, []string{"new_job[[define] [implement] [test] [iterate]]", "repair[[diagnose] [fix]]", "learn[[reflect] [apply]]"})
 }
 
+// Each step also has an instructions file of its own, and there is no other one.
 func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
-	for _, j := range load(t) {
+	for dir, j := range load(t) {
+		named := make(map[string]bool)
 		for _, s := range j.Steps {
+			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
+			named[s.InstructionsFile] = true
 			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }), "%s/%s requires no output", j.Name, s.ID)
 			testkit.True(t, len(s.Reviews) != 0, "%s/%s has no review", j.Name, s.ID)
 			testkit.True(t, len(s.Checks) == 0, "%s/%s has checks, which would need an approval in each project", j.Name, s.ID)
@@ -71,24 +70,13 @@ func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 				testkit.True(t, in.FromStep == "" || j.Step(in.FromStep).Output(in.File) != nil, "%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
 			}
 		}
-	}
-}
-
-func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
-	for dir, j := range load(t) {
-		named := make(map[string]bool)
-		for _, s := range j.Steps {
-			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
-			named[s.InstructionsFile] = true
-		}
 		for _, f := range testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t) {
 			testkit.True(t, named[strings.TrimPrefix(f, dir+"/")], "%s belongs to no step", f)
 		}
 	}
 }
 
-// An agent reads common info and instructions with every step; what is too long
-// is read with less care, and what is too short says nothing.
+// An agent reads common info and instructions with every step; what is too long is read with less care, and what is too short says nothing.
 func TestTextsAreOfSensibleSize(t *testing.T) {
 	const maxCommon, maxInstructions, maxTemplate = 10_000, 8_000, 8_000
 	for dir, j := range load(t) {
@@ -197,8 +185,7 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	testkit.Same(t, names("`([a-z.]+\\.[a-z]+/[^`]+)`", section), required, "what CONTRIBUTING.md gives reasons for")
 }
 
-// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and
-// their help.
+// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and their help.
 func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	text := ""
 	for _, p := range testkit.Pages(t, repository) {
@@ -218,8 +205,7 @@ func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	}
 }
 
-// The tools and their arguments that the texts may name. A tool that is renamed
-// or loses an argument must be renamed in the texts too.
+// The tools and their arguments that the texts may name. A tool that is renamed or loses an argument must be renamed in the texts too.
 var tools = map[string][]string{
 	"get_workflows":  {},
 	"start_workflow": {"goal", "job_name", "workflow_name", "instance_id", "parent_session_id", "request_id"},
@@ -299,8 +285,7 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 	}
 }
 
-// The common info claims to name every key; whatever the schema allows and it
-// does not mention would be refused by an agent's reading of it.
+// The common info claims to name every key; whatever the schema allows and it does not mention would be refused by an agent's reading of it.
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
 	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))
@@ -383,8 +368,10 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	}
 }
 
+// Of templates they name all.
 func TestTextsNameOnlyWhatExists(t *testing.T) {
-	for _, j := range load(t) {
+	for dir, j := range load(t) {
+		used := make(map[string]bool)
 		known := append(slices.Concat(fields, examples, keys), j.Name)
 		for _, w := range j.Workflows {
 			known = append(known, w.Name)
@@ -399,24 +386,16 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 			known = append(append(known, tool), arguments...)
 		}
 		for name, text := range prose(t, j) {
+			for _, m := range template.FindAllStringSubmatch(text, -1) {
+				used[m[1]] = true
+				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
+			}
 			plain := fence.ReplaceAllString(text, "")
 			for _, m := range code.FindAllStringSubmatch(plain, -1) {
 				testkit.True(t, !snake.MatchString(m[1]) || slices.Contains(known, m[1]), "%s names %s, which is no tool, argument, key, step or output", name, m[1])
 				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
 					testkit.True(t, slices.Contains(commands, c[1]), "%s names the command deepwork %s, which does not exist", name, c[1])
 				}
-			}
-		}
-	}
-}
-
-func TestTemplatesAreReferredToAndExist(t *testing.T) {
-	for dir, j := range load(t) {
-		used := make(map[string]bool)
-		for name, text := range prose(t, j) {
-			for _, m := range template.FindAllStringSubmatch(text, -1) {
-				used[m[1]] = true
-				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {

@@ -294,14 +294,12 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	other := base
 	other.Name, other.Files, other.Protect = "renamed", []string{"src/**"}, []string{"tests/**"}
 	approves(true, "name, files and protect", entry(root, other))
-
 	script(workspace, "exit 0")
 	approves(true, "an attempt", entry(workspace, base))
 	script(workspace, "exit 0 # edited")
 	approves(false, "another script in an attempt", entry(workspace, base))
 	testkit.Must(t, os.Remove(filepath.Join(workspace, "sub", "check.sh")))
 	approves(false, "a missing script in an attempt", entry(workspace, base))
-
 	script(root, "exit 1")
 	approves(false, "an edited script", entry(root, base))
 	script(root, "exit 0")
@@ -309,8 +307,7 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	approves(false, "denied", entry(root, base), filepath.Dir(root))
 	testkit.Must(t, os.Symlink(workspace, filepath.Join(root, "away")))
 	for _, folder := range []string{"gone", "away"} { // missing, and outside
-		_, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})
-		testkit.Fails(t, err, "", folder)
+		testkit.Fails(t, testkit.Get(CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})).Err(), "", folder)
 	}
 }
 
@@ -349,8 +346,7 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and
-// what differs from before.
+// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and what differs from before.
 func TestWhatAPersonApproves(t *testing.T) {
 	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/setup.sh": "3", "tools/lib/x": "", "tools/more.sh": "4", "check.sh": "exit 0"})
 	c, faults := config.Parse("config.yml", []byte(asks+"version: 1\n"))
@@ -379,7 +375,6 @@ attempts: {setup: "tools/lib tools/more.sh"}
 		e.Print(&b, "  ")
 	}
 	testkit.Golden(t, "testdata/approves.txt", strings.ReplaceAll(b.String(), filepath.ToSlash(root), "ROOT"), *update)
-
 	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
 	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
 	changes := Set{is, Entry{Key: "b"}}.Changes(Set{was})

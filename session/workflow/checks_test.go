@@ -42,7 +42,6 @@ func checkedProject(t testing.TB, git bool, checks, reviews string) *checking {
 	return &checking{project: p, how: Reviewing{MaxTries: 3, ReplyWithin: time.Minute}}
 }
 
-// begin opens a server and starts the workflow.
 func (k *checking) begin(change ...func(*Options)) *checking {
 	k.t.Helper()
 	k.srv, k.c, k.id = k.project.begin(append(change, reviewing(&k.how))...)

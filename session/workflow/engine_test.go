@@ -15,7 +15,6 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// starting is why a workflow does not start, nil if it does.
 func starting(c *Conn, jobName, workflow string) error {
 	return errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: jobName, WorkflowName: workflow}))
 }
@@ -219,7 +218,6 @@ func FuzzOutputs(f *testing.F) {
 	})
 }
 
-// grouped makes a project with a job that begins with a group.
 func grouped(t testing.TB) *project { return newProject(t).alpha("[[a, b, c], d]", groupSteps...) }
 
 var groupSteps = []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}}
@@ -381,8 +379,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	args.Merged = true
 	r := testkit.Get(c.Finish(ctx, args)).Must(t)
 	testkit.Equal(t, len(r.PendingConcurrentSteps), 2) // of the other item
-	now := p.record(id)
-	testkit.Equal(t, now.RootOf(p.root, "port[0]"), p.root)
+	testkit.Equal(t, p.record(id).RootOf(p.root, "port[0]"), p.root)
 	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", machine.Override{Identity: "me", Reason: "obsolete"}))
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)), `workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")

@@ -123,7 +123,6 @@ func TestForms_LeftOutIsEmpty(t *testing.T) {
 	}
 }
 
-// beta writes the job beta, whose only step is write.
 func (p *project) beta(outputs, workflow, more string) {
 	p.job("beta", []testStep{{id: "write", outputs: outputs}}, map[string]string{workflow: "[write]" + more})
 }

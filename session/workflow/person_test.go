@@ -37,7 +37,6 @@ func waits(t *testing.T, r *machine.FinishReply) string {
 	return *r.Feedback
 }
 
-// question is what a person is asked about a step.
 func (p *project) question(id, step string) *machine.Question {
 	p.t.Helper()
 	return p.record(id).Progress(step).Question
@@ -69,7 +68,6 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "'good.md' changed")
 	waits(t, p.finish(c, good))
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "not those that you were shown")
-
 	srv.stop()
 	now := p.question(id, "one")
 	refused(t, p.atTerminal(id, "two", now.Digest, true, ""), session.StateError, "person_not_asked")
@@ -160,16 +158,6 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		one := p.record(id).Progress("one")
 		testkit.True(t, one.Evidence.Kind == machine.ByPerson && len(one.Overrides) == 1 && len(one.Overrides[0].Skipped) == 2, "progress %s", toJSON(t, one))
 	})
-}
-
-func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
-	p := newProject(t).alpha("[[one, two], three]", testStep{id: "one"}, testStep{id: "two", outputs: oneFile, reviews: humanStep}, testStep{id: "three"})
-	srv, c, id := p.begin()
-	r := p.finish(c, `{"outputs":{}}`)
-	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && slices.Equal(r.PendingConcurrentSteps, []string{"two"}), "reply %s", toJSON(t, r))
-	waits(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
-	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.question(id, "two").Digest, machine.Answer{Passed: true}))
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`).BeginStep), "three", "reply")
 }
 
 // asking is the context of a call whose client asks its user with ask.

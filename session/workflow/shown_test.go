@@ -37,7 +37,6 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	p.finish(c, good)
 	testkit.Equal(t, toJSON(t, standing()), `{"verdict":"running","outputs":{"report":"good.md"},"tries_left":2}`, "while one is running")
 	rev.unset("wait")
-
 	p, _, _, c, id := underJudgement(t, humanStep)
 	waits(t, p.finish(c, good))
 	now = testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
@@ -95,8 +94,9 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 // third is a third of the instructions that a reply can have, and a little more.
 var third = strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11)
 
-// A group whose instructions are more than a reply can have does not begin; when the files are shorter the same call goes on.
-func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
+// A group whose instructions are more than a reply can have does not begin; when the files are shorter the same call goes on. One that
+// began and has too much text by now is read as it began, and get_step says why.
+func TestAGroupWithTooMuchText(t *testing.T) {
 	p := newProject(t).alpha("[first, [a, b, c]]", testStep{id: "first"}, testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
 	for _, id := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+id+".md", third)
@@ -105,20 +105,11 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "first", "the step")
 	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
-	r := p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, len(r.ConcurrentSteps) == 2 && strings.HasPrefix(r.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
-}
-
-// A group that began and has too much text by now is read as it began, and get_step says why.
-func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
-	p := newProject(t).alpha("[[a, b, c]]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
-	_, c, _ := p.begin()
-	before := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	for _, name := range []string{"a", "b", "c"} {
-		p.write(".deepwork/jobs/alpha/steps/"+name+".md", third)
-	}
+	began := p.finish(c, `{"outputs":{}}`)
+	testkit.True(t, len(began.ConcurrentSteps) == 2 && strings.HasPrefix(began.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
+	p.write(".deepwork/jobs/alpha/steps/c.md", third)
 	r := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	testkit.Equal(t, r.BeginStep.Instructions, before.BeginStep.Instructions)
+	testkit.Equal(t, r.ConcurrentSteps[1].Instructions, "Little.")
 	testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"those the step began with", fmt.Sprint(definition.MaxEntryBytes)})
 	testkit.True(t, !strings.Contains(*r.Notice, "nil"), "the notice is %s", *r.Notice)
 }
@@ -210,7 +201,6 @@ func TestWhatAPersonJudges(t *testing.T) {
 	answer(false)
 	n := len(testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t))
 	testkit.True(t, n != 0 && n <= 3000, "%d bytes are kept", n)
-
 	testkit.WriteAll(t, p.root, map[string]string{"a.md": "one\nthree\n", "c.bin": "text now", "new.md": "new"})
 	second := handIn("a.md same.json c.bin new.md")
 	testkit.Equal(t, second["a.md"].Diff, "--- last review\n+++ now\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n", "the diff")

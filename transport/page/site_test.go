@@ -110,14 +110,12 @@ func (a answer) is(status int, wants ...string) answer {
 	return a
 }
 
-// lacks checks what an answer's text does not have.
 func (a answer) lacks(bad ...string) answer {
 	a.t.Helper()
 	testkit.Lacks(a.t, a.text, bad, "%s %s", a.Request.Method, a.Request.URL)
 	return a
 }
 
-// leads checks that an answer is a redirect.
 func (a answer) leads(to string) answer {
 	a.t.Helper()
 	testkit.Equal(a.t, a.Header.Get("Location"), to, "%s %s leads to", a.Request.Method, a.Request.URL)
@@ -141,7 +139,6 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) an
 	return answer{res, b.t, string(testkit.Get(io.ReadAll(res.Body)).Must(b.t))}
 }
 
-// get returns a page, which must be there.
 func (b *browser) get(path string) string {
 	b.t.Helper()
 	a := b.do("GET", path, nil)
@@ -158,7 +155,6 @@ func (b *browser) act(action, csrf string, headers ...string) answer {
 	return b.do("POST", path, form, headers...)
 }
 
-// login logs in with a token, and returns the cookie.
 func (b *browser) login(token string) *http.Cookie {
 	b.t.Helper()
 	a := b.do("POST", "/login", url.Values{"token": {token}}).leads("/")
@@ -174,7 +170,6 @@ func (b *browser) csrf(path string) string {
 	return find(b.t, csrfField, b.get(path))
 }
 
-// find returns what a pattern captures.
 func find(t testing.TB, pattern *regexp.Regexp, text string) string {
 	t.Helper()
 	found := pattern.FindStringSubmatch(text)
@@ -192,7 +187,6 @@ func begin(call pagetest.Call) started {
 	return started{session, call.Task(pagetest.Hostile, pagetest.Hostile)}
 }
 
-// paths are those of every page.
 func (p started) paths() []string {
 	return []string{"/", "/?q=" + url.QueryEscape("script"), "/history", "/history?who=local&q=" + url.QueryEscape("<SCRIPT>"), "/sessions/" + p.session, "/sessions/" + p.session + "/output?path=idea.txt",
 		"/board", "/tasks/" + p.task, "/jobs", "/jobs/trip", "/jobs/broken", "/trust"}

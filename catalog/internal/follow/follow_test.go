@@ -76,8 +76,7 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("12345"), 0o644))
 	data, st, err := Path(file).Read(5)
 	must(t, err)
-	// Another write that leaves the same stamp cannot be brought about, but a File
-	// with another sum is the same thing seen from the other side.
+	// Another write that leaves the same stamp cannot be brought about, but a File with another sum is the same thing seen from the other side.
 	f := &File[string]{Track: Track{Path: Path(file), Stamp: st, Racy: true}, Phase: Present, sum: sha256.Sum256(data)}
 	testkit.True(t, !f.Stale(), "the same content is stale")
 	f.sum[0]++

@@ -203,8 +203,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				say("%s is in %s", p.Key, s.RootOf("", p.Key))
 			}
 		}
-		data := testkit.Get(s.Encode()).Must(t)
-		back := testkit.Get(Decode(s.SessionID, data)).Must(t)
+		back := testkit.Get(Decode(s.SessionID, testkit.Get(s.Encode()).Must(t))).Must(t)
 		testkit.Same(t, append(back.Faults(), back.FaultsWith(def)...), nil, "after %s", line)
 		lost, all := back.Counts(nil)
 		say("without its definition %d of %d", lost, all)
@@ -272,13 +271,11 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	reviewers := []string{ReviewerOff, ReviewerSelf, ReviewerWithheld, ReviewerClaude}
 	for i, was := range reviewers {
 		for k, now := range reviewers {
-			p := Pinned{Reviewer: was}
-			testkit.Equal(t, p.WeakerReviewer(now) != "", k < i, "%s after %s is weaker", now, was)
+			testkit.Equal(t, (&Pinned{Reviewer: was}).WeakerReviewer(now) != "", k < i, "%s after %s is weaker", now, was)
 		}
 	}
 }
 
-// began is the time at which the sessions of tests begin.
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func begin(def *Definition) (*State, error) {

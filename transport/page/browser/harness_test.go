@@ -128,7 +128,6 @@ func (s *server) start(options ...string) {
 	s.t.Fatal("the server does not say where it listens")
 }
 
-// kill ends the server as a crash does.
 func (s *server) kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
@@ -164,7 +163,6 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 		testkit.Git(t, root, args...)
 	}
 	call := pagetest.Connect(t, serve(t, root, overHTTP...).url, "")
-
 	// The sessions of releases: reviews failed and passed, a review failed, complete, and aborted.
 	start := func(goal, job, workflow string) string {
 		return call.Start(args{"goal": goal, "job_name": job, "workflow_name": workflow})

@@ -2,16 +2,23 @@ package browser
 
 import (
 	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/attempt/runner"
 	"deepwork/transport/page/pagetest"
 )
 
@@ -66,15 +73,12 @@ func TestSession(t *testing.T) {
 		call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": file}}, nil)
 	}
 	draft("bad.txt")
-
 	// Who is not known as a person cannot override.
 	agent.open("/sessions/" + id).until(inStep("Draft", "Actions"))
 	testkit.True(t, !agent.is(`document.querySelector('form[action$="/override"]')`), "an override is offered to a caller without the right")
-
 	b.open("/sessions/" + id).until(inStep("Draft", "Review 1: failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
 	b.check("review-failed")
 	b.open("/sessions/" + id)
-
 	// Why is required, by the form and by the server.
 	b.click("Actions").click("Override the reviews")
 	testkit.True(t, eval[bool](b, `document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`), "the reason is not required")
@@ -92,14 +96,12 @@ func TestSession(t *testing.T) {
 	b.click("Override the reviews").until(inStep("Draft", "lets it go on without its reviews", "I have read it"))
 	draft("bad.txt")
 	b.until(inStep("Draft", "finished"), `/Overridden by local over [a-z ]+ .*: I have read it/.test(`+step("Draft")+`.innerText)`)
-
 	// The members of a group are side by side.
 	b.until(inStep("Spelling", "current"), inStep("Facts", "current"))
 	testkit.True(t, eval[bool](b, `(() => { const a = `+step("Spelling")+`.getBoundingClientRect(), b = `+step("Facts")+`.getBoundingClientRect(); return a.top === b.top && a.right <= b.left; })()`), "the steps of the group are not side by side")
 	// What was delivered can be opened.
 	b.use(".step summary", "Outputs (1)", `e.click()`).click("bad.txt").until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
 	b.click("session " + id).until(at("/sessions/" + id))
-
 	// A nested workflow, which is aborted, and a step that is done again.
 	child := call.Start(args{"goal": "How deep it is", "job_name": "report", "workflow_name": "look_up", "parent_session_id": id})
 	b.click("How deep it is").until(at("/sessions/"+child), in(".crumb", "Write about the sea"))
@@ -141,7 +143,6 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.until(`document.querySelector('.markdown h1')?.innerText === 'Title' && document.querySelector('.handed img').naturalWidth === 40`)
 	b.check("review")
 	b.open("/sessions/" + id)
-
 	// A comment by a click on a line's number, and another one by keys.
 	const field = `document.querySelector('.answer textarea')`
 	b.use(".handed[aria-label='a.go'] tr:nth-child(4) .no:nth-child(2)", "4", `e.click()`)
@@ -161,7 +162,6 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	testkit.Equal(t, r.Status, "next_step", "the agent goes on")
 }
 
-// signJob has a step that a person must pass.
 const signJob = `name: sign
 version: 1.0.0
 summary: Writes and signs
@@ -185,7 +185,6 @@ func TestNowAndHistory(t *testing.T) {
 	}
 	b.open("/").until(`document.querySelectorAll('.first > li code.command').length === 3`, has("add a task to the board"))
 	b.check("now-empty")
-
 	_, done := call.Script("Add a line", "! echo more >> idea.txt\n! git commit -qam work\n")
 	_, failed := call.Script("Break it", "! false\n")
 	call.Await(t, done, "completed")
@@ -198,7 +197,6 @@ func TestNowAndHistory(t *testing.T) {
 	b.check("now-needs")
 	b.click("Pass…").until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)
 	b.open("/").click("Review").until(at("/attempts/" + done))
-
 	rows := `[...document.querySelectorAll('.history tbody .title > a')].map(e => e.innerText).join(', ')`
 	b.press("g", "h").until(at("/history") + ` && ` + rows + ` === 'A letter, Break it, Add a line'`)
 	b.use("#state", "", `e.value = 'stopped'; e.dispatchEvent(new Event('input', {bubbles: true}))`)
@@ -209,7 +207,6 @@ func TestNowAndHistory(t *testing.T) {
 	call.Plan("A trip")
 	b.until(rows + ` === 'Another letter, A letter'`)
 	b.check("history-filtered")
-
 	// The job says how it has gone, marks what a person passes, and shows its instructions as Markdown.
 	b.open("/jobs/sign").until(has("2 under way") + ` && document.querySelector('.graph a[href="#step-text"] .person').innerText === 'a person'`)
 	b.click("send: Send").until(`[...document.querySelectorAll('#step-send h1, #step-send strong')].map(e => e.innerText).join() === 'Do it,brief'`)
@@ -264,8 +261,7 @@ func TestJobs(t *testing.T) {
 	b.shows("deepwork init")
 }
 
-// Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
-// is unified or split, and has a tree.
+// Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff is unified or split, and has a tree.
 func TestComments(t *testing.T) {
 	_, call, b := open(t, map[string]string{".deepwork/config.yml": "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n    resume: [cat]\n"})
 	id := works(t, call, "Three lines", `mkdir -p src/deep; printf 'a\nb\nc\n' > src/deep/three.txt; echo x > top.txt; git add -A; git commit -qm work`)
@@ -301,4 +297,171 @@ func TestComments(t *testing.T) {
 	}
 	// One file alone, from a fresh address.
 	b.open("/attempts/" + id + "?path=top.txt").until(`document.querySelectorAll('.file').length === 1 && ` + has("all files"))
+}
+
+// places is a job for runs: a group of two after a plan, and a report that a person passes.
+const places = `name: places
+version: 1.0.0
+summary: Reports about places
+common_job_info_provided_to_all_steps_at_runtime: none
+workflows:
+  - {name: write, summary: "A plan, two texts at the same time, and a report", steps: [plan, [sea, woods], report]}
+  - {name: short, summary: One text, steps: [plan]}
+steps:
+  - {id: plan, name: Plan it, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: sea, name: The sea, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: woods, name: The woods, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: []}
+  - {id: report, name: The report, description: d, instructions_file: s.md, outputs: {text: {type: file, description: t}}, reviews: [{run_each: text, by: human, quality_criteria: {sound: "Would you sign it?"}}]}
+`
+
+// A runs is a project with that job, whose agents do what files in the folder orders say.
+type runs struct{ root, orders string }
+
+func openRuns(t *testing.T, slots int) (*runs, *tab) {
+	t.Helper()
+	t.Parallel()
+	r := &runs{pagetest.Project(t), testkit.Dir(t)}
+	testkit.WriteAll(t, r.root, map[string]string{
+		".deepwork/config.yml":          fmt.Sprintf("executors:\n  WRITER: {command: [%q, '-test.run=^TestStepper$', %q]}\nrun: {executor: WRITER, retries: 0}\nattempts: {max_concurrent: %d}\n", testkit.Get(os.Executable()).Must(t), r.orders, slots),
+		".deepwork/jobs/places/job.yml": places,
+		".deepwork/jobs/places/s.md":    "Write it.",
+	})
+	testkit.Git(t, r.root, "add", "-A")
+	testkit.Git(t, r.root, "commit", "-qm", "places")
+	return r, person(t, r.root)
+}
+
+// order has the agent of a step do something. Agents read it only when it is complete.
+func (r *runs) order(t *testing.T, step, what string) {
+	t.Helper()
+	whole := filepath.Join(r.orders, step+".new")
+	testkit.Write(t, whole, what)
+	testkit.Must(t, os.Rename(whole, filepath.Join(r.orders, step)))
+}
+
+// stepIs is an expression: a step of a run is in a state.
+func stepIs(name, state string) string {
+	return fmt.Sprintf("%s?.querySelector('.status').textContent === %q", step(name), state)
+}
+
+// startRun starts a run on the page of its job.
+func (b *tab) startRun(workflow, goal, agents string) (path string) {
+	b.t.Helper()
+	b.open("/jobs").clickOn(fmt.Sprintf(`a[aria-label="Run places/%s"]`, workflow), "")
+	b.until(at("/jobs/places") + ` && document.getElementById('run').open && document.getElementById('workflow').value === 'places/` + workflow + `'`)
+	b.fill("#goal", goal).click("More").fill("#max_unknown", agents).click("Start the run").until(at("/attempts/"))
+	return eval[string](b, `location.pathname`)
+}
+
+// A person starts a run on the page of a job and follows it without a reload: a group in one slot, a limit of
+// the provider, and a step that they fail and pass.
+func TestRun(t *testing.T) {
+	p, b := openRuns(t, 1)
+	path := b.startRun("write", pagetest.Hostile, "")
+	b.until(stepIs("Plan it", "running") + ` && document.querySelector('.step .last')?.innerText.includes('I work on plan')`)
+	b.open("/").until(in("[aria-labelledby=working]", "run · WRITER, step plan"))
+	b.open(path)
+	p.order(t, "plan", "finish")
+	b.until(stepIs("Plan it", "completed") + ` && [...document.querySelectorAll('.ask')].some(e => e.innerText.includes('waits for a slot'))`)
+	b.until(`document.querySelector('.lane rect.bar-completed')?.width.baseVal.value > 0`)
+	b.check("run")
+	for _, s := range []string{"sea", "woods"} { // in whatever order they run
+		p.order(t, s, "limit 4")
+	}
+	b.until(`[...document.querySelectorAll('.status')].some(e => e.textContent === 'waiting for a limit') && ` + has("it goes on at"))
+	b.until(stepIs("The sea", "running") + ` || ` + stepIs("The woods", "running"))
+	p.order(t, "sea", "finish")
+	p.order(t, "woods", "finish")
+	b.until(stepIs("The sea", "completed") + " && " + stepIs("The woods", "completed"))
+	p.order(t, "report", "finish")
+	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
+	b.check("run-asks")
+	b.fill(`form.answer textarea`, "Say more").click("Fail").until(stepIs("The report", "running") + ` && ` + has("2 tries"))
+	p.order(t, "report", "finish")
+	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
+	b.clickOn(".tabs a:last-child", "").until(`document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
+	b.click("Answer").until(`!!document.querySelector('form.answer')`)
+	b.click("Pass").until(state("completed") + " && " + stepIs("The report", "completed"))
+	b.check("run-complete")
+	b.clickOn("h3 a", "The report").until(has("a person must pass these outputs") + ` && document.querySelector('h1').innerText.includes('report')`)
+	b.check("run-agent")
+	b.open(path).clickOn(".facts a", "").until(at("/sessions/") + " && " + has("Passed by a person"))
+	b.open("/")
+	b.click("Merge…") // what the agents have written is in no commit
+	b.until(at(path) + " && location.search === '?tab=changes'")
+	b.click("Merge").until(said("merged into main"))
+}
+
+// A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
+func TestRunNeedsAPerson(t *testing.T) {
+	p, b := openRuns(t, 4)
+	path := b.startRun("short", "One text", "7")
+	p.order(t, "plan", "leave")
+	b.until(state("failed") + " && " + has("ended without finishing it"))
+	b.check("run-stopped")
+	b.open("/").until(in("[aria-labelledby=needs]", "Step plan: 1 agent ended without finishing it."))
+	b.click("Resume") // with the budgets that it has
+	b.until(at(path) + " && " + said("goes on where it was") + " && " + stepIs("Plan it", "running") + " && " + has("at most 7 agents of unknown cost"))
+	p.order(t, "plan", "leave")
+	b.until(state("failed"))
+	b.fill("#advice", "Hand it in").click("Resume the run").until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
+	p.order(t, "plan", "finish unchanged")
+	b.until(state("completed"))
+	b.open("/").until(headings + ` === 'Done, to merge'`)
+	b.click("Done").until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
+	b.startRun("write", "Two texts", "1")
+	p.order(t, "plan", "finish")
+	b.until(state("paused") + " && " + has("A budget has paused it"))
+	b.fill("#max_unknown", "9").click("Resume the run").until(stepIs("The sea", "running") + " && " + stepIs("The woods", "running"))
+	b.click("Stop the run").until(state("stopped") + " && " + has("It was stopped."))
+	b.open("/").until(in("[aria-labelledby=recent]", "Two texts") + ` && !` + in("[aria-labelledby=needs]", "Two texts"))
+	// A task that the server leads.
+	b.open("/board").click("New task").fill("#title", "A text from the board").pick("#workflow", "places/short")
+	b.pick("#lead", "the server, with an agent for each step").click("Add the task")
+	b.until(at("/tasks/") + " && " + has("with an agent for each step"))
+	b.click("Start").until(at("/attempts/"))
+	b.until(stepIs("Plan it", "running"))
+	p.order(t, "plan", "finish commit")
+	b.until(state("completed"))
+	b.open("/").until(in(".needs", "A text from the board"))
+	b.click("Merge").until(said("merged into main") + ` && location.pathname === "/" && !document.querySelector('.needs .entry')`)
+}
+
+// TestStepper is an agent of a run: BINARY -test.run=^TestStepper$ ORDERS. It says what it works on, and does what the file named
+// for its step in that folder says once that is there: "finish" hands in STEP.md with a line more than before, "finish commit" also
+// commits it, "finish unchanged" hands in a file as it is, and "limit SECONDS" and "leave" end without. It removes the file.
+func TestStepper(t *testing.T) {
+	name := os.Getenv(config.StepEnv)
+	if name == "" || flag.NArg() == 0 {
+		t.Skip("it is for runs")
+	}
+	testkit.Get(io.ReadAll(os.Stdin)).Must(t)
+	fmt.Println("I work on " + name)
+	order := filepath.Join(flag.Arg(0), name)
+	for _, err := os.Stat(order); os.IsNotExist(err); _, err = os.Stat(order) {
+		time.Sleep(20 * time.Millisecond) // the test makes it
+	}
+	what, more, _ := strings.Cut(string(testkit.Get(os.ReadFile(order)).Must(t)), " ")
+	testkit.Must(t, os.Remove(order))
+	switch what {
+	case "limit":
+		fmt.Fprintf(os.Stderr, "rate limit reached, try again in %s seconds\n", more)
+		os.Exit(1)
+	case "leave":
+		return
+	}
+	file := ".deepwork/jobs/places/s.md"
+	if more != "unchanged" {
+		file = name + ".md"
+		before, _ := os.ReadFile(file) // which may not be there
+		testkit.Must(t, os.WriteFile(file, append(before, "A line of "+name+"\n"...), 0o644))
+	}
+	call := pagetest.Connect(t, strings.TrimSuffix(os.Getenv(config.MCPURLEnv), "/mcp"), os.Getenv(runner.TokenEnv))
+	var reply json.RawMessage
+	call("finished_step", args{"step_id": name, "outputs": args{"text": file}}, &reply)
+	fmt.Println(string(reply))
+	if more == "commit" {
+		testkit.Git(t, ".", "add", "-f", file)
+		testkit.Git(t, ".", "commit", "-qm", "Write it")
+	}
 }

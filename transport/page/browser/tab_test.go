@@ -70,7 +70,6 @@ func browse(t testing.TB, s *server) *tab {
 	return b
 }
 
-// do carries out actions.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	done := make(chan error, 1)
@@ -92,7 +91,6 @@ func (b *tab) open(path string) *tab {
 	return b
 }
 
-// eval returns what an expression is.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
@@ -132,7 +130,6 @@ func in(css, text string) string {
 	return fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", css, text)
 }
 
-// shows waits until the page shows texts.
 func (b *tab) shows(texts ...string) *tab {
 	b.t.Helper()
 	for _, text := range texts {
@@ -141,7 +138,6 @@ func (b *tab) shows(texts ...string) *tab {
 	return b
 }
 
-// run runs statements on the page.
 func (b *tab) run(statements string) *tab {
 	b.t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](statements))
@@ -161,7 +157,6 @@ func (b *tab) use(css, text, statements string) *tab {
 		e.focus(); %s; return true; })()`, finder, css, text, statements))
 }
 
-// click clicks on what has a text: a button, a link or the summary of details.
 func (b *tab) click(text string) *tab {
 	b.t.Helper()
 	return b.clickOn("button, a, summary", text)
@@ -180,7 +175,6 @@ func (b *tab) fill(css, text string) *tab {
 	return b.until(fmt.Sprintf(`document.querySelector(%q).value === %q`, css, text))
 }
 
-// pick chooses an option by its text.
 func (b *tab) pick(css, option string) *tab {
 	b.t.Helper()
 	return b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))

@@ -55,7 +55,6 @@ func TestTasks(t *testing.T) {
 	b.click("Edit").fill("#title", "The first").fill("#description", "What to do\nand how").pick("#workflow", "trip/plan").click("Save")
 	b.until(`document.querySelector('h1').innerText.startsWith('The first') && ` + has("and how") + ` && !!document.querySelector('main a[href="/jobs/trip"]')`)
 	b.click("Move").click("In review").until(state("in review"))
-
 	second, third := b.newTask("Second", ""), b.newTask("Third", "")
 	for _, wait := range []struct{ path, on, then string }{
 		{second, "The first", has("It cannot start yet")}, {third, "Second", has("It cannot start yet")}, {first, "Third", refused(`"The first" depends on "Third" depends on "Second"`)},
@@ -67,13 +66,11 @@ func TestTasks(t *testing.T) {
 		`document.querySelector('#col-inreview .count').textContent === '1' && document.querySelector('#col-todo .count').textContent === '2'`)
 	b.open(second).click("Start").until(refused("The first"))
 	b.clickOn(`button[aria-label="Do not wait for The first"]`, "Remove").until(`!(` + has("It cannot start yet") + `)`)
-
 	b.open(third).click("Delete").click("Delete this task").until(at("/board") + " && " + said("Deleted: Third"))
 	b.open("/board")
 	testkit.True(t, !b.is(has("Third")), "the task is still there")
 }
 
-// mailJob has a workflow with an input.
 const mailJob = `name: mail
 version: 1.0.0
 summary: Write to somebody
@@ -109,7 +106,6 @@ func TestBoard(t *testing.T) {
 	cards("todo", "")
 	b.click("Clear")
 	cards("todo", "Urgent,Plain")
-
 	b.use(".card .grip", "", "").press(kb.Enter, kb.ArrowRight, kb.ArrowRight, kb.ArrowLeft, kb.Enter)
 	cards("inprogress", "Urgent")
 	b.until(`document.activeElement.matches('[data-status=inprogress] .grip') && document.getElementById('moving').textContent === 'Moved to In progress'`)
@@ -121,7 +117,6 @@ func TestBoard(t *testing.T) {
 		drag(card, 'dragstart'); drag(done, 'dragover'); drag(done, 'drop'); drag(card, 'dragend'); })()`)
 	cards("done", "Urgent")
 	b.until(`document.getElementById('fold-done').open`)
-
 	b.click("New task").fill("#title", "At once").fill("#description", "! echo begun").pick("#executor", "SCRIPT").click("Add and start")
 	b.until(at("/attempts/")+" && "+has("At once")+" && "+state("completed"), in(".next", "Set the task done"))
 	b.check("attempt-nothing")
@@ -148,7 +143,6 @@ func TestAgents(t *testing.T) {
 	b.pick("#executor", "SCRIPT:LOUD").fill("[id^=branch-]", "nowhere").click("Start").until(refused("nowhere"))
 	b.fill("[id^=branch-]", "release").fill("#more", "! echo more of it").click("Start").until(at("/attempts/"))
 	b.shows("SCRIPT:LOUD", "ahead of release", "begun", "LOUD")
-
 	b.fill("#prompt", "! echo never").click("Queue").shows("Queued, for when the agent ends")
 	b.click("Drop it").until(said("Dropped: ! echo never") + ` && !(` + has("Queued, for when the agent ends") + `)`)
 	b.fill("#prompt", "! echo second").click("Queue").shows("Queued, for when the agent ends")
@@ -164,7 +158,6 @@ func TestAgents(t *testing.T) {
 	// One run alone: its messages.
 	b.click("3 runs of the agent").clickOn("#runs li:nth-child(2) a", "")
 	b.until(`location.search.includes('execution=') && ` + has("of one run") + " && " + has("\nsecond") + " && !(" + has("\nthird") + ")")
-
 	// From the page of the task; then it is stopped.
 	b.open(task).click("Send a follow-up to the newest").fill("#prompt", "! echo fourth; sleep 600").click("Send")
 	b.until(at("/attempts/"), has("fourth"))
@@ -204,7 +197,6 @@ func TestMerge(t *testing.T) {
 	b.open("/attempts/" + id + "?tab=changes").click("Push to a remote").click("Push").until(said("pushed"))
 	branch := strings.TrimSpace(testkit.Git(t, origin, "branch", "--format=%(refname:short)"))
 	testkit.True(t, b.is(has(branch)) && branch != "", "pushed to %q", branch)
-
 	// The target moves on: the branch is rebased, and what is at the remote must be replaced.
 	testkit.Write(t, filepath.Join(root, "five.txt"), "five")
 	testkit.Git(t, root, "add", "-A")
@@ -214,7 +206,6 @@ func TestMerge(t *testing.T) {
 	b.click("Push to a remote").click("Push").until(`document.querySelector('#alert .alert')`)
 	b.clickOn("[name=force]", "").click("Push").until(said("pushed") + ` && !document.querySelector('#alert .alert')`)
 	testkit.Contains(t, ":"+testkit.Git(t, origin, "log", "--format=%s", branch), ":four\nfive\n", "the remote has")
-
 	// Another target.
 	testkit.Git(t, root, "branch", "release")
 	b.click("Change the target").fill("[id^=target-]", "release").click("Change").until(has("ahead of release"), said("is now for release"))
@@ -239,7 +230,6 @@ func TestConflict(t *testing.T) {
 	b.click("Merge").until(conflict, said("has conflicts with main"))
 	b.check("conflict")
 	b.open("/attempts/" + id + "?tab=changes").click("Undo the merge").until(`!(` + conflict + `) && ` + said("the merge is undone"))
-
 	b.click("Merge").until(conflict)
 	b.click("Hand it to the agent")
 	b.open("/attempts/" + id)
@@ -268,22 +258,18 @@ func TestKeys(t *testing.T) {
 	call.Plan("Another")
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
 	b.press("g", "n").until(at("/") + ` && !location.search`)
-
 	b.press("?").until(`document.getElementById('keys').open`)
 	testkit.Equal(t, eval[string](b, `[...document.querySelectorAll('#keys dt')].map(e => e.innerText.trim()).filter(k => ['?', '/', 'j k', 'x', 'Esc', 'g n', 'g b'].includes(k)).length + ' keys'`), "7 keys")
 	b.check("keys")
 	b.press(kb.Escape).until(`!document.getElementById('keys').open`)
-
 	b.press("g", "b").until(at("/board"))
 	b.press("j", "x").until(`document.activeElement.closest('details.menu')?.open`)
 	b.press(kb.Tab, kb.Enter).until(`!!document.querySelector('section[aria-labelledby=col-todo] .entry')`)
 	b.press("g", "n").until(`location.pathname === '/' && ` + at("/"))
-
 	// A skip link is the first thing that Tab reaches.
 	b.press(kb.Tab)
 	testkit.Equal(t, eval[string](b, `document.activeElement.textContent`), "Skip to the content", "Tab reaches")
 	b.press(kb.Enter).until(`document.activeElement.id === 'main'`)
-
 	// Tab reaches everything that can be used, and the focus is visible at each.
 	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
 		b.open(paths[name])
@@ -318,7 +304,6 @@ func TestOpenPages(t *testing.T) {
 	ann.until(at("/tasks/") + " && " + has("Made by Ann"))
 	bob.shows("Made by Ann")
 	testkit.True(t, eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`), "the update took what Bob was writing")
-
 	// What an agent prints appears while it works.
 	gate := testkit.Dir(t) + "/go"
 	_, attempt := call.Script("Slow", "! echo hello; until test -e "+gate+"; do sleep 0.05; done; echo all done\n")
