@@ -115,43 +115,36 @@ func TestInterrupted(t *testing.T) {
 	testkit.True(t, r.State == "completed" && !strings.Contains(out, "never") && strings.Count(out, "agent first") == 1, "%s: %s", r.State, out)
 }
 
-// An execution that a dead server had claimed and never begun is begun by the
-// next, on the workspace that is half made or was made already.
+// An execution that a dead server had claimed and never begun is begun by the next, on the workspace that is half made or was
+// made already. Worktrees of one that failed, which a full disk kept from being undone, are undone then.
 func TestClaimedAndNeverRun(t *testing.T) {
-	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made"} {
+	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made", "failed"} {
 		t.Run(where, func(t *testing.T) {
 			p, first := opened(t, passive)
 			r := first.begin(first.newTask("! say once"))
-			_, at := first.claimed()
-			switch where {
-			case "workspace made":
+			x, at := first.claimed()
+			if where == "workspace made" {
 				must(t, first.makeWorkspace(ctx, first.store(), p.Config.Load(), at, nil))
-			case "workspace made and not recorded":
+			} else if where != "claimed" {
 				first.makeTrees(at)
+			}
+			if where == "failed" {
+				_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+				must(t, err)
 			}
 			first.die()
 			next := p.open()
 			r = next.ends(r.AttemptID)
+			if where == "failed" {
+				testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
+				r = next.get(r.AttemptID)
+				testkit.True(t, r.State == "failed" && !r.Repos[0].Exists, "%+v", r)
+				return
+			}
 			testkit.Equal(t, r.State, "completed")
 			testkit.Equal(t, strings.Count(next.output(r.AttemptID), "once"), 1)
 		})
 	}
-}
-
-// An attempt that failed before its workspace was recorded, and whose worktrees a
-// full disk kept from being undone, leaves none: the next start undoes them.
-func TestFailedBeforeItsWorkspace(t *testing.T) {
-	p, first := opened(t, passive)
-	r := first.begin(first.newTask("! say never"))
-	x, at := first.claimed()
-	first.makeTrees(at)
-	_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
-	must(t, err)
-	first.die()
-	next := p.open()
-	testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
-	now := next.get(r.AttemptID)
-	testkit.True(t, now.State == "failed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A server that ends in order gives back what it has not started, at once.

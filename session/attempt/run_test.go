@@ -181,14 +181,6 @@ func TestFoldersOfWorktrees(t *testing.T) {
 	}
 }
 
-func TestIgnore(t *testing.T) {
-	root := t.TempDir()
-	must(t, ignore(root, filepath.Join(root, "trees")))
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "trees", ".gitignore"))).Must(t)), "*\n")
-	must(t, ignore(root, root+"-trees"))
-	testkit.True(t, !Exists(root+"-trees"), "a folder outside the project was made")
-}
-
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {
 	s.t.Helper()
 	return testkit.Get(s.FollowUp(ctx, me, a)).Must(s.t)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,8 +165,8 @@ func (s *server) givenUp(attempt string) {
 	testkit.Equal(s.t, s.latest(attempt).State, task.Running)
 }
 
-// While a task is deleted nothing of it is started, by whatever server; a
-// deletion that is refused leaves a task that can be worked on.
+// While a task is deleted nothing of it is started, by whatever server; a deletion that is refused leaves a task that can be
+// worked on, and one that was cut short is finished by the same call again.
 func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	p, s := opened(t)
 	v := s.newTask("! write loose.txt loose")
@@ -180,7 +181,15 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 	testkit.Equal(t, s.ends(s.begin(v).AttemptID).State, "completed")
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	// As a server leaves it that is killed between the worktrees and the rows.
+	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t)
+	_, _, err := s.Worktrees(testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)).Remove(ctx, r.AttemptID, false, func() bool { return false })
+	must(t, err)
+	s.stop()
+	again := testkit.Get(p.open().DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	ref := "refs/deepwork/rescue/" + r.AttemptID
+	testkit.True(t, slices.Contains(again.Rescued, Rescue{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}), "%+v", again)
+	testkit.Equal(t, p.Git(p.Root, "show", ref+":loose.txt"), "loose", "kept")
 }
 
 // A request_id is good for one thing, also if that could not be made again: when that is deleted it says so, and makes no second one.
@@ -263,24 +272,6 @@ func TestDeleteTask(t *testing.T) {
 	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
 	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
-}
-
-// A removal that was cut short keeps follow-ups out, and the same call again finishes it.
-func TestDeleteIsFinishedByRepetition(t *testing.T) {
-	p, s := opened(t)
-	v := s.newTask("! write loose.txt loose")
-	r := s.ends(s.begin(v).AttemptID)
-	// As a server leaves it that is killed between the worktrees and the rows.
-	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t)
-	at := testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)
-	_, _, err := s.Worktrees(at).Remove(ctx, r.AttemptID, false, func() bool { return false })
-	must(t, err)
-	s.stop()
-	next := p.open()
-	again := testkit.Get(next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	ref := "refs/deepwork/rescue/" + r.AttemptID
-	testkit.Same(t, again.Rescued, []Rescue{{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}}, "what was kept before")
-	testkit.Equal(t, p.Git(p.Root, "show", ref+":loose.txt"), "loose", "kept")
 }
 
 // A follow-up that begins while its worktree is being removed waits for the end of
