@@ -65,25 +65,6 @@ func TestRecordsBehindALink(t *testing.T) {
 	testkit.Equal(t, strings.Count(log.String(), "doubtful"), 3, "logged … times: %s", log)
 }
 
-// One whose worktree and journal are links by now is stopped, and what they lead to stays.
-func TestStopBehindLinks(t *testing.T) {
-	p, s := opened(t)
-	v := s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))
-	r := s.reaches(s.begin(v).AttemptID, task.Running)
-	theirs := filepath.Join(p.Root, "..", "theirs")
-	testkit.Write(t, filepath.Join(theirs, "work.txt"), "unsaved")
-	tree := r.Repos[0].WorktreePath
-	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
-	testkit.Need(t, err == nil && len(journals) == 1, "%v %v", journals, err)
-	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
-		must(t, os.Rename(path, path+".away"))
-		link(t, to, path)
-	}
-	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
-	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(theirs, "work.txt"))).Must(t)), "unsaved")
-}
-
 // One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
 func TestStopWaiting(t *testing.T) {
 	p := newProject(t)
@@ -209,20 +190,6 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	refused(t, testkit.Get(s.CreateTask(ctx, me, create)).Err(), session.ToolError, "deleted_since", "request_id")
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.ToolError, "deleted_since", "request_id")
 	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})).Err(), session.ToolError, "unknown_project", nobody)
-}
-
-// Without git nothing is made, and the refusal says what is missing.
-func TestWithoutGit(t *testing.T) {
-	p := alone(t)
-	s := p.open()
-	v := s.newTask("! say x")
-	start := s.starting(v)
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "git_failed", "not in PATH", "install git")
-	t.Setenv("PATH", path)
-	now := s.task(v.TaskID)
-	testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
 }
 
 // lockTrees has the worktrees of an attempt be worked on.

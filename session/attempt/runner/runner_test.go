@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -366,6 +365,9 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			} else {
 				testkit.True(t, err != nil && !c.started, "%v", err)
 			}
+			if c.name == "stop" {
+				must(t, requestStop(s.Dir, 0))
+			}
 			_, _, err = Tail(t.Context(), s.Log, nil, 10, 0)
 			testkit.True(t, err != nil || !strings.HasPrefix(c.at, "log"), "the log was read")
 			testkit.True(t, Note(s.Log, "text") != nil || !strings.HasPrefix(c.at, "log"), "a note was written")
@@ -374,17 +376,6 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			must(t, os.RemoveAll(b.path(c.at)))
 		})
 	}
-}
-
-// A request to stop leaves alone what a link in its place leads to.
-func TestStopThroughALink(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	victim := filepath.Join(dir, "profile")
-	must(t, os.WriteFile(victim, []byte("mine\n"), 0o600))
-	link(t, victim, filepath.Join(dir, "stop.1000"))
-	must(t, requestStop(dir, time.Second))
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(victim)).Must(t)), "mine\n")
 }
 
 // What a stored Spec says is not what is run, and a log elsewhere is not written.
