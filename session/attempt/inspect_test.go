@@ -336,17 +336,6 @@ func TestRecordsOutsideAreLeftAlone(t *testing.T) {
 	untouched()
 }
 
-// The state of servers in a workspace goes with it.
-func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
-	s := newProject(t).open()
-	r := s.ran("! say hello")
-	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
-	must(t, f.Make())
-	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)
-	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: r.TaskID})).Must(t)
-	testkit.True(t, !Exists(f.Dir) && Exists(s.State().Dir), "%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
-}
-
 // A branch's own setup program is not the one that was approved.
 func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	p := newProject(t)

@@ -281,7 +281,6 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 		u := testkit.Get(s.usageOf(ctx, b, a.AttemptID, x.executor, &transcript.Usage{Models: map[string]transcript.Tokens{"": {Input: x.input}}, Thread: x.thread})).Must(t)
 		must(t, b.AddUse(ctx, task.Use{AttemptID: a.AttemptID, ExecutionID: fmt.Sprint(i), Executor: x.executor, Reported: true, Usage: *u}))
 	}
-	if c := s.get(a.AttemptID).Cost; c == nil || deref(c.USD) != 23 || c.Unknown != 1 { // and the agent itself
-		t.Errorf("they cost %+v, want 23 USD", c)
-	}
+	c := s.get(a.AttemptID).Cost
+	testkit.True(t, c != nil && deref(c.USD) == 23 && c.Unknown == 1, "they cost %+v, want 23 USD", c) // and the agent itself
 }

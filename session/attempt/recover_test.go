@@ -126,7 +126,9 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			if where == "workspace made" {
 				must(t, first.makeWorkspace(ctx, first.store(), p.Config.Load(), at, nil))
 			} else if where != "claimed" {
-				first.makeTrees(at)
+				of := at.Repos[0]
+				trees := []worktree.Tree{{RepoID: of.RepoID, Name: filepath.Base(of.Worktree), Repo: of.RepoPath, TargetBranch: of.TargetBranch}}
+				testkit.Get(first.Worktrees(at).Create(ctx, at.ID, at.Branch, trees, nil)).Must(t)
 			}
 			if where == "failed" {
 				_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
@@ -170,16 +172,6 @@ func killShim(t *testing.T, run string) error {
 	}
 	must(t, json.Unmarshal(testkit.Get(os.ReadFile(filepath.Join(run, "started.json"))).Must(t), &started))
 	return testkit.Get(os.FindProcess(started.PID)).Must(t).Kill()
-}
-
-// makeTrees makes the worktrees of an attempt, and records nothing.
-func (s *server) makeTrees(a *task.Attempt) {
-	s.t.Helper()
-	var trees []worktree.Tree
-	for _, r := range a.Repos {
-		trees = append(trees, worktree.Tree{RepoID: r.RepoID, Name: filepath.Base(r.Worktree), Repo: r.RepoPath, TargetBranch: r.TargetBranch})
-	}
-	testkit.Get(s.Worktrees(a).Create(ctx, a.ID, a.Branch, trees, nil)).Must(s.t)
 }
 
 // If somebody removes the records of a run, nothing is known of it.

@@ -147,11 +147,9 @@ func TestFoldersOfWorktrees(t *testing.T) {
 	fit, seen := regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,70}$`), make(map[string]bool)
 	for _, r := range repos {
 		dir, name := filepath.Split(r.Worktree)
-		if low := strings.ToLower(name); dir != filepath.FromSlash("/dir/") || !fit.MatchString(name) || seen[low] {
-			t.Errorf("%q is in %q", r.RepoName, r.Worktree)
-		} else {
-			seen[low] = true
-		}
+		low := strings.ToLower(name)
+		testkit.True(t, dir == filepath.FromSlash("/dir/") && fit.MatchString(name) && !seen[low], "%q is in %q", r.RepoName, r.Worktree)
+		seen[low] = true
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
+	"deepwork/session/state"
 )
 
 // stop_attempt ends the whole group, drops what is queued, keeps the worktree, and a follow-up goes on.
@@ -224,6 +225,9 @@ func TestDeleteTask(t *testing.T) {
 	first := s.ends(s.begin(v).AttemptID)
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.ran("! say another task")
+	servers := testkit.Get(state.Find(first.Repos[0].WorktreePath)).Must(t) // in the workspace
+	must(t, servers.Make())
+	testkit.Need(t, servers.Dir != s.State().Dir && Exists(servers.Dir), "%v", servers.Dir)
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
@@ -236,7 +240,7 @@ func TestDeleteTask(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
-	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)) && !Exists(servers.Dir) && Exists(s.State().Dir), "folders of the attempt are left")
 	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
 }

@@ -106,7 +106,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
-	testkit.Until(t, "ready", func() bool { return exists(hold + ".ready") })
+	testkit.Until(t, "ready", func() bool { return attempt.Exists(hold + ".ready") })
 	target := the(r.AttemptID)
 	s.reaches(r.AttemptID, task.Running)
 	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}

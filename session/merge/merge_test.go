@@ -246,7 +246,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	now := s.get(made.RunID)
 	testkit.True(t, len(now.Repos) == 0 && now.PushError == nil, "%+v", now)
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
-	testkit.True(t, exists(p.Root+"/new.txt"), "its work was removed with its task")
+	testkit.True(t, attempt.Exists(p.Root+"/new.txt"), "its work was removed with its task")
 }
 
 // A run that has stopped at a step can go on and needs a person, though what it has so far is merged.
@@ -339,11 +339,6 @@ var (
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
 
 func the(id string) board.Target { return board.Target{AttemptID: &id} }
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
 
 type project struct{ *attempttest.Project }
 

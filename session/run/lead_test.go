@@ -374,15 +374,10 @@ func TestLook(t *testing.T) {
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
 	testkit.Equal(t, depths, "011100", "the depths")
-}
-
-// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
-func TestLookWithoutSessions(t *testing.T) {
-	r, sessions := aRun()
+	// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
+	r, sessions = aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
 	sessions.states = nil
-	v := Look(t.Context(), r, sessions, nil)
-	testkit.True(t, v.Fault != nil, "no fault")
-	got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"
-	testkit.True(t, got == want, "the plan is %s, want %s", got, want)
+	testkit.True(t, Look(t.Context(), r, sessions, nil).Fault != nil, "no fault")
+	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]", "the plan")
 }
