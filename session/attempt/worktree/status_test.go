@@ -314,9 +314,8 @@ func follow(t *testing.T, err error, after, until string) {
 	command, _, _ = strings.Cut(command, until)
 	run := exec.Command("sh", "-c", command)
 	run.Env = git.Environ()
-	if out, err := run.CombinedOutput(); !found || err != nil {
-		t.Errorf("%q: %v\n%s", command, err, out)
-	}
+	out, err := run.CombinedOutput()
+	testkit.True(t, found && err == nil, "%q: %v\n%s", command, err, out)
 }
 
 // Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with a command that helps.
