@@ -385,7 +385,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		}
 		return ""
 	})
-	t.Logf("%d tasks, %d attempts, %d followed, %d deletions begun, %d agents killed", len(ack["task"]), len(ack["attempt"]), len(ack["followed"]), len(ack["deleting"]), len(ack["killed"]))
+	t.Logf("%d attempts, %d followed, %d deletions begun, %d agents killed", len(ack["attempt"]), len(ack["followed"]), len(ack["deleting"]), len(ack["killed"]))
 }
 
 // killOne runs a server and kills it at a random moment of its work.
