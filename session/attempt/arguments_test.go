@@ -232,7 +232,6 @@ func TestWrongArguments(t *testing.T) {
 		"unknown repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo", []string{nobody}},
 		"foreign repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo", []string{"web", front}},
 		"unknown branch":     {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch", []string{"mian", "main"}},
-		"option as branch":   {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "--force" }), "unknown_branch", nil},
 		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
 		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
 		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},

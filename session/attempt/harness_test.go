@@ -115,7 +115,7 @@ func (p *project) options() Options {
 func (p *project) open(change ...func(*Options)) *server {
 	p.T.Helper()
 	o := p.options()
-	o.Logger = slog.New(slog.NewTextHandler(testWriter{p.T}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o.Logger = slog.New(slog.NewTextHandler(p.T.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for _, f := range change {
 		f(&o)
 	}
@@ -156,13 +156,6 @@ func (s *server) die() {
 	}
 	s.Database.Close()
 	s.Members.(*presence.Member).Fall()
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
 }
 
 // rootProject is the id of the project root and of its repository.

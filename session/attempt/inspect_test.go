@@ -180,15 +180,7 @@ func TestInspectWorktrees(t *testing.T) {
 	stranger := filepath.Join(dir, "stranger")
 	must(t, os.Mkdir(stranger, 0o755))
 	p.finds(stranger + ": it is a folder of no attempt of the board")
-	other := "11111111-2222-4333-8444-555555555555"
-	must(t, os.WriteFile(filepath.Join(dir, ".journal", other+".json"), []byte(strings.NewReplacer(r.AttemptID, other, worktree.NameOf(tree), other).Replace(string(written))), 0o600))
-	p.finds(stranger, "there are worktrees of attempt "+other+", which is not on the board")
-	must(t, os.Remove(filepath.Join(dir, ".journal", other+".json")))
 	must(t, os.Remove(stranger))
-	p.finds()
-	must(t, os.Rename(tree, tree+"-away"))
-	p.finds("the worktree of attempt " + r.AttemptID + " is gone")
-	must(t, os.Rename(tree+"-away", tree))
 	p.Git(tree, "checkout", "-q", "--detach")
 	p.Git(p.Root, "branch", "-q", "-D", r.WorkspaceBranch)
 	p.finds()
@@ -322,6 +314,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			s := p.open(func(o *Options) { o.Logger = nil })
 			v := s.newTask("! write a.txt x")
 			r := s.ends(s.begin(v).AttemptID)
+			testkit.True(t, at != "" || string(testkit.Get(os.ReadFile(filepath.Join(dir, ".gitignore"))).Must(t)) == "*\n", "git sees the worktrees")
 			testkit.True(t, (r.State == "completed") == (at == "") && (at == "" || strings.Contains(deref(r.Error), "was not made by deepwork")), "%+v: %s", r, deref(r.Error))
 			_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
 			testkit.True(t, (err == nil) == (at == ""), "deleted: %v", err)
@@ -332,36 +325,15 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 	}
 }
 
-// An execution whose files are links outside reads, writes and runs nothing there.
-func TestLogsThatAreLinks(t *testing.T) {
-	p := newProject(t)
+// What is no id of an execution names no folder of records; that links in them are not followed is tested with the runner.
+func TestRecordsOutsideAreLeftAlone(t *testing.T) {
 	home, untouched := newVictim(t)
-	s := p.open()
-	r := s.ran("! say hello")
-	log := filepath.Join(s.records(r.AttemptID), "log")
-	must(t, os.RemoveAll(log))
-	link(t, home, log)
-	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)})).Err(), "not a folder that deepwork made")
-	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
-	now := s.ends(r.AttemptID)
-	testkit.True(t, now.State == "failed" && strings.Contains(deref(now.Error), "not a folder that deepwork made"), "%+v: %s", now, deref(now.Error))
-	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
+	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, t.TempDir()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)
 		testkit.Fails(t, testkit.Get(l.Find(ctx, nobody, id)).Err(), "", "%s was looked at", id)
 	}
 	untouched()
-}
-
-// The state of servers in a workspace goes with it.
-func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
-	s := newProject(t).open()
-	r := s.ran("! say hello")
-	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
-	must(t, f.Make())
-	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)
-	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: r.TaskID})).Must(t)
-	testkit.True(t, !Exists(f.Dir) && Exists(s.State().Dir), "%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
 }
 
 // A branch's own setup program is not the one that was approved.

@@ -151,7 +151,11 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after the first: %+v", rest)
 	testkit.Contains(t, deref(x[2].Error), "unknown order \"nonsense\"")
 	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
+	// A call that waits for the next line gets it.
+	at := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, Limit: new(1)})).Must(t).NextIndex
 	must(t, os.WriteFile(p.hold, nil, 0o644))
+	more := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, AfterIndex: &at, Wait: new(20.0), Raw: new(true)})).Must(t)
+	testkit.True(t, len(more.Entries) > 0 && more.Entries[0].Index == at+1, "after %d: %+v", at, more)
 	s.ends(r.AttemptID)
 	// One that waits has no output yet, whatever others printed before.
 	command := p.open(passive)
@@ -277,7 +281,6 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 		u := testkit.Get(s.usageOf(ctx, b, a.AttemptID, x.executor, &transcript.Usage{Models: map[string]transcript.Tokens{"": {Input: x.input}}, Thread: x.thread})).Must(t)
 		must(t, b.AddUse(ctx, task.Use{AttemptID: a.AttemptID, ExecutionID: fmt.Sprint(i), Executor: x.executor, Reported: true, Usage: *u}))
 	}
-	if c := s.get(a.AttemptID).Cost; c == nil || deref(c.USD) != 23 || c.Unknown != 1 { // and the agent itself
-		t.Errorf("they cost %+v, want 23 USD", c)
-	}
+	c := s.get(a.AttemptID).Cost
+	testkit.True(t, c != nil && deref(c.USD) == 23 && c.Unknown == 1, "they cost %+v, want 23 USD", c) // and the agent itself
 }

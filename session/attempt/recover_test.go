@@ -115,43 +115,38 @@ func TestInterrupted(t *testing.T) {
 	testkit.True(t, r.State == "completed" && !strings.Contains(out, "never") && strings.Count(out, "agent first") == 1, "%s: %s", r.State, out)
 }
 
-// An execution that a dead server had claimed and never begun is begun by the
-// next, on the workspace that is half made or was made already.
+// An execution that a dead server had claimed and never begun is begun by the next, on the workspace that is half made or was
+// made already. Worktrees of one that failed, which a full disk kept from being undone, are undone then.
 func TestClaimedAndNeverRun(t *testing.T) {
-	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made"} {
+	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made", "failed"} {
 		t.Run(where, func(t *testing.T) {
 			p, first := opened(t, passive)
 			r := first.begin(first.newTask("! say once"))
-			_, at := first.claimed()
-			switch where {
-			case "workspace made":
+			x, at := first.claimed()
+			if where == "workspace made" {
 				must(t, first.makeWorkspace(ctx, first.store(), p.Config.Load(), at, nil))
-			case "workspace made and not recorded":
-				first.makeTrees(at)
+			} else if where != "claimed" {
+				of := at.Repos[0]
+				trees := []worktree.Tree{{RepoID: of.RepoID, Name: filepath.Base(of.Worktree), Repo: of.RepoPath, TargetBranch: of.TargetBranch}}
+				testkit.Get(first.Worktrees(at).Create(ctx, at.ID, at.Branch, trees, nil)).Must(t)
+			}
+			if where == "failed" {
+				_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+				must(t, err)
 			}
 			first.die()
 			next := p.open()
 			r = next.ends(r.AttemptID)
+			if where == "failed" {
+				testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
+				r = next.get(r.AttemptID)
+				testkit.True(t, r.State == "failed" && !r.Repos[0].Exists, "%+v", r)
+				return
+			}
 			testkit.Equal(t, r.State, "completed")
 			testkit.Equal(t, strings.Count(next.output(r.AttemptID), "once"), 1)
 		})
 	}
-}
-
-// An attempt that failed before its workspace was recorded, and whose worktrees a
-// full disk kept from being undone, leaves none: the next start undoes them.
-func TestFailedBeforeItsWorkspace(t *testing.T) {
-	p, first := opened(t, passive)
-	r := first.begin(first.newTask("! say never"))
-	x, at := first.claimed()
-	first.makeTrees(at)
-	_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
-	must(t, err)
-	first.die()
-	next := p.open()
-	testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
-	now := next.get(r.AttemptID)
-	testkit.True(t, now.State == "failed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A server that ends in order gives back what it has not started, at once.
@@ -177,16 +172,6 @@ func killShim(t *testing.T, run string) error {
 	}
 	must(t, json.Unmarshal(testkit.Get(os.ReadFile(filepath.Join(run, "started.json"))).Must(t), &started))
 	return testkit.Get(os.FindProcess(started.PID)).Must(t).Kill()
-}
-
-// makeTrees makes the worktrees of an attempt, and records nothing.
-func (s *server) makeTrees(a *task.Attempt) {
-	s.t.Helper()
-	var trees []worktree.Tree
-	for _, r := range a.Repos {
-		trees = append(trees, worktree.Tree{RepoID: r.RepoID, Name: filepath.Base(r.Worktree), Repo: r.RepoPath, TargetBranch: r.TargetBranch})
-	}
-	testkit.Get(s.Worktrees(a).Create(ctx, a.ID, a.Branch, trees, nil)).Must(s.t)
 }
 
 // If somebody removes the records of a run, nothing is known of it.
@@ -354,12 +339,8 @@ func orFail[T any](value T, err error) T {
 	return value
 }
 
-// acknowledged is what the killed servers said.
-type acknowledged struct {
-	names, attempts           map[string]string // of tasks
-	followed                  map[string][]string
-	deleting, deleted, killed map[string]bool // tasks; attempts whose shim was killed too
-}
+// acknowledged is what the killed servers said, by the first word of a line and the id in it, and the attempts whose shim was killed.
+type acknowledged map[string]map[string][]string
 
 // Killing the server at random moments loses no commit, no uncommitted byte and no task; no agent runs twice; each
 // execution says how it ended.
@@ -373,13 +354,12 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	ack := acknowledged{names: map[string]string{}, attempts: map[string]string{}, followed: map[string][]string{},
-		deleting: map[string]bool{}, deleted: map[string]bool{}, killed: map[string]bool{}}
+	ack := acknowledged{"task": {}, "attempt": {}, "followed": {}, "deleting": {}, "deleted": {}, "killed": {}}
 	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("DEEPWORK_CRASH_ROUNDS"), "5"))
 	for range rounds {
-		p.killOne(t, marks, dice, &ack)
+		p.killOne(t, marks, dice, ack)
 		if dice.IntN(2) == 0 {
-			p.killShims(t, &ack)
+			p.killShims(t, ack)
 		}
 		// A git that was ended just before it was ready to remove this may have left it. One that runs has it for milliseconds.
 		lock := filepath.Join(p.Root, ".git", "packed-refs.lock")
@@ -394,8 +374,8 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	for _, a := range testkit.Get(b.AllAttempts(ctx)).Must(t) { // each ends with all that was queued
 		testkit.Until(t, "at rest", func() bool { return !testkit.Get(b.LatestExecution(ctx, a.ID)).Must(t).State.Open() })
 	}
-	for id, name := range ack.names {
-		s.checkCrashed(t, &ack, marks, id, name)
+	for id, name := range ack["task"] {
+		s.checkCrashed(t, ack, marks, id, name[0])
 	}
 	out := p.Git(p.Root, "fsck", "--full", "--strict")
 	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
@@ -405,11 +385,11 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		}
 		return ""
 	})
-	t.Logf("%d tasks, %d attempts, %d followed, %d deletions begun, %d agents killed", len(ack.names), len(ack.attempts), len(ack.followed), len(ack.deleting), len(ack.killed))
+	t.Logf("%d attempts, %d followed, %d deletions begun, %d agents killed", len(ack["attempt"]), len(ack["followed"]), len(ack["deleting"]), len(ack["killed"]))
 }
 
 // killOne runs a server and kills it at a random moment of its work.
-func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *acknowledged) {
+func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack acknowledged) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "server", p.Root, marks)
 	cmd.Stderr = os.Stderr
@@ -424,47 +404,33 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 			defer timer.Stop()
 		}
 		f := strings.Fields(lines.Text())
-		switch f[0] {
-		case "task":
-			ack.names[f[1]] = f[2]
-		case "attempt":
-			ack.attempts[f[1]] = f[2]
-		case "followed":
-			ack.followed[f[1]] = append(ack.followed[f[1]], f[2])
-		case "deleting":
-			ack.deleting[f[1]] = true
-		case "deleted":
-			ack.deleted[f[1]] = true
-		default:
-			t.Error(lines.Text())
-		}
+		testkit.Need(t, ack[f[0]] != nil, "%s", lines.Text())
+		ack[f[0]][f[1]] = append(ack[f[0]][f[1]], f[len(f)-1])
 	}
 	cmd.Wait()
 	testkit.True(t, killed.Load(), "the server ended without being asked: %v", cmd.ProcessState)
 }
 
 // killShims kills what watches over the agents that run now, as the end of the machine does.
-func (p *project) killShims(t *testing.T, ack *acknowledged) {
+func (p *project) killShims(t *testing.T, ack acknowledged) {
 	t.Helper()
 	for _, dir := range testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t) {
 		if !Exists(filepath.Join(dir, "exit.json")) && Exists(filepath.Join(dir, "started.json")) && killShim(t, dir) == nil {
-			ack.killed[filepath.Base(filepath.Dir(filepath.Dir(dir)))] = true
+			ack["killed"][filepath.Base(filepath.Dir(filepath.Dir(dir)))] = []string{dir}
 		}
 	}
 }
 
 // checkCrashed checks one acknowledged task against what its agent said it had done.
-func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name string) {
+func (s *server) checkCrashed(t *testing.T, ack acknowledged, marks, id, name string) {
 	t.Helper()
 	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
-	if ack.deleted[id] != (err != nil) && !(ack.deleting[id] && err != nil) {
-		t.Errorf("task %s: deleting %v, deleted %v, and: %v", id, ack.deleting[id], ack.deleted[id], err)
+	deleting, deleted := ack["deleting"][id] != nil, ack["deleted"][id] != nil
+	testkit.Need(t, deleted == (err != nil) || deleting && err != nil, "task %s: deleting %v, deleted %v, and: %v", id, deleting, deleted, err)
+	if ack["attempt"][id] == nil {
 		return
 	}
-	there, attempt := err == nil, ack.attempts[id]
-	if attempt == "" {
-		return
-	}
+	attempt := ack["attempt"][id][0]
 	// What an agent said it had written is in its worktree, or under the ref; while a
 	// deletion that was begun goes on, beside all else, it may be on its way there.
 	look := func(file string) string {
@@ -479,7 +445,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		return kept
 	}
 	read := func(file string) string {
-		for end := time.Now().Add(time.Minute); ack.deleting[id] && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); deleting && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			if text := look(file); text != "" {
 				return text
 			}
@@ -489,22 +455,22 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	for _, file := range []string{"committed", "loose"} {
 		testkit.True(t, !Exists(filepath.Join(marks, file+"-"+name)) || read(file) == name, "attempt %s of task %s has lost %s: %q", attempt, id, file, read(file))
 	}
-	for _, file := range ack.followed[attempt] {
+	for _, file := range ack["followed"][attempt] {
 		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s", attempt, file)
 	}
 	if Exists(filepath.Join(marks, "committed-"+name)) {
 		testkit.Equal(t, testkit.Git(t, s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$"), name, "the commit")
 	}
-	if !there || ack.deleting[id] {
+	if deleting {
 		return
 	}
 	states := map[task.AttemptState]bool{}
 	for _, x := range testkit.Get(s.store().Executions(ctx, attempt)).Must(t) {
 		states[x.State] = true
 	}
-	if !ack.killed[attempt] {
+	if ack["killed"][attempt] == nil {
 		testkit.True(t, len(states) == 1 && states[task.Completed], "attempt %s ended as %v", attempt, states)
-		for _, file := range ack.followed[attempt] {
+		for _, file := range ack["followed"][attempt] {
 			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
 		}
 	} else {

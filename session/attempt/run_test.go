@@ -122,28 +122,6 @@ func TestPromptAsArgument(t *testing.T) {
 	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
 }
 
-// tail_attempt follows an agent line by line, and waits for the next one.
-func TestTail(t *testing.T) {
-	p, s := opened(t)
-	r := s.begin(s.newTask("! say one", "! await "+p.hold, "! say two"))
-	after, text := int64(-1), "\n"
-	follow := func(want string, state board.State) {
-		t.Helper()
-		testkit.Until(t, want, func() bool {
-			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
-			for i, e := range got.Entries {
-				testkit.Equal(t, e.Index, after+1+int64(i), "the entry after %d", after)
-				text += e.Text + "\n"
-			}
-			after = got.NextIndex
-			return strings.Contains(text, want) && (state == "" || got.State == state)
-		})
-	}
-	follow("\none\n", "")
-	must(t, os.WriteFile(p.hold, nil, 0o644))
-	follow("\none\ntwo\ndone\n", board.Completed)
-}
-
 // list_executors lists the known ones, those of the config, and which can be run.
 func TestListExecutors(t *testing.T) {
 	p, s := opened(t)
@@ -152,14 +130,10 @@ func TestListExecutors(t *testing.T) {
 	for _, x := range r.Executors {
 		byName[x.Name] = x
 	}
-	x := byName["TEST"]
+	x, missing := byName["TEST"], byName["MISSING"]
 	testkit.True(t, x.Available && x.CanContinue && strings.Join(x.Variants, " ") == "OTHER SAME" && x.Program == os.Args[0], "%+v", x)
-	x = byName["MISSING"]
-	testkit.True(t, !x.Available && x.Program == filepath.Join(p.Root, "no-such-agent"), "%+v", x)
-	for _, name := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "CURSOR_AGENT", "OPENCODE"} {
-		_, there := byName[name]
-		testkit.True(t, there, "%s is missing", name)
-	}
+	testkit.True(t, !missing.Available && missing.Program == filepath.Join(p.Root, "no-such-agent"), "%+v", missing)
+	testkit.True(t, byName["CLAUDE_CODE"].Name != "" && byName["OPENCODE"].Name != "", "known ones are not listed")
 	testkit.True(t, r.Count == len(r.Executors) && r.Executors[0].Available, "%+v", r)
 }
 
@@ -173,20 +147,10 @@ func TestFoldersOfWorktrees(t *testing.T) {
 	fit, seen := regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,70}$`), make(map[string]bool)
 	for _, r := range repos {
 		dir, name := filepath.Split(r.Worktree)
-		if low := strings.ToLower(name); dir != filepath.FromSlash("/dir/") || !fit.MatchString(name) || seen[low] {
-			t.Errorf("%q is in %q", r.RepoName, r.Worktree)
-		} else {
-			seen[low] = true
-		}
+		low := strings.ToLower(name)
+		testkit.True(t, dir == filepath.FromSlash("/dir/") && fit.MatchString(name) && !seen[low], "%q is in %q", r.RepoName, r.Worktree)
+		seen[low] = true
 	}
-}
-
-func TestIgnore(t *testing.T) {
-	root := t.TempDir()
-	must(t, ignore(root, filepath.Join(root, "trees")))
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "trees", ".gitignore"))).Must(t)), "*\n")
-	must(t, ignore(root, root+"-trees"))
-	testkit.True(t, !Exists(root+"-trees"), "a folder outside the project was made")
 }
 
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {
@@ -353,15 +317,18 @@ func TestHasConversation(t *testing.T) {
 	}
 }
 
-// Claude Code that ended before it began a conversation is not asked to continue one.
+// Without git nothing is made. Claude Code that ended before it began a conversation is not asked to continue one.
 func TestFollowUpAfterAFailedStart(t *testing.T) {
 	p := alone(t)
 	s := p.open()
 	bin := filepath.Join(p.Root, "..", "bin")
 	must(t, os.MkdirAll(bin, 0o755))
 	must(t, os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755))
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	r := s.ends(s.begin(s.newTask("x"), func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
+	v, path := s.newTask("x"), os.Getenv("PATH")
+	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, "git_failed", "not in PATH", "install git")
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+path)
+	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
 	r = s.ends(r.AttemptID)
 	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "not logged in") && !strings.Contains(s.output(r.AttemptID), "continued"), "%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))

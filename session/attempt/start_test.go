@@ -121,6 +121,14 @@ func (b absentBoard) SetRun(ctx context.Context, id string, run json.RawMessage)
 	return b.Board.SetRun(ctx, id, run)
 }
 
+// An end that finds no room on the disk is recorded when there is.
+func (b absentBoard) EndExecution(ctx context.Context, id string, e task.Ending) (*task.Execution, bool, error) {
+	if b.absent("recording an end") != nil {
+		return nil, false, task.ErrFull
+	}
+	return b.Board.EndExecution(ctx, id, e)
+}
+
 // What a store that is away for a moment has kept a server from is done when it answers.
 func TestTheStoreIsAwayBeforeAnAgentRuns(t *testing.T) {
 	for _, run := range []bool{false, true} {
@@ -153,36 +161,17 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	testkit.True(t, !Exists(folder+".removing"), "the worktrees are left")
 }
 
-// A server leaves alone the worktree of an agent that it does not know, and that may be at work: of another project with the
-// same folder of worktrees, or of a board that was moved away.
+// A server leaves alone the worktree of an agent of another project with the same folder of worktrees, which may be at work.
 func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
-	for what, another := range map[string]func(*project, *server, func(*config.Config)) *server{
-		"another project": func(_ *project, _ *server, shared func(*config.Config)) *server {
-			p := newProject(t)
-			p.Configure(shared)
-			return p.open()
-		},
-		"another board": func(p *project, s *server, _ func(*config.Config)) *server {
-			s.die()
-			moved := t.TempDir()
-			for _, f := range testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t) {
-				must(t, os.Rename(f, filepath.Join(moved, filepath.Base(f))))
-			}
-			return p.open()
-		},
-	} {
-		p := newProject(t)
-		shared := func(c *config.Config) { c.Attempts.Worktrees = filepath.Join(p.Root, "..", "trees") }
-		p.Configure(shared)
-		s := p.open()
-		r := s.runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
-		next := another(p, s, shared)
-		v := next.ran("! say x") // by then it has recovered
-		next.stop()
-		testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "%s: the worktree of an agent that runs is gone: %+v", what, v)
-		must(t, os.WriteFile(p.hold, nil, 0o644))
-		appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
+	p, another := newProject(t), newProject(t)
+	for _, each := range []*project{p, another} {
+		each.Configure(func(c *config.Config) { c.Attempts.Worktrees = filepath.Join(p.Root, "..", "trees") })
 	}
+	r := p.open().runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
+	v := another.open().ran("! say x") // by then it has recovered
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
 
 // A run that this server no longer leads stops looking for its process.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
+	"deepwork/session/state"
 )
 
 // stop_attempt ends the whole group, drops what is queued, keeps the worktree, and a follow-up goes on.
@@ -62,25 +64,6 @@ func TestRecordsBehindALink(t *testing.T) {
 		last.log(x, "doubtful", errors.New(why))
 	}
 	testkit.Equal(t, strings.Count(log.String(), "doubtful"), 3, "logged … times: %s", log)
-}
-
-// One whose worktree and journal are links by now is stopped, and what they lead to stays.
-func TestStopBehindLinks(t *testing.T) {
-	p, s := opened(t)
-	v := s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))
-	r := s.reaches(s.begin(v).AttemptID, task.Running)
-	theirs := filepath.Join(p.Root, "..", "theirs")
-	testkit.Write(t, filepath.Join(theirs, "work.txt"), "unsaved")
-	tree := r.Repos[0].WorktreePath
-	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
-	testkit.Need(t, err == nil && len(journals) == 1, "%v %v", journals, err)
-	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
-		must(t, os.Rename(path, path+".away"))
-		link(t, to, path)
-	}
-	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
-	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(theirs, "work.txt"))).Must(t)), "unsaved")
 }
 
 // One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
@@ -164,8 +147,8 @@ func (s *server) givenUp(attempt string) {
 	testkit.Equal(s.t, s.latest(attempt).State, task.Running)
 }
 
-// While a task is deleted nothing of it is started, by whatever server; a
-// deletion that is refused leaves a task that can be worked on.
+// While a task is deleted nothing of it is started, by whatever server; a deletion that is refused leaves a task that can be
+// worked on, and one that was cut short is finished by the same call again.
 func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	p, s := opened(t)
 	v := s.newTask("! write loose.txt loose")
@@ -180,7 +163,16 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 	testkit.Equal(t, s.ends(s.begin(v).AttemptID).State, "completed")
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	// As a server leaves it that is killed between the worktrees and the rows.
+	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t)
+	_, _, err := s.Worktrees(testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)).Remove(ctx, r.AttemptID, false, func() bool { return false })
+	must(t, err)
+	s.stop()
+	again := testkit.Get(p.open().DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	ref := "refs/deepwork/rescue/" + r.AttemptID
+	kept := Rescue{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}
+	testkit.True(t, slices.Contains(again.Rescued, kept), "%+v", again)
+	testkit.Equal(t, p.Git(p.Root, "show", ref+":loose.txt"), "loose", "kept")
 }
 
 // A request_id is good for one thing, also if that could not be made again: when that is deleted it says so, and makes no second one.
@@ -200,20 +192,6 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	refused(t, testkit.Get(s.CreateTask(ctx, me, create)).Err(), session.ToolError, "deleted_since", "request_id")
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.ToolError, "deleted_since", "request_id")
 	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})).Err(), session.ToolError, "unknown_project", nobody)
-}
-
-// Without git nothing is made, and the refusal says what is missing.
-func TestWithoutGit(t *testing.T) {
-	p := alone(t)
-	s := p.open()
-	v := s.newTask("! say x")
-	start := s.starting(v)
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "git_failed", "not in PATH", "install git")
-	t.Setenv("PATH", path)
-	now := s.task(v.TaskID)
-	testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
 }
 
 // lockTrees has the worktrees of an attempt be worked on.
@@ -248,6 +226,9 @@ func TestDeleteTask(t *testing.T) {
 	first := s.ends(s.begin(v).AttemptID)
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.ran("! say another task")
+	servers := testkit.Get(state.Find(first.Repos[0].WorktreePath)).Must(t) // in the workspace
+	must(t, servers.Make())
+	testkit.Need(t, servers.Dir != s.State().Dir && Exists(servers.Dir), "%v", servers.Dir)
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
@@ -261,26 +242,9 @@ func TestDeleteTask(t *testing.T) {
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
+	testkit.True(t, !Exists(servers.Dir) && Exists(s.State().Dir), "the state of its servers is left, or that of the project gone")
 	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
-}
-
-// A removal that was cut short keeps follow-ups out, and the same call again finishes it.
-func TestDeleteIsFinishedByRepetition(t *testing.T) {
-	p, s := opened(t)
-	v := s.newTask("! write loose.txt loose")
-	r := s.ends(s.begin(v).AttemptID)
-	// As a server leaves it that is killed between the worktrees and the rows.
-	testkit.Get(s.store().BeginDelete(ctx, v.TaskID)).Must(t)
-	at := testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)
-	_, _, err := s.Worktrees(at).Remove(ctx, r.AttemptID, false, func() bool { return false })
-	must(t, err)
-	s.stop()
-	next := p.open()
-	again := testkit.Get(next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	ref := "refs/deepwork/rescue/" + r.AttemptID
-	testkit.Same(t, again.Rescued, []Rescue{{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}}, "what was kept before")
-	testkit.Equal(t, p.Git(p.Root, "show", ref+":loose.txt"), "loose", "kept")
 }
 
 // A follow-up that begins while its worktree is being removed waits for the end of

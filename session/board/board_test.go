@@ -148,7 +148,6 @@ func TestTaskWithWorkflow(t *testing.T) {
 	create := func(job, workflow *string) (*Task, error) {
 		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
 	}
-	refused(t, testkit.Get(create(new("release"), nil)).Err(), session.ToolError, "half_a_workflow")
 	refused(t, testkit.Get(create(new("release"), new("other"))).Err(), session.ToolError, "unknown_workflow", "other")
 	v := testkit.Get(create(new(" release "), new("write"))).Must(t)
 	testkit.Equal(t, OrEmpty(v.JobName)+"/"+OrEmpty(v.WorkflowName), "release/write")
@@ -193,31 +192,26 @@ func TestTaskInputs(t *testing.T) {
 	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})).Err(), session.ToolError, "bad_inputs", "no workflow")
 }
 
-// A page of tasks with long descriptions ends sooner, and its cursor leads to the
-// rest: no description is cut, and no task is left out.
+// A page of tasks with long descriptions ends sooner, and its cursor leads to the rest: no description is cut, and no task is left out.
 func TestListTasksIsBounded(t *testing.T) {
 	s := newProject(t).open()
 	id, _ := s.rootProject()
-	const tasks = 25
+	args := ListTasksArgs{ProjectID: id, Limit: new(MaxLimit)}
+	const tasks = listBytes/MaxPrompt + 3
 	for range tasks {
 		testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})).Must(t)
 	}
 	seen := map[string]bool{}
-	pages := 0
-	for next := (*string)(nil); ; pages++ {
-		r := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})).Must(t)
-		size := 0
+	for _, want := range []int{tasks - 3, 3} {
+		r := testkit.Get(s.ListTasks(ctx, me, args)).Must(t)
+		testkit.Same(t, []int{len(r.Tasks), r.Count, r.Total, r.Filters.Limit}, []int{want, want, tasks, MaxLimit})
 		for _, v := range r.Tasks {
-			size += len(*v.Description)
-			testkit.True(t, len(*v.Description) == MaxPrompt && !seen[v.TaskID], "task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
+			testkit.Equal(t, len(*v.Description), MaxPrompt)
 			seen[v.TaskID] = true
 		}
-		testkit.True(t, size <= listBytes && r.Count == len(r.Tasks) && r.Count != 0 && r.Total == tasks && r.Filters.Limit == MaxLimit, "page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
-		if next = r.NextCursor; next == nil {
-			break
-		}
+		args.Cursor = r.NextCursor
 	}
-	testkit.True(t, len(seen) == tasks && pages >= 2, "%d tasks in %d pages", len(seen), pages+1)
+	testkit.True(t, args.Cursor == nil && len(seen) == tasks, "%d of %d tasks were listed", len(seen), tasks)
 }
 
 // A config that is not valid refuses every call and says why. So does a board that is not a board, which is left as it is.
@@ -309,7 +303,6 @@ func TestDependencies(t *testing.T) {
 	refused(t, update(first.TaskID, []string{second.TaskID}), session.ToolError, "dependency_cycle", first.TaskID+" depends on "+second.TaskID+" depends on "+first.TaskID)
 	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
 	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
-	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
 	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
 	for _, c := range []struct {
 		on   []string

@@ -238,7 +238,7 @@ func TestBoundsOfLists(t *testing.T) {
 	}
 	ids := slices.Repeat([]string{nobody}, task.MaxDependencies)
 	testkit.Works(t, testkit.Get(checkDependencies(ids)).Err())
-	refused(t, testkit.Get(checkDependencies(append(ids, nobody))).Err(), session.ToolError, codes.TooManyDependencies)
+	refused(t, testkit.Get(checkDependencies(append(ids, nobody))).Err(), session.ToolError, codes.TooManyDependencies, "51", "50")
 	refused(t, testkit.Get(Target{}.ID()).Err(), session.ToolError, codes.MissingArgument, "list_task_attempts")
 	b := New(Options{Config: func(context.Context) (*config.Config, error) {
 		return &config.Config{Telemetry: config.Telemetry{TraceURL: "https://x/{trace_id}"}}, nil

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) { attempttest.Main(m, "") }
 // A desk is a Workplace whose workflow has the step draft, which is finished when so many agents have worked on it, and
 // the step review, which a person passes after one.
 type desk struct {
+	called
 	agents  int
 	moved   chan struct{}
 	dropped chan string // the folder of an item that nobody works on
@@ -90,11 +91,8 @@ func (w *desk) Finish(context.Context, string, string, *machine.Question) (*mach
 	return &machine.FinishReply{Status: machine.WorkflowComplete}, nil
 }
 
-func (w *desk) Start(context.Context, *board.Run, string) (string, error)   { return "12345678", nil }
-func (w *desk) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
-func (w *desk) Changed(context.Context, *machine.State, string) string      { return "" }
-func (w *desk) Isolate(context.Context, string, string, string) error       { return nil }
-func (w *desk) Moved() <-chan struct{}                                      { return w.moved }
+func (w *desk) Start(context.Context, *board.Run, string) (string, error) { return "12345678", nil }
+func (w *desk) Moved() <-chan struct{}                                    { return w.moved }
 func (w *desk) Defined(context.Context, *machine.State, string) (*definition.Step, error) {
 	return &definition.Step{}, nil
 }
@@ -220,7 +218,7 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 
 // An away is a Workplace whose database does not answer for a while, and then says something else.
 type away struct {
-	Workplace
+	called
 	asked int
 }
 
@@ -234,8 +232,6 @@ func (a *away) State(context.Context, string) (*machine.State, error) {
 func (*away) Defined(context.Context, *machine.State, string) (*definition.Step, error) {
 	return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
 }
-
-func (*away) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
 
 func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
 	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
@@ -267,15 +263,13 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 }
 
 // A broken Workplace panics.
-type broken struct{ Workplace }
+type broken struct{ called }
 
-func (broken) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
-
-func (broken) State(context.Context, string) (*machine.State, error) { panic("no idea") }
+func (*broken) State(context.Context, string) (*machine.State, error) { panic("no idea") }
 
 // The agents of a leader that panics have ended when the panic arrives at its caller.
 func TestPanicEndsTheAgents(t *testing.T) {
-	d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, broken{}, 2)
+	d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, new(broken), 2)
 	for _, step := range []string{"a", "b"} {
 		x := &agent{place: place{"12345678", step}, x: new(task.Execution)}
 		var ctx context.Context
@@ -380,15 +374,10 @@ func TestLook(t *testing.T) {
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
 	testkit.Equal(t, depths, "011100", "the depths")
-}
-
-// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
-func TestLookWithoutSessions(t *testing.T) {
-	r, sessions := aRun()
+	// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
+	r, sessions = aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
 	sessions.states = nil
-	v := Look(t.Context(), r, sessions, nil)
-	testkit.True(t, v.Fault != nil, "no fault")
-	got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"
-	testkit.True(t, got == want, "the plan is %s, want %s", got, want)
+	testkit.True(t, Look(t.Context(), r, sessions, nil).Fault != nil, "no fault")
+	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]", "the plan")
 }

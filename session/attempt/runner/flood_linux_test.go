@@ -116,10 +116,8 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	must(t, os.Remove(ballast))
 	l.write(Stdout, []byte("again"))
 	entries, _ := tailed(t, dir, nil, 10)
-	if len(entries) != 3 || entries[1].Index != 1 || entries[1].Stream != System || entries[2].Text != "again" ||
-		!strings.Contains(entries[1].Text, "3 lines are missing here") || !strings.Contains(entries[1].Text, "no space left") {
-		t.Errorf("%.300v", entries)
-	}
+	testkit.Need(t, len(entries) == 3 && entries[1].Index == 1 && entries[1].Stream == System && entries[2].Text == "again", "%.300v", entries)
+	testkit.ContainsAll(t, entries[1].Text, []string{"3 lines are missing here", "no space left"})
 }
 
 // What the server has inherited from its editor is not held open by its agents.

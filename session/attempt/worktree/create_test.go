@@ -205,12 +205,6 @@ func TestDamagedJournals(t *testing.T) {
 	} {
 		testkit.Fails(t, testkit.Get(parseJournal("/p/w", journaledAttempt, []byte(text))).Err(), want, "%s", text)
 	}
-	// Recovery passes it by, and says which file it is.
-	k := newKeeper(t)
-	path := k.journalPath(journaledAttempt)
-	testkit.Write(t, path, journalText(`null`))
-	testkit.Fails(t, testkit.Get(k.Recover(t.Context(), nobodys)).Err(), path)
-	testkit.True(t, isThere(path), "it was removed")
 }
 
 // Whatever a journal's file holds, what is taken from it is whole, and is written as it was read.

@@ -233,9 +233,8 @@ func nothingLeft(t testing.TB, k *Keeper) {
 // sound checks a repository: its objects, its locks, its list of worktrees.
 func sound(t testing.TB, repo string, worktrees int) {
 	t.Helper()
-	if out, err := tryGit(repo, "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(out, "error") || strings.Contains(out, "missing") {
-		t.Errorf("git fsck: %v\n%s", err, out)
-	}
+	out, err := tryGit(repo, "fsck", "--strict", "--no-dangling")
+	testkit.True(t, err == nil && !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %v\n%s", err, out)
 	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
 		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked", "a lock is left: %s", path)

@@ -150,10 +150,12 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	repo, k := newRepo(t), newKeeper(t)
 	testkit.Get(k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil)).Must(t)
 	write(t, k.journal, "broken.json", "{", "newer.json", `{"version": 99, "attempt": "newer"}`)
-	testkit.ContainsAll(t, testkit.Get(k.Recover(t.Context(), nil)).Err().Error(), []string{"broken", "99"})
+	link(t, filepath.Join(k.journal, "good.json"), filepath.Join(k.journal, "linked.json"))
+	err := testkit.Get(k.Recover(t.Context(), nil)).Err()
+	testkit.ContainsAll(t, err.Error(), []string{filepath.Join(k.journal, "broken.json"), "99", "linked.json cannot be read: it is a symbolic link"})
 	testkit.True(t, !isThere(filepath.Join(k.dir, "good")), "another attempt's fault hindered this one")
 	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
-	for _, attempt := range []string{"broken", "newer"} {
+	for _, attempt := range []string{"broken", "newer", "linked"} {
 		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)
 		_, _, err := k.Remove(t.Context(), attempt, false, nil)
 		testkit.Fails(t, err, "", "%s was removed", attempt)

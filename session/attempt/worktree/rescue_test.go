@@ -191,7 +191,9 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 	for _, c := range []string{"removed", "pruned", "deleted by hand"} {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()
-			k, repo, path := started(t)
+			repo := newRepo(t)
+			k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")}) // whose files are not those of the attempt
+			path := create(t, k, repo)
 			write(t, path, "new", "work", "a.txt", "changed", "staged", "staged")
 			gits(t, path, "add staged")
 			want := []string{"new", "work", "a.txt", "changed", "staged", "staged"}

@@ -1,15 +1,19 @@
 package worktree
 
 import (
+	"cmp"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/git"
 )
 
 func TestStatus(t *testing.T) {
@@ -47,20 +51,6 @@ func TestStatus(t *testing.T) {
 	testkit.FailsWith(t, err, ErrNoWorktree, "there is no folder")
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
 	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
-}
-
-func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	write(t, repo, "secret of the checkout", "x")
-	k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
-	path := create(t, k, repo)
-	os.Remove(filepath.Join(path, ".git"))
-	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil)
-	os.RemoveAll(k.journal)
-	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err(), ErrNoWorktree)
-	_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
-	testkit.FailsWith(t, err, ErrNoWorktree)
 }
 
 func TestDiff(t *testing.T) {
@@ -222,4 +212,256 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
 	merged(t, k, path, WayMerge)
 	holds(t, repo, "main", "a.txt", "theirs\n")
+}
+
+// Tags, remotes and folders that are named like branches do not change which branches are meant.
+func TestField07_NamesLikeBranches(t *testing.T) {
+	t.Parallel()
+	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
+	const text = "as in a git folder"
+	commit(t, repo, "folder", "main/readme", text, "HEAD", text, "refs/x", text, "objects/x", text)
+	gits(t, repo, "clone -q --bare . "+remote)
+	for _, name := range []string{"main", "origin", "deepwork"} {
+		gits(t, repo, "remote add "+name+" "+remote, "fetch -q "+name, "remote set-head "+name+" main")
+	}
+	for _, tag := range []string{"main", "heads/main", "other", branchName} {
+		gits(t, repo, "tag "+tag+" HEAD~1")
+	}
+	gits(t, repo, "branch other refs/heads/main")
+	for _, branch := range []string{"other", "main"} {
+		gits(t, repo, "switch -q "+branch)
+		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
+	}
+	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"main", "other"}, "the branches")
+	for _, way := range ways {
+		k, path := attemptIn(t, repo)
+		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
+		commit(t, repo, "meanwhile", "lib/b.txt", string(way))
+		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v", way, st)
+		testkit.Get(k.Push(t.Context(), path, "main", true)).Must(t)
+		testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "%s: pushed", way)
+		bring := k.Update
+		if way == WayRebase {
+			bring = k.Rebase
+		}
+		testkit.Same(t, testkit.Get(bring(t.Context(), landing(path, ""))).Must(t).Conflicts, nil, "%s", way)
+		merged(t, k, path, way)
+		reads(t, repo, "new.txt", "new\n", "lib/b.txt", string(way))
+		clean(t, repo, path)
+		testkit.Equal(t, tip(repo, "refs/tags/main"), tip(repo, "refs/heads/other~1"), "a tag was moved")
+		testkit.Equal(t, remove(t, k).Ref+tip(repo, "refs/heads/"+branchName), "", "%s: what stays of a merged branch", way)
+		gits(t, repo, "rm -q new.txt")
+		commit(t, repo, "undo", "a.txt", "one\ntwo\n")
+	}
+}
+
+// A branch whose name is the beginning of another one is named, here and at a remote.
+func TestField07_BranchInTheWay(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	gits(t, remoteOf(t, repo), "branch deepwork main")
+	k, path := attemptIn(t, repo)
+	expectError(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), ErrRejected, "attempts.branch_prefix")
+	remove(t, k)
+	gits(t, repo, "branch -q -D "+branchName, "branch deepwork")
+	testkit.Fails(t, notMade(t, k, tree(repo)), "git branch -m deepwork NEW-NAME")
+	nothingLeft(t, k)
+}
+
+// The folder of an attempt is short, has the name of its branch, and belongs to it alone; other attempts with a name that
+// begins alike have other items.
+func TestNameFor(t *testing.T) {
+	k, repo := newKeeper(t), newRepo(t)
+	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b"), "fix-the-login-1a2b")
+	testkit.Equal(t, NameFor(k.dir, "a.b-task-1a2b"), "b-task-1a2b")
+	create := func(name, id, repo string) (string, error) {
+		one := tree(repo)
+		one.Attempt = id
+		made, err := k.Create(t.Context(), name, "deepwork/"+name, []Tree{one}, nil)
+		return append(made, Made{})[0].Path, err
+	}
+	path := testkit.Get(create("fix-1a2b", "one", repo)).Must(t)
+	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-1a2b"), "fix-1a2b-2")
+	testkit.Equal(t, NameOf(path), "fix-1a2b")
+	testkit.Equal(t, strings.Join([]string{Owner(k.dir, "fix-1a2b"), Owner(k.dir, "../fix-1a2b")}, ","), "one,")
+	testkit.Get(create("fix-1a2b-port", "one", repo)).Must(t)
+	testkit.Get(create("fix-1a2b-3c4d", "another", repo)).Must(t)
+	testkit.Same(t, testkit.Get(k.Items("fix-1a2b", "one")).Must(t), []string{"fix-1a2b-port"})
+	testkit.Works(t, k.Check("fix-1a2b", "one", []string{path}))
+	testkit.FailsWith(t, k.Check("fix-1a2b", "another", []string{path}), ErrNotOurs)
+	testkit.Fails(t, testkit.Get(create("fix-1a2b", "another", newRepo(t))).Err(), "belongs to attempt one")
+	write(t, path, "new.txt", "n\n")
+	kept, _, err := k.Remove(t.Context(), "fix-1a2b", false, nil)
+	must(t, err)
+	testkit.Equal(t, kept[0].Ref, rescueRefs+"one")
+	testkit.Equal(t, testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)[0].Path, path)
+}
+
+// old makes a commit on main that is older than every attempt, on the branch develop.
+func old(t *testing.T, repo string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "commit")
+	const who = " Una <una@example.com> 1000000000 +0000\n"
+	write(t, filepath.Dir(file), "commit", "tree "+gitIn(t, repo, "rev-parse", "main^{tree}")+"\nparent "+gitIn(t, repo, "rev-parse", "main")+"\nauthor"+who+"committer"+who+"\nold\n")
+	gitIn(t, repo, "branch", "develop", gitIn(t, repo, "hash-object", "-t", "commit", "-w", file))
+}
+
+// follow runs the command in a message that begins after a text, as a person does.
+func follow(t *testing.T, err error, after, until string) {
+	t.Helper()
+	_, command, found := strings.Cut(err.Error(), after)
+	command, _, _ = strings.Cut(command, until)
+	run := exec.Command("sh", "-c", command)
+	run.Env = git.Environ()
+	out, err := run.CombinedOutput()
+	testkit.True(t, found && err == nil, "%q: %v\n%s", command, err, out)
+}
+
+// Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with a command that helps.
+func TestField04_CommitsElsewhere(t *testing.T) {
+	t.Parallel()
+	const empty = "commit -q --allow-empty -m "
+	for name, c := range map[string]struct {
+		steps   []string // git commands in the worktree, or after an @ in the user's checkout
+		refused string   // "" means that the commits are adopted
+		follow  string   // what is before the command that helps
+	}{
+		"a branch of its own":       {steps: []string{"checkout -q -b mine"}},
+		"a detached HEAD":           {steps: []string{"checkout -q --detach"}},
+		"a branch on a branch":      {steps: []string{"checkout -q -b one", empty + "one", "checkout -q -b two"}},
+		"a renamed branch":          {steps: []string{"branch -m mine"}},
+		"a branch like a tag":       {steps: []string{"tag mine", "checkout -q -b mine"}},
+		"with the target in it":     {steps: []string{"@merge -q --ff-only develop", "@" + empty + "new", "checkout -q -b mine", "merge -q main"}},
+		"commits on both":           {steps: []string{empty + "own", "checkout -q -b mine main"}, refused: "lacks commits", follow: "This adds them: "},
+		"a branch of the user":      {steps: []string{"checkout -q develop"}, refused: "from before the attempt", follow: "to the attempt's branch: "},
+		"its branch used elsewhere": {steps: []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName}, refused: "is checked out in", follow: "This frees it: "},
+		"a branch of its own past":  {steps: []string{"checkout -q --orphan mine"}, refused: "lacks commits", follow: "This adds them: "},
+		"a bisect":                  {steps: []string{empty + "one", empty + "two", empty + "three", "bisect start HEAD main"}, refused: "bisect reset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, repo := newKeeper(t), newRepo(t)
+			remote := remoteOf(t, repo)
+			old(t, repo)
+			path := create(t, k, repo)
+			for _, step := range c.steps {
+				at, users := strings.CutPrefix(step, "@")
+				gits(t, map[bool]string{true: repo, false: path}[users], at)
+			}
+			if name != "a bisect" {
+				commit(t, path, "the work", "new.txt", "")
+			}
+			before, branch, head := digest(t, repo), tip(repo, branchName), tip(path, "HEAD")
+			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, st.Elsewhere != "", "the status is %+v", st)
+			pushed, err := k.Push(t.Context(), path, "origin", false)
+			if c.refused == "" {
+				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere, "pushed %+v, %v", pushed, err)
+				testkit.Same(t, []string{tip(remote, branchName), tip(path, "HEAD")}, []string{head, head}, "pushed")
+				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
+				clean(t, path)
+				merged(t, k, path, WayMerge)
+				holds(t, repo, "main", "new.txt", "")
+				return
+			}
+			testkit.Fails(t, err, c.refused)
+			err = notMerged(t, k, path, WayMerge)
+			testkit.Fails(t, err, c.refused)
+			testkit.Same(t, []string{tip(repo, branchName), tip(path, "HEAD"), tip(remote, branchName)}, []string{branch, head, ""}, "after a refused call")
+			testkit.Equal(t, digest(t, repo), before, "the user's checkout was touched")
+			if c.follow != "" {
+				follow(t, err, c.follow, ";")
+				testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
+				testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "after the command")
+				gits(t, path, "merge-base --is-ancestor "+head+" "+branchName, "merge-base --is-ancestor "+cmp.Or(branch, head)+" "+branchName)
+			}
+		})
+	}
+}
+
+// What a worktree lacks is brought back by the command in the refusal.
+func TestField04_LostWorktrees(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ step, refused, follow string }{
+		"moved":                      {"worktree move PATH PATH-elsewhere", "no git worktree in this folder", "this moves it back: "},
+		"removed":                    {"worktree remove PATH", "no git worktree in this folder", "was not committed: "},
+		"removed and checked out":    {"worktree remove PATH;checkout -q " + branchName, "no git worktree in this folder", "was not committed: "},
+		"on a branch with no commit": {"-C PATH checkout -q --orphan none", "has no commit", "to the attempt's branch: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, repo, path := worked(t)
+			head := tip(path, "HEAD")
+			gits(t, repo, strings.Split(strings.ReplaceAll(c.step, "PATH", path), ";")...)
+			_, err := k.Push(t.Context(), path, "origin", false)
+			testkit.Fails(t, err, c.refused)
+			follow(t, err, c.follow, "\n")
+			testkit.Equal(t, tip(path, "HEAD"), head, "it is at")
+			testkit.Works(t, k.Check(attemptID, attemptID, []string{path}))
+			clean(t, path)
+		})
+	}
+}
+
+// A commit of a submodule that only the worktree has is named before it is merged or pushed, with the
+// command that publishes it. A merge leaves the submodule's files alone.
+func TestField04_Submodules(t *testing.T) {
+	t.Parallel()
+	sub, repo := newRepo(t), newRepo(t)
+	gits(t, sub, "config receive.denyCurrentBranch ignore")
+	gits(t, repo, "submodule --quiet add "+sub+" sub")
+	commit(t, repo, "submodule")
+	remote := remoteOf(t, repo)
+	k, path := attemptIn(t, repo)
+	id := commit(t, sub, "newer", "a.txt", "newer\n") // which the worktree does not check out
+	gits(t, path, "update-index --cacheinfo 160000,"+id+",sub", "commit -q -m newer")
+	main := merged(t, k, path, WayMerge).Commit
+	testkit.Equal(t, tip(repo, "main:sub"), id)
+	reads(t, repo, "sub/a.txt", "one\ntwo\n")
+	gits(t, repo, "submodule --quiet update")
+	gits(t, path, "submodule --quiet update --init")
+	id = commit(t, filepath.Join(path, "sub"), "newest", "a.txt", "newest\n")
+	push := func() error { return testkit.Get(k.Push(t.Context(), path, "origin", false)).Err() }
+	for _, err := range []error{push(), notMerged(t, k, path, WayMerge)} {
+		dirty, is := errors.AsType[*DirtyError](err)
+		testkit.Need(t, is && dirty.Files[0] == "sub", "a commit that only the submodule has: %v", err)
+	}
+	commit(t, path, "newer submodule")
+	expectError(t, push(), ErrUnpublished, "push origin "+id)
+	err := notMerged(t, k, path, WayMerge)
+	expectError(t, err, ErrUnpublished, "push origin "+id)
+	testkit.Equal(t, tip(remote, branchName)+tip(repo, "main"), main, "it was pushed or merged")
+	follow(t, err, "This publishes it: ", "\n")
+	must(t, push())
+	merged(t, k, path, WayMerge)
+	testkit.Same(t, []string{tip(remote, branchName+":sub"), tip(repo, "main:sub")}, []string{id, id}, "after the command")
+}
+
+func TestBranches(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	gits(t, repo, "branch zeta", "branch alpha", "branch feature/x")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t), []string{"main", "alpha", "feature/x", "zeta"})
+	gits(t, repo, "checkout -q --detach")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"alpha", "feature/x", "main", "zeta"}, "detached")
+}
+
+func TestBranchForIsALegalRef(t *testing.T) {
+	t.Parallel()
+	legal := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`)
+	seen := map[string]bool{}
+	for title, slug := range map[string]string{
+		"Fix the login page": "fix-the-login-page", "": "task", "日本語": "task", "...--..": "task", "a..b~^:?*[\\ @{c": "a-b-c",
+		"refs/heads/x.lock": "refs-heads-x-lock", strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",
+		strings.Repeat("x", 100): strings.Repeat("x", 32), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
+	} {
+		b := BranchFor("deepwork/", title)
+		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"), "BranchFor(%q) = %q", title, b)
+		gitIn(t, ".", "check-ref-format", "--branch", b)
+	}
+	for range 50 {
+		seen[BranchFor("deepwork/", "same")] = true
+	}
+	testkit.True(t, len(seen) >= 25, "the same title gives the same branch again and again")
 }
