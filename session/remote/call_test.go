@@ -209,16 +209,6 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	})
 }
 
-func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
-	bubble(t, func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) }, func(t *testing.T, p *plant, s *server) {
-		began := time.Now()
-		r := s.does(false, script{lasts: time.Minute}).ends()
-		testkit.True(t, r.State == Running && r.StatusSupported && time.Since(began) == 5*time.Second, "%+v after %v", r, time.Since(began))
-		time.Sleep(time.Minute)
-		s.is(r.ExecutionID, Completed, "")
-	})
-}
-
 func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		testkit.Contains(t, s.does(false, script{panics: true}).over(Unknown, "workflow_unknown").Message, "cursed")
