@@ -71,10 +71,10 @@ func TestPanicInAnyRequest(t *testing.T) {
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	t.Parallel()
 	logger, log := logged()
-	s, f := fakeServer(t, func(a *fakeAgent) {
+	f := &fakes{setup: func(a *fakeAgent) {
 		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"}, {Workflow: "j/inner", SessionID: "0000000b"}}
-	})
-	s.logger, s.tools.Logger = logger, logger
+	}}
+	s := testkit.Get(newServer(engines{connect: f.agent}, nil, "", logger)).Must(t)
 	cs := client(t, s)
 	callTool(t, cs, "finished_step", `{"outputs":{},"session_id":"0a1b2c3d"}`)
 	callTool(t, cs, "finished_step", `{}`)
@@ -93,14 +93,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	callTool(t, cs, "get_step", `{}`)
 	stack := log.lines(t, "call")[2]["stack"].(map[string]any)
 	testkit.True(t, stack["depth"] == 1000.0 && len(stack["top"].([]any)) == tool.StackLogged, "stack %v", stack)
-}
-
-func TestSDKIsQuiet(t *testing.T) {
-	t.Parallel()
-	logger, log := logged()
-	s := testkit.Get(newServer(engines{connect: new(fakes).agent}, nil, "", logger)).Must(t)
-	callTool(t, client(t, s), "get_step", `{}`)
-	testkit.Equal(t, strings.Count(log.String(), "\n"), 1, "lines, want 1: %s", log.String())
+	testkit.Equal(t, strings.Count(log.String(), "\n"), 3, "lines, and the SDK logs none: %s", log.String())
 }
 
 func TestCloseEndsConnections(t *testing.T) {
@@ -132,7 +125,8 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	<-done
 }
 
-// Each tool that changes something says how to see what it did, by tools there are.
+// Each tool that changes something says how to see what it did, by tools there are; what reads little at once says how in its
+// own arguments.
 func TestEveryToolCanBeRechecked(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
@@ -144,6 +138,11 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 		testkit.True(t, r.Hints.ReadOnly || len(named) != 0, "%s: no tool is named in %q", tool, r.Recheck)
 		for _, n := range named {
 			testkit.True(t, s.tools.Tool(n).Hints.ReadOnly, "%s: %s is no tool that reads", tool, n)
+		}
+		testkit.True(t, r.Smaller == "" || r.Hints.ReadOnly, "%s is no tool that only reads", tool)
+		if argument, ok := strings.CutPrefix(r.Smaller, "give "); ok {
+			argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
+			testkit.True(t, r.Input.Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", tool, argument, r.Smaller)
 		}
 	}
 }
@@ -170,20 +169,6 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 			testkit.True(t, !strings.Contains(got, text), "%v: %q is in:\n%s", c.sets, text, got)
 		}
 		testkit.True(t, len(got) <= instructionBytes && strings.TrimSpace(got) == got, "%v: %d bytes:\n%s", c.sets, len(got), got)
-	}
-}
-
-// What reads little at once says how in its own arguments.
-func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
-	t.Parallel()
-	s, _ := fakeServer(t, nil, inWorkspace)
-	for _, tool := range listTools(t) {
-		how := s.tools.Tool(tool.Name).Smaller
-		testkit.True(t, how == "" || tool.Annotations.ReadOnlyHint, "%s is no tool that only reads", tool.Name)
-		if argument, ok := strings.CutPrefix(how, "give "); ok {
-			argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
-			testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", tool.Name, argument, how)
-		}
 	}
 }
 

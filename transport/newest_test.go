@@ -51,21 +51,6 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 	testkit.True(t, r["ttlMs"] == nil && r["cacheScope"] == nil, "a call may not be kept: %v", r)
 }
 
-// The context of a trace in _meta changes nothing for who sends it, be it as W3C writes it or not.
-func TestAnyTraceContextIsTaken(t *testing.T) {
-	t.Parallel()
-	_, c := taking(t, slowProject(t), "")
-	for _, trace := range []string{
-		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"`, `"traceparent":"00-0","tracestate":"a=b,,","baggage":"="`,
-		`"traceparent":7,"tracestate":[],"baggage":{}`, `"traceparent":null`,
-	} {
-		c.can = `{},` + trace
-		testkit.Equal(t, c.call("get_workflows", `{}`)["isError"], nil, "%s", trace)
-		_, fault := c.request("tools/list", "", "")
-		testkit.Equal(t, fault, "", "%s", trace)
-	}
-}
-
 // Clients that don't declare the extension for tasks get, byte for byte, what they got before there were tasks: the golden
 // file was made by the server of then. Only ids, times and folders are written anew.
 func TestRepliesWithoutTasks(t *testing.T) {
@@ -222,16 +207,6 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind && e.Channel != "", "evidence %+v, want %q", e, test.kind)
 		})
 	}
-}
-
-// A client is asked only where an agent could override a review, too.
-func TestAPersonAloneIsNotAskedInAClient(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
-	_, c := takingWith(t, root, `{"elicitation":{}}`, web.Options{}, func(o *Options) { o.Override = "human" })
-	r := fmt.Sprint(c.call("finished_step", finishText(c.start())))
-	testkit.True(t, !strings.Contains(r, "inputRequests") && strings.Contains(r, "Waiting: a person"), "%s", r)
 }
 
 // tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both

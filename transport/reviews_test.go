@@ -152,10 +152,15 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		"fail":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
 		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
 		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
-		"newer MCP":      {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
+		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NeedsWork, "Waiting: "},
+		"newer MCP": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, root := project(t, nil)
+			s, root := project(t, func(o *Options) {
+				if strings.HasSuffix(name, "may override") {
+					o.Override = "human"
+				}
+			})
 			write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
 			o := &mcp.ClientOptions{}
 			if test.answer != nil {

@@ -240,22 +240,6 @@ func TestWithoutTheExtension(t *testing.T) {
 	testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, id).body, "taskId", "without params")
 }
 
-// Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
-func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
-	block := c.call("call_workflow_tool", `{"name":"block","arguments":{}}`)
-	testkit.Need(t, block["resultType"] == "task" && strings.Contains(fmt.Sprint(block["statusMessage"]), "execution_id"), "%v", block)
-	close(f.let)
-	got, want := structured(c.result(block)), into[map[string]any](t, client(t, s), "block", `{}`)
-	testkit.Equal(t, fmt.Sprint(got["result"]), fmt.Sprint((*want)["result"]), "a plain call")
-	for name, failed := range map[string]bool{"fail": true, "steps": false} {
-		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
-	}
-}
-
 // A call that waits for its agent is a task until that has ended.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
@@ -278,7 +262,7 @@ func (c *taker) task() any {
 }
 
 // A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
-// server too, and cancelled.
+// server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
 func TestATaskOfASourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
@@ -309,6 +293,10 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	c.cancel(hang["taskId"])
 	c.get(hang["taskId"], "cancelled")
 	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
+	c = &taker{t, httpClient(t, ""), at, takesTasks}
+	for name, failed := range map[string]bool{"fail": true, "steps": false} {
+		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
+	}
 }
 
 // A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making
