@@ -265,6 +265,11 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 			var about struct {
 				Execution string
 				Agent     struct{ Attempt string }
+				Step      struct {
+					Args struct {
+						ID string `json:"session_id"`
+					}
+				}
 			}
 			must(t, json.Unmarshal(row.Work, &about))
 			for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
@@ -275,12 +280,17 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 			got, _ := c.of("tasks/get", made["taskId"], "")
 			testkit.Equal(t, got["status"], "working", "%s, then", name)
 			c.cancel(made["taskId"])
+			c.cancel(made["taskId"])
 			waitFor(t, "the task of "+name+" ends", func() bool {
 				got, _ = c.of("tasks/get", made["taskId"], "")
 				return got["status"] != "working"
 			})
 			// What is slow to stop ends as stopped.
 			testkit.True(t, got["status"] == "cancelled" || strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)
+			if name == "review" { // its try is void
+				step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, about.Step.Args.ID)))
+				testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
+			}
 		})
 	}
 	all.Wait()

@@ -187,24 +187,6 @@ func TestAReviewIsATask(t *testing.T) {
 	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
-// tasks/cancel ends a review, whose try is void, and the task, once.
-func TestATaskIsCancelled(t *testing.T) {
-	t.Parallel()
-	root := slowProject(t)
-	_, c := taking(t, root, takesTasks)
-	id := c.start()
-	made := c.call("finished_step", finishText(id))
-	waitFor(t, "the review begins", func() bool { _, err := os.Stat(filepath.Join(root, "begun.txt")); return err == nil })
-	c.cancel(made["taskId"])
-	c.cancel(made["taskId"])
-	c.get(made["taskId"], "cancelled")
-	step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id)))
-	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
-	write(t, root, map[string]string{"go.txt": ""})
-	testkit.Equal(t, structured(c.result(c.call("finished_step", finishText(id))))["status"], "next_step", "afterwards")
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)), "begun\nbegun\n", "reviews")
-}
-
 // A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain
 // call: TestWhatBindsAPersonsAnswer.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
