@@ -380,6 +380,7 @@ func TestPromptsTakeInputs(t *testing.T) {
 func TestSourceTakesInputs(t *testing.T) {
 	t.Parallel()
 	cs := askProject(t, "workflow_tools: {expose_jobs: true}\n", asSource)
+	testkit.True(t, listed(t, cs)["ask-them"] != nil, "what was written a moment ago is not listed")
 	var all []source.Workflow
 	must(t, json.Unmarshal([]byte(accepted(t, cs, "workflows-list-tool", `{}`)), &all))
 	i := slices.IndexFunc(all, func(w source.Workflow) bool { return w.ID == "ask/them" })

@@ -342,25 +342,12 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: true}\n"})
 	<-changed
 	testkit.Equal(t, len(offered()), len(names), "are listed once jobs are exposed")
+	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
+	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
+	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
 	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
+	testkit.True(t, listed(t, cs)["trip-dream"] == nil && len(offered()) == 0, "jobs are listed still")
 
 	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(), "needs the toolset workflows", "source without workflows")
-}
-
-// This project's workflows as tools of their own (expose_jobs).
-func TestExposedJobs(t *testing.T) {
-	t.Parallel()
-	s, root := bareProject(t, "workflow_tools: {expose_jobs: true}\n", nil)
-	s.names(t, "trip-dream", "trip-plan")
-	conforms(t, s)
-	cs := client(t, s)
-	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
-	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && len(got.Stack) == 1 && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
-	testkit.ContainsAll(t, refusedWith(t, cs, "trip-dream", `{"aim":"g"}`, "ToolError"), []string{`"goal"`, `"aim"`})
-	// An agent that writes a job and asks at once sees it.
-	write(t, root, map[string]string{".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1), ".deepwork/jobs/two/idea.md": "Think."})
-	testkit.Need(t, listed(t, cs)["two-plan"] != nil, "the new job is not listed")
-	into[machine.StartReply](t, cs, "two-plan", `{"goal":"g"}`)
-	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
-	testkit.True(t, listed(t, cs)["two-plan"] == nil, "jobs are listed still")
 }
