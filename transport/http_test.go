@@ -301,10 +301,10 @@ func TestTokensOfTheConfig(t *testing.T) {
 }
 
 // A workflow is reached from another connection by its session_id, and by its own caller alone; it outlives its
-// connection. Stateless requests name it as soon as there is more than one.
+// connection. Stateless requests name it as soon as there is more than one. Of another identity an execution is not there.
 func TestWorkflowsOfCallers(t *testing.T) {
 	t.Parallel()
-	s, _ := project(t, nil)
+	s, _ := project(t, asSource)
 	file, token := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
@@ -326,6 +326,11 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
 	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
+	about := `{"workflow_id":"trip/plan","execution_id":"` + id + `"}`
+	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
+		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
+	}
+	testkit.Contains(t, accepted(t, stateless, "workflows-status-tool", about), `"status":"running"`)
 }
 
 // The context of a call has its caller, over each transport.

@@ -73,6 +73,10 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		if version == stateful {
 			headers, meta = []string{open(t, c, h), ""}, `"_meta":{}`
 		}
+		if version == stateful {
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, headers[0])
+			testkit.Contains(t, r.body, "taskId", "a request about a task needs one")
+		}
 		call := func(name, args string) string {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`, name, args, meta)
 			r := send(t, c, "POST", h.URL(), body, append(headers, "Mcp-Name: "+name)...)

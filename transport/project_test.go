@@ -136,17 +136,6 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	testkit.Contains(t, accepted(t, client(t, made(t, Options{ProjectRoot: t.TempDir(), StandardJobs: fstest.MapFS{}})), "get_workflows", `{}`), `"extra"`)
 }
 
-func TestConfigIsFollowed(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
-	cs := client(t, serverOn(t, root, nil))
-	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
-	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
-	accepted(t, cs, "get_workflows", `{}`)
-}
-
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
 	t.Parallel()
@@ -320,11 +309,7 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 		testkit.Need(t, err != nil, "%s: accepted", name)
 		testkit.ContainsAll(t, err.Error(), c.says, "%s", name)
 	}
-}
-
-// A server without any tool is of no use to anyone.
-func TestToolsetsWithoutTools(t *testing.T) {
-	t.Parallel()
+	// A server without any tool is of no use to anyone.
 	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
 }
 

@@ -295,21 +295,6 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	}
 }
 
-// Of another identity an execution is not there.
-func TestExecutionsAreTheirCallersAlone(t *testing.T) {
-	t.Parallel()
-	s, _ := bareProject(t, "", asSource)
-	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	ada, bob := dial(t, h, stateful, given[0]), dial(t, h, stateful, given[1])
-	started := into[source.StartedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
-	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
-		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
-	}
-	testkit.Contains(t, accepted(t, ada, "workflows-status-tool", about), `"status":"running"`)
-}
-
 // asSource makes a server offer its workflows to others.
 func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source"} }
 

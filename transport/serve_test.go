@@ -95,8 +95,12 @@ func TestReadyWithTheConfig(t *testing.T) {
 	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
 	h := overHTTP(t, s, web.Options{})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 503, "configuration")
+	cs := client(t, s)
+	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
+	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
+	accepted(t, cs, "get_workflows", `{}`)
 }
 
 // Prometheus reads the metrics, and a receiver gets the same, with nothing that people, agents or files say.

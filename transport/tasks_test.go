@@ -214,14 +214,6 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	}
 }
 
-// A request about a task needs one. Replies of clients that do not declare the extension are in TestRepliesWithoutTasks.
-func TestWithoutTheExtension(t *testing.T) {
-	t.Parallel()
-	h := overHTTP(t, serverOn(t, t.TempDir(), nil), web.Options{})
-	c, id := opened(t, h)
-	testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, id).body, "taskId", "without params")
-}
-
 // A call that waits for its agent is a task until that has ended.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })

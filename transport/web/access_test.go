@@ -252,16 +252,12 @@ func TestLoginWithToken(t *testing.T) {
 	testkit.Fails(t, testkit.Get(l.Caller(with(c))).Err(), "withdrawn")
 }
 
-// Over TLS, browsers send the cookie over nothing else.
-func TestLoginCookieOverTLS(t *testing.T) {
+func TestLoginWithSecret(t *testing.T) {
 	l := logins(t, Options{Secret: "s"})
 	l.server.http.TLSConfig = new(tls.Config)
-	c := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
-	testkit.True(t, c.Secure && strings.HasPrefix(c.Name, "__Host-"), "%+v", c)
-}
-
-func TestLoginWithSecret(t *testing.T) {
-	l := logins(t, Options{Secret: "once"})
+	over := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
+	testkit.True(t, over.Secure && strings.HasPrefix(over.Name, "__Host-"), "over TLS, browsers send the cookie over nothing else: %+v", over)
+	l = logins(t, Options{Secret: "once"})
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
 	of := func(user int, r *http.Request) *http.Request {
 		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))
