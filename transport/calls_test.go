@@ -25,7 +25,6 @@ import (
 	"deepwork/transport/web"
 )
 
-// A logBuffer collects log lines as JSON objects.
 type logBuffer struct{ testkit.Log }
 
 func (l *logBuffer) lines(t *testing.T, msg string) (out []map[string]any) {
@@ -45,7 +44,6 @@ func logged() (*slog.Logger, *logBuffer) {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})), l
 }
 
-// Not only tools may panic.
 func TestPanicInAnyRequest(t *testing.T) {
 	t.Parallel()
 	logger, log := logged()
@@ -385,7 +383,6 @@ func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 	}
 }
 
-// valueAt is a value in decoded JSON, of the first entry of each list.
 func valueAt(v any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
 		if list, is := v.([]any); is && len(list) > 0 {

@@ -24,7 +24,6 @@ import (
 	"deepwork/transport/web"
 )
 
-// every transport, and the way a client speaks over it.
 var network = []struct{ name, transport, version string }{
 	{"http", web.HTTP, stateful},
 	{"http, oldest", web.HTTP, "2025-03-26"},
@@ -73,8 +72,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
-// A DELETE ends the session, what it runs, and nothing else; its agent is closed when
-// its calls are over, and not before.
+// A DELETE ends the session, what it runs, and nothing else; its agent is closed when its calls are over, and not before.
 func TestDeleteEndsASession(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -200,8 +198,7 @@ func TestRequestsWithoutASession(t *testing.T) {
 	testkit.Equal(t, err, tool.ErrStopping, "after the end")
 }
 
-// While an idle session is being closed it is as unknown as it will be: a call
-// would be carried out, and its reply dropped.
+// While an idle session is being closed it is as unknown as it will be: a call would be carried out, and its reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))

@@ -65,7 +65,6 @@ func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
 	return r
 }
 
-// refusedWith calls a tool that must refuse, and returns the text.
 func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) string {
 	t.Helper()
 	res := callTool(t, cs, name, args)

@@ -164,7 +164,6 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	}
 }
 
-// endpointOf reads the endpoint that a stream of the older transport begins with.
 func endpointOf(t *testing.T, stream io.Reader) string {
 	t.Helper()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
@@ -295,7 +294,6 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	}
 }
 
-// asSource makes a server offer its workflows to others.
 func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source"} }
 
 // The tools for other servers are offered only if the flag or the config asks for them; otherwise a

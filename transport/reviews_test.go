@@ -73,8 +73,7 @@ executors:
       FAILING: {command: [sh, review.sh, failing]}
 `
 
-// An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is
-// the verdict.
+// An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is the verdict.
 func TestAnExecutorReviews(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {

@@ -81,7 +81,6 @@ func (c *taker) cancel(id any) {
 	testkit.Need(c.t, fault == "", "%s", fault)
 }
 
-// result is what a call returns, or the result of its task.
 func (c *taker) result(r map[string]any) map[string]any {
 	c.t.Helper()
 	if r["resultType"] == "task" {
@@ -92,7 +91,6 @@ func (c *taker) result(r map[string]any) map[string]any {
 
 func structured(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
 
-// get looks at a task until it has a status.
 func (c *taker) get(id any, status string) (r map[string]any) {
 	c.t.Helper()
 	waitFor(c.t, "the task is "+status, func() bool {

@@ -34,7 +34,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
 	`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
 
-// overStdio feeds input to a server and returns the lines it wrote.
 func overStdio(t testing.TB, s *Server, input string) []string {
 	t.Helper()
 	var out testkit.Log
@@ -42,7 +41,6 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// toolsListOf is the reply to tools/list as its bytes are.
 func toolsListOf(t testing.TB, s *Server) string {
 	t.Helper()
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
@@ -61,7 +59,6 @@ func TestToolsListGolden(t *testing.T) {
 	testkit.Golden(t, filepath.Join("testdata", "tools_list.json"), got.String(), *update)
 }
 
-// inWorkspace makes a server offer what is offered in a workspace alone.
 func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 
 // A listedTool is a tool as its bytes are: with the order of its properties.
@@ -424,7 +421,6 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	}
 }
 
-// overPipes connects a client to whatever serves in and out.
 func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *mcp.ClientSession {
 	b.Helper()
 	in, toServer := io.Pipe()

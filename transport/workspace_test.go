@@ -67,7 +67,6 @@ func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	return id, workspace
 }
 
-// quietProject is a project whose server runs no attempts.
 func quietProject(t *testing.T) (cs *mcp.ClientSession, root string) {
 	t.Helper()
 	s, root := project(t, func(o *Options) { o.Toolsets = []string{"workflows"} })
@@ -81,7 +80,6 @@ func insideOf(t *testing.T, workspace string) *mcp.ClientSession {
 
 const planTrip = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 
-// refusedAs calls a tool that must refuse with a code, and returns the text.
 func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) string {
 	t.Helper()
 	res := callTool(t, cs, name, args)
@@ -227,8 +225,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a source of the branch ran")
 }
 
-// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
-// run knows.
+// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no run knows.
 func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	c, empty := &stepCaller{grant: new(grant)}, "" // without a caller to which anything could get
@@ -300,7 +297,6 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 	testkit.Equal(t, len(entry.Properties["state"].Enum), 11, "state's values")
 }
 
-// repository makes the project folder a git repository with one commit on main.
 func repository(t *testing.T, root string) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")

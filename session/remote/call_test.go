@@ -235,7 +235,6 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 	})
 }
 
-// performed makes an asynchronous workflow whose steps an agent performs.
 func performed(t testing.TB, id string, l script) *source.Workflow {
 	w := workflow(t, id, true, l)
 	w.Performer = source.ByAgent

@@ -24,7 +24,6 @@ import (
 // life is that of a record in tests that wait for its end.
 const life = time.Second
 
-// lookedAt is a time by which every server has looked.
 const lookedAt = lookEvery + time.Second
 
 // twoServers are the one that runs a workflow, which its source has accepted, and another one.
@@ -40,16 +39,13 @@ func twoServers(t *testing.T, life time.Duration) (p *plant, a, b *server, c *pe
 	return p, a, b, c
 }
 
-// end ends the only job of the plant.
 func (p *plant) end() { p.with(func() { p.jobs["x-1"].until = time.Now() }) }
 
-// follows waits until a server follows one run.
 func (s *server) follows() {
 	s.t.Helper()
 	testkit.Until(s.t, "the other server follows it", func() bool { return s.Stats().Running == 1 })
 }
 
-// completes waits until a run is completed.
 func (s *server) completes(id string) {
 	s.t.Helper()
 	testkit.Until(s.t, "its end", func() bool { return s.status(id).State == Completed })

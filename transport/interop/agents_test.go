@@ -152,8 +152,7 @@ func personProject(t *testing.T) project {
 	return p
 }
 
-// Real coding agents walk a workflow: with a step that is refused, and a review that takes longer
-// than they wait for a call.
+// Real coding agents walk a workflow: with a step that is refused, and a review that takes longer than they wait for a call.
 func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 	for _, over := range []string{"stdio", "http"} {
 		for _, a := range codingAgents {
@@ -216,7 +215,6 @@ func (p project) work(t *testing.T, a agent, m *model, over, prompt string) stri
 	return string(out)
 }
 
-// reviewSlowly is the reviewer of the tests with agents.
 func reviewSlowly(duration string) {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
@@ -273,7 +271,6 @@ func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	return r
 }
 
-// ends waits until an attempt has ended, and checks how.
 func (b taskBoard) ends(id string, state board.State) (r attempt.AttemptReply) {
 	b.Helper()
 	testkit.Until(b, "ended", func() bool {
@@ -415,7 +412,6 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 	}
 }
 
-// An event is a line of deepwork run --json.
 type event struct {
 	Event, State    string
 	Reason, Message *string

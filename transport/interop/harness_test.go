@@ -44,7 +44,6 @@ func (p project) instructions(t *testing.T) instructions {
 	return instructions{Root: p.root, Told: p.told, Config: p.config(), Later: sources(t)}
 }
 
-// sight is a line that a client printed.
 type sight struct {
 	At         string          `json:"at"`
 	Error      bool            `json:"error"`
@@ -284,8 +283,7 @@ func review(told string) {
 	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, "feedback": null}]}`+"\n", passed, feedback, passed)
 }
 
-// shared is a folder outside the checkout for what all tests use: the binary,
-// the packages of npm, the environment of Python.
+// shared is a folder outside the checkout for what all tests use: the binary, the packages of npm, the environment of Python.
 var shared string
 
 // Everything is made once, by the first test that needs it; the error is for all.
@@ -368,7 +366,6 @@ func npmInstall(dir string) error {
 // newest is the variable with which .ci/newest has the newest packages tested.
 const newest = "DEEPWORK_TEST_NEWEST"
 
-// installAgents does the same for the coding agents, which are large.
 func installAgents() (string, error) {
 	dir := filepath.Join(shared, "agents")
 	if err := os.CopyFS(dir, os.DirFS("agents")); err != nil {

@@ -250,7 +250,6 @@ var google = api{
 	},
 }
 
-// list is a list of objects, and nothing else.
 func list(v any) (all []map[string]any) {
 	items, _ := v.([]any)
 	for _, item := range items {

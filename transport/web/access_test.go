@@ -44,7 +44,6 @@ func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(l *Login,
 	return h, strings.TrimSuffix(h.URL(), "/mcp"), stop
 }
 
-// served serves a backend until the test ends or stop is called.
 func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	t.Helper()
 	h = testkit.Get(Listen(t.Context(), b, o)).Must(t)
@@ -60,7 +59,6 @@ func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	return h, stop
 }
 
-// someSessions are the MCP sessions of a server.
 type someSessions struct {
 	Sessions
 	n, stubborn int // that there are, and that do not end
@@ -212,7 +210,6 @@ func writeToken(t *testing.T, of config.Token) (file, token string) {
 	return file, token
 }
 
-// with returns a request with a cookie.
 func with(cookie *http.Cookie) *http.Request {
 	r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
 	if cookie != nil {
@@ -221,7 +218,6 @@ func with(cookie *http.Cookie) *http.Request {
 	return r
 }
 
-// proxied returns a request as a proxy forwards it.
 func proxied(r *http.Request) *http.Request {
 	r.Header.Set("X-Forwarded-For", "203.0.113.7")
 	return r

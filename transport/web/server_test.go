@@ -312,7 +312,6 @@ func TestStartWithoutTokens(t *testing.T) {
 	}
 }
 
-// roomy are settings whose limits no test here reaches.
 var roomy = config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 2000}
 
 // The error of an option says what is wrong and what to do. A server that is closed says which one has ended.

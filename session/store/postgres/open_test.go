@@ -253,7 +253,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// says checks that a call has failed with an error that contains a text.
 func says(t testing.TB, err, want error, text string) {
 	t.Helper()
 	testkit.FailsWith(t, err, want)
@@ -264,10 +263,8 @@ func options(url string) Options {
 	return Options{URL: url, Project: "shop", Repository: Repository{Remote: "https://example.com/team/shop.git"}, Machine: "0a1b2c3d", Root: "/srv/shop"}
 }
 
-// openAt returns another process's store of the schema.
 func openAt(t testing.TB, url string) *Store { return openAs(t, url, "shop", "/srv/shop") }
 
-// openAs returns the store of a process of a project in a folder.
 func openAs(t testing.TB, url, project, root string) *Store {
 	t.Helper()
 	o := options(url)
