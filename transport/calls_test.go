@@ -94,33 +94,30 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	testkit.Equal(t, strings.Count(log.String(), "\n"), 3, "lines, and the SDK logs none: %s", log.String())
 }
 
-func TestCloseEndsConnections(t *testing.T) {
-	t.Parallel()
-	b := newBlocked()
-	s, f := fakeServer(t, b.agent)
-	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
-	<-b.began
-	testkit.Works(t, s.Close(context.Background()), "Close")
-	<-f.agents[0].closed
-	<-done
-}
-
 // A connection that cannot be ended is named, not waited for without end.
-func TestCloseNamesWhatDidNotStop(t *testing.T) {
+func TestCloseEndsConnectionsOrNamesWhatDidNotStop(t *testing.T) {
 	t.Parallel()
-	b := newBlocked()
-	b.stubborn = true
-	s, _ := fakeServer(t, b.agent)
-	s.opened.add("sessions that did not stop", func(context.Context) error { return errors.New("x") })
-	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
-	<-b.began
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	err := s.Close(ctx)
-	testkit.Fails(t, err, "1 connections did not stop")
-	testkit.Fails(t, err, "did not stop: x")
-	close(b.free)
-	<-done
+	for _, stubborn := range []bool{false, true} {
+		b := newBlocked()
+		b.stubborn = stubborn
+		s, f := fakeServer(t, b.agent)
+		_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
+		<-b.began
+		if !stubborn {
+			testkit.Works(t, s.Close(t.Context()), "Close")
+			<-f.agents[0].closed
+			<-done
+			continue
+		}
+		s.opened.add("sessions that did not stop", func(context.Context) error { return errors.New("x") })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := s.Close(ctx)
+		testkit.Fails(t, err, "1 connections did not stop")
+		testkit.Fails(t, err, "did not stop: x")
+		close(b.free)
+		<-done
+	}
 }
 
 // Each tool that changes something says how to see what it did, by tools there are; what reads little at once says how in its

@@ -135,12 +135,6 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	testkit.FailsWith(t, reviewer.Allowed(), trust.ErrChanged)
 }
 
-// A reviewer does not get the URL of the store.
-func TestTheStoreIsWithheldFromReviewers(t *testing.T) {
-	t.Parallel()
-	testkit.True(t, slices.Contains(new(reviewing).merge(config.Default()).Secrets, config.StoreEnv), "the store is not withheld")
-}
-
 // A client that can ask its user does so during finished_step, over stdio and HTTP alike; one that
 // cannot, or must not be asked in the middle of a call, gets the reply that says who has to answer.
 func TestAClientIsAskedForItsUsersReview(t *testing.T) {
@@ -205,6 +199,7 @@ func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	}
 	r := testkit.Get(newReviewing(Options{QualityGateCommand: "judge"}, "project", "project", nil)).Must(t)
 	testkit.Equal(t, r.merge(config.Default()).From(), "the flags of deepwork serve")
+	testkit.True(t, slices.Contains(r.merge(config.Default()).Secrets, config.StoreEnv), "a reviewer gets the URL of the store")
 }
 
 const (

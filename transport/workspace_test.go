@@ -265,16 +265,21 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header).is(t, 401)
 }
 
-// Seed 004, "Tools are discoverable".
+// Seed 004, "Tools are discoverable". A project that never uses the board has none.
 func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 	t.Parallel()
-	s, _ := project(t, nil)
-	tools := listed(t, client(t, s))
+	s, root := project(t, nil)
+	cs, file := client(t, s), state.Of(root).Database()
+	tools := listed(t, cs)
 	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
 		"start_task_attempt", "follow_up"} {
 		testkit.True(t, tools[name] != nil, "%s is not listed", name)
 	}
 	testkit.True(t, tools["get_context"] == nil, "get_context is listed outside of a workspace")
+	callTool(t, cs, "get_workflows", `{}`)
+	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
+	callTool(t, cs, "list_projects", `{}`)
+	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
 }
 
 // Seed 004, "No workspace_id alias in MCP schemas".
@@ -320,18 +325,6 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	for _, name := range []string{".deepwork/tmp", "state"} {
 		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, name))).Err(), os.ErrNotExist, name)
 	}
-}
-
-// A project that never uses the board has none.
-func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
-	t.Parallel()
-	s, root := project(t, nil)
-	cs := client(t, s)
-	file := state.Of(root).Database()
-	callTool(t, cs, "get_workflows", `{}`)
-	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
-	callTool(t, cs, "list_projects", `{}`)
-	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
 }
 
 // Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;

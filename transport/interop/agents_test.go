@@ -168,11 +168,6 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 				testkit.Contains(t, m.turns[len(m.turns)-1].result, "workflow_complete", "at the end the model saw")
 				testkit.Equal(t, strings.Count(m.turns[4].result, "as a giraffe would"), 1, "the model sees the instructions … times: %s", m.turns[4].result)
 				testkit.Contains(t, out, "It is done.", "the agent ended with")
-				if testing.Verbose() {
-					for i, turn := range m.turns {
-						t.Logf("%d: %.1500s", i, turn.result)
-					}
-				}
 			})
 		}
 	}
