@@ -112,8 +112,7 @@ func fullFinish() *machine.FinishReply {
 	}
 }
 
-// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let
-// go or its context ends.
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let go or its context ends.
 type blocked struct {
 	began    chan struct{} // one value per call
 	ended    chan error    // of each call the cause of its end, or nil

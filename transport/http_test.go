@@ -144,8 +144,7 @@ func isClosed(a *fakeAgent) bool {
 	}
 }
 
-// The time of a connection counts from the end of its last call, and does not pass
-// during one. A connection that is not a network's lives for ever.
+// The time of a connection counts from the end of its last call, and does not pass during one. A connection that is not a network's lives for ever.
 func TestIdleTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlocked()
@@ -376,8 +375,7 @@ func TestACallWithoutACallerIsRefused(t *testing.T) {
 	<-ran
 }
 
-// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in
-// requests or remove it.
+// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in requests or remove it.
 func TestField10_AddressesOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)

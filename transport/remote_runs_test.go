@@ -213,8 +213,7 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	f.goesOn(t, next)
 }
 
-// One deepwork as the source of another: what is called at the outer one is an
-// execution at the inner one, which an agent there moves on.
+// One deepwork as the source of another: what is called at the outer one is an execution at the inner one, which an agent there moves on.
 func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"stdio", "http"} {

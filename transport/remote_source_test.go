@@ -261,8 +261,7 @@ func (w *watcher) until(t testing.TB, n int64) {
 	testkit.Equal(t, w.told.Load(), n, "told … times")
 }
 
-// ready waits until a client is told of changes at all, since a subscription is
-// opened beside the session, and begins to count.
+// ready waits until a client is told of changes at all, since a subscription is opened beside the session, and begins to count.
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
 	waitFor(t, "told", func() bool { s.tools.Announce(); return w.told.Load() > 0 })

@@ -221,9 +221,8 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 	}
 }
 
-// Without the user's approval a source is not available: its tools are refused by whatever name
-// they are called, with what to do, and its executions are neither asked about nor cancelled there
-// meanwhile, as while it is away. With the approval it is available again.
+// Without the user's approval a source is not available: its tools are refused by whatever name they are called, with what to do, and its
+// executions are neither asked about nor cancelled there meanwhile, as while it is away. With the approval it is available again.
 func TestASourceThatLosesItsApproval(t *testing.T) {
 	env := testkit.Get(statetest.Write(t.TempDir(), os.TempDir())).Must(t)
 	for name, value := range env {

@@ -183,8 +183,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 	}
 }
 
-// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in
-// the project's, or in the flags.
+// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in the project's, or in the flags.
 func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

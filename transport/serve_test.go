@@ -34,8 +34,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// A server that was told to stop takes no new calls and says so; what is in
-// flight is finished and answered, and streams do not hold it up.
+// A server that was told to stop takes no new calls and says so; what is in flight is finished and answered, and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
@@ -85,8 +84,7 @@ func TestStopCutsCalls(t *testing.T) {
 	testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
 }
 
-// Readiness follows the config, which may be bad only at the start; then calls
-// are refused, and no defaults let anybody in from elsewhere.
+// Readiness follows the config, which may be bad only at the start; then calls are refused, and no defaults let anybody in from elsewhere.
 func TestReadyWithTheConfig(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

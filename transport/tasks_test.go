@@ -271,8 +271,7 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	}
 }
 
-// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making
-// calls.
+// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making calls.
 func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 	t.Parallel()
 	for name, ended := range map[string]func(s *Server, c *taker) bool{
@@ -409,8 +408,7 @@ func (c *counted) End(ctx context.Context, identity, id, status string, result j
 	return c.LongCalls.End(ctx, identity, id, status, result)
 }
 
-// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both
-// refuse another one.
+// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both refuse another one.
 func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	root := t.TempDir()

@@ -30,8 +30,7 @@ import (
 // toolsDocs is the folder of the pages about tools: tools.md, and one page per toolset.
 const toolsDocs = "../cmd/deepwork/docs/reference/"
 
-// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as
-// the code has them.
+// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as the code has them.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
 	all := listTools(t)

@@ -107,8 +107,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 	}
 }
 
-// A step's fields are described in one place, for both places of steps: null
-// is a begin_step if there is none, but no entry of concurrent_steps.
+// A step's fields are described in one place, for both places of steps: null is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
@@ -437,8 +436,7 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 	return cs
 }
 
-// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
-// the same tools, in turns.
+// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists the same tools, in turns.
 func BenchmarkToolsList(b *testing.B) {
 	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
 	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })

@@ -38,8 +38,7 @@ func inBoard(t *testing.T, root string, f func(b store.Board)) {
 	f(stores.Database.Board())
 }
 
-// attemptIn adds an attempt to the board of a project, whose workspace is made below a folder, "" for the
-// usual one, as one of the worktrees there.
+// attemptIn adds an attempt to the board of a project, whose workspace is made below a folder, "" for the usual one, as one of the worktrees there.
 func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	t.Helper()
 	repository(t, root)
@@ -87,8 +86,7 @@ func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) str
 	return text(res)
 }
 
-// In a workspace there is get_context, the board is that of the project around, and
-// the folder of sessions hides itself from git.
+// In a workspace there is get_context, the board is that of the project around, and the folder of sessions hides itself from git.
 func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	_, root := quietProject(t)
 	id, workspace := attemptIn(t, root, "")
@@ -327,8 +325,7 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	}
 }
 
-// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
-// younger and active ones stay.
+// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs; younger and active ones stay.
 func TestEndedSessionsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s, root := project(t, nil)

@@ -375,8 +375,7 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 	})
 }
 
-// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the
-// config says otherwise; also after a restart.
+// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the config says otherwise; also after a restart.
 func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		began := time.Now()

@@ -57,8 +57,7 @@ func TestMain(m *testing.M) {
 const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked TestAStoppedServersRunIsTakenUpAtOnce
 	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
-// A plant is a system that runs workflows: any number at once, each for as long
-// as its workflow says. It counts what was ever started.
+// A plant is a system that runs workflows: any number at once, each for as long as its workflow says. It counts what was ever started.
 type plant struct {
 	mu        sync.Mutex
 	jobs      map[string]*job // by run id

@@ -46,8 +46,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 	})
 }
 
-// TestAWaitingRun can be cancelled. That one began is stored before its source is asked, since that it waits means
-// that nothing was started.
+// TestAWaitingRun can be cancelled. That one began is stored before its source is asked, since that it waits means that nothing was started.
 func TestAWaitingRun(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", false, script{lasts: time.Minute})
@@ -131,8 +130,7 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 	})
 }
 
-// TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been
-// carried out, and what was certainly not is not looked for.
+// TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been carried out, and what was certainly not is not looked for.
 func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 	running := func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
 	failing := func(string) (*source.Answer, error) {
@@ -313,13 +311,9 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 		back := time.Now()
 		r := c.ends()
 		testkit.True(t, r.State == Completed && time.Since(back) <= 2*time.Second, "%+v, %v after it was back", r, time.Since(back))
-	})
-}
-
-func TestASourceThatIsAwayForTooLong(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
+		s.configure(nil) // it is away for longer than a run may take
 		began := time.Now()
-		c := s.does(true, script{lasts: time.Minute})
+		c = s.does(true, script{lasts: time.Minute})
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", source.ErrAway) })
 		testkit.Contains(t, c.over(TimedOut, "workflow_timed_out").Message, "it burnt down")
@@ -327,8 +321,7 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 	})
 }
 
-// TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot,
-// where the answers are no statuses, or it is forgotten.
+// TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot, where the answers are no statuses, or it is forgotten.
 func TestASourceThatTellsNoStatus(t *testing.T) {
 	type says struct {
 		answer source.Answer

@@ -21,8 +21,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// output runs a client, two minutes at most, and returns what it printed. The client
-// has its own home, for what it keeps there.
+// output runs a client, two minutes at most, and returns what it printed. The client has its own home, for what it keeps there.
 func output(t *testing.T, argv ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

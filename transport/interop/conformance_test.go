@@ -88,8 +88,7 @@ func play(t *testing.T, url string, args ...string) (map[string][]check, error) 
 	return found, nil
 }
 
-// playTasks runs the scenarios of the extension for tasks, which are on no version's list. Most of the time
-// they wait, so all run at once.
+// playTasks runs the scenarios of the extension for tasks, which are on no version's list. Most of the time they wait, so all run at once.
 func playTasks(t *testing.T, url string, all map[string][]string) (found map[string][]check, err error) {
 	found = map[string][]check{}
 	var mu sync.Mutex

@@ -222,8 +222,7 @@ func (p project) command(t *testing.T, args ...string) []string {
 
 var listening = regexp.MustCompile(`msg=listening.* url=(\S+)`)
 
-// serve starts a server of many clients on a free port, and returns its URL. When
-// the test is over the server is asked to end, and has to.
+// serve starts a server of many clients on a free port, and returns its URL. When the test is over the server is asked to end, and has to.
 func (p project) serve(t *testing.T, transport string, args ...string) (url string) {
 	t.Helper()
 	argv := p.command(t, append(args, "--transport", transport, "--port", "0")...)
@@ -263,8 +262,7 @@ func (p project) whole(t *testing.T) {
 	testkit.Works(t, command(p.root, binary(t), "check", "--path", p.root))
 }
 
-// review is the reviewer: it passes what says that it is good. Before it says
-// anything the client must have been told that a review runs.
+// review is the reviewer: it passes what says that it is good. Before it says anything the client must have been told that a review runs.
 func review(told string) {
 	task, err := io.ReadAll(os.Stdin)
 	if err != nil {

@@ -343,8 +343,7 @@ func TestListenErrors(t *testing.T) {
 	testkit.Fails(t, err, "serving http://127.0.0.1:")
 }
 
-// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and
-// makes its bearer the user.
+// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and makes its bearer the user.
 func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 	made := false
 	b := bare(&roomy)
@@ -364,8 +363,7 @@ func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 	testkit.True(t, err == nil && who == session.LocalCaller(""), "its bearer is %+v, %v", who, err)
 }
 
-// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request
-// is answered.
+// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request is answered.
 func raw(t *testing.T, h *Server, text string) string {
 	t.Helper()
 	conn := testkit.Get(net.Dial("tcp", h.sockets.Addr().String())).Must(t)

@@ -232,8 +232,7 @@ func (g *groups) await(t *testing.T, n int) {
 	})
 }
 
-// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane. It returns
-// where their outcomes arrive.
+// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane. It returns where their outcomes arrive.
 func together(t *testing.T, s *Store, writes ...*store.SessionWrite) (all []chan moveOutcome) {
 	t.Helper()
 	s.groups.use(lanes)
