@@ -31,14 +31,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-func TestMessagesOfABody(t *testing.T) {
-	for body, want := range map[string]int{
-		``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1,
-	} {
-		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
-	}
-}
-
 // A slot that is given up while it is waited for goes to the next, and one of the user's is not counted.
 func TestSlots(t *testing.T) {
 	s := slots{limit: func() int { return 1 }}
@@ -108,8 +100,11 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// A call whose id the SDK would round is answered with that id; the rest of what looks so is served.
-func TestIDsThatWouldBeRounded(t *testing.T) {
+// A batch is counted by its messages. A call whose id the SDK would round is answered with that id; the rest of what looks so is served.
+func TestMessagesAndIDsOfABody(t *testing.T) {
+	for body, want := range map[string]int{``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1} {
+		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
+	}
 	h := testkit.Get(Listen(t.Context(), bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 5}}), Options{})).Must(t)
 	defer h.Close()
 	for body, want := range map[string]string{
