@@ -112,8 +112,7 @@ func fullFinish() *machine.FinishReply {
 	}
 }
 
-// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let
-// go or its context ends.
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let go or its context ends.
 type blocked struct {
 	began    chan struct{} // one value per call
 	ended    chan error    // of each call the cause of its end, or nil
@@ -125,7 +124,6 @@ func newBlocked() *blocked {
 	return &blocked{began: make(chan struct{}, 2*wire.MaxInFlight), ended: make(chan error, 2*wire.MaxInFlight), free: make(chan struct{})}
 }
 
-// agent sets up an agent whose calls are these.
 func (b *blocked) agent(a *fakeAgent) {
 	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 		tool.Progress(ctx, "it has begun")
@@ -216,7 +214,6 @@ func accepted(t testing.TB, cs *mcp.ClientSession, name, args string) string {
 
 func text(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
 
-// errorMetaOf returns what `_meta` says of an error.
 func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 	t.Helper()
 	m, ok := res.Meta[tool.ErrorMeta].(map[string]any)
@@ -272,7 +269,6 @@ func at(h *web.Server, path string) string {
 
 func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
 
-// usersToken is the token of the user where one is needed.
 const usersToken = "users"
 
 type bearer struct {
@@ -298,7 +294,6 @@ func httpClient(t testing.TB, token string) *http.Client {
 	return &http.Client{Transport: bearer{transport, token}}
 }
 
-// stateful is a protocol version with sessions.
 const stateful = "2025-11-25"
 
 // dial connects a real client over streamable HTTP or SSE, with the protocol version given, "" for the newest.
@@ -316,7 +311,6 @@ func dialAt(t testing.TB, url, version string, client *http.Client) *mcp.ClientS
 	return connect(t, over, version, nil)
 }
 
-// reply is what came of one request.
 type reply struct {
 	status int
 	header http.Header

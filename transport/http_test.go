@@ -2,7 +2,10 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +24,6 @@ import (
 	"deepwork/transport/web"
 )
 
-// every transport, and the way a client speaks over it.
 var network = []struct{ name, transport, version string }{
 	{"http", web.HTTP, stateful},
 	{"http, oldest", web.HTTP, "2025-03-26"},
@@ -29,7 +31,7 @@ var network = []struct{ name, transport, version string }{
 	{"sse", web.SSE, "2024-11-05"},
 }
 
-// A workflow goes from start to end over each transport, with real clients.
+// A workflow goes from start to end over each transport, with real clients. On another connection it is on no stack.
 func TestWorkflowOverTheNetwork(t *testing.T) {
 	t.Parallel()
 	for _, n := range network {
@@ -40,30 +42,13 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			testkit.Contains(t, cs.InitializeResult().Instructions, "failed to load", "instructions")
 			start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"), "none.txt")
+			if n.version != "" {
+				refusedWith(t, dial(t, h, n.version, ""), "get_step", `{}`, "StateError")
+				again := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+				testkit.Equal(t, len(again.Stack), 2, "the stack")
+			}
 			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
 			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
-		})
-	}
-}
-
-// Each MCP connection has its own stack; what is started on one is not on another's.
-func TestStacksOfConnections(t *testing.T) {
-	t.Parallel()
-	for _, n := range network[:2] {
-		t.Run(n.name, func(t *testing.T) {
-			s, _ := project(t, nil)
-			h := overHTTP(t, s, web.Options{Transport: n.transport})
-			var wg sync.WaitGroup
-			for range 8 {
-				cs := dial(t, h, n.version, "")
-				wg.Go(func() {
-					for depth := range 3 {
-						start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-						testkit.Equal(t, len(start.Stack), depth+1, "the stack at depth %d", depth)
-					}
-				})
-			}
-			wg.Wait()
 		})
 	}
 }
@@ -87,8 +72,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
-// A DELETE ends the session, what it runs, and nothing else; its agent is closed when
-// its calls are over, and not before.
+// A DELETE ends the session, what it runs, and nothing else; its agent is closed when its calls are over, and not before.
 func TestDeleteEndsASession(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -160,8 +144,7 @@ func isClosed(a *fakeAgent) bool {
 	}
 }
 
-// The time of a connection counts from the end of its last call, and does not pass
-// during one. A connection that is not a network's lives for ever.
+// The time of a connection counts from the end of its last call, and does not pass during one. A connection that is not a network's lives for ever.
 func TestIdleTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlocked()
@@ -214,8 +197,7 @@ func TestRequestsWithoutASession(t *testing.T) {
 	testkit.Equal(t, err, tool.ErrStopping, "after the end")
 }
 
-// While an idle session is being closed it is as unknown as it will be: a call
-// would be carried out, and its reply dropped.
+// While an idle session is being closed it is as unknown as it will be: a call would be carried out, and its reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
@@ -318,10 +300,10 @@ func TestTokensOfTheConfig(t *testing.T) {
 }
 
 // A workflow is reached from another connection by its session_id, and by its own caller alone; it outlives its
-// connection. Stateless requests name it as soon as there is more than one.
+// connection. Stateless requests name it as soon as there is more than one. Of another identity an execution is not there.
 func TestWorkflowsOfCallers(t *testing.T) {
 	t.Parallel()
-	s, _ := project(t, nil)
+	s, _ := project(t, asSource)
 	file, token := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
@@ -343,6 +325,11 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
 	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
+	about := `{"workflow_id":"trip/plan","execution_id":"` + id + `"}`
+	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
+		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
+	}
+	testkit.Contains(t, accepted(t, stateless, "workflows-status-tool", about), `"status":"running"`)
 }
 
 // The context of a call has its caller, over each transport.
@@ -388,8 +375,7 @@ func TestACallWithoutACallerIsRefused(t *testing.T) {
 	<-ran
 }
 
-// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in
-// requests or remove it.
+// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in requests or remove it.
 func TestField10_AddressesOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
@@ -415,4 +401,91 @@ func TestField10_AddressesOfTheServer(t *testing.T) {
 		endpoint := endpointOf(t, conn)
 		testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
 	}
+}
+
+// What may be kept of a reply says for how long, and that it's its caller's alone; the server says what it supports.
+func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
+	t.Parallel()
+	root := slowProject(t)
+	_, c := taking(t, root, takesTasks)
+	id := c.start()
+	for method, params := range map[string]string{
+		"server/discover": "", "tools/list": "", "prompts/list": "", "resources/list": "", "resources/templates/list": "",
+		"resources/read": fmt.Sprintf(`"uri":"deepwork://sessions/%s"`, id),
+	} {
+		name := ""
+		if params != "" {
+			name = strings.Split(params, `"`)[3]
+		}
+		r, fault := c.request(method, name, params)
+		ttl, is := r["ttlMs"].(float64)
+		testkit.True(t, fault == "" && r["resultType"] == "complete" && r["cacheScope"] == "private" && is && ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		if method != "server/discover" {
+			continue
+		}
+		can, _ := r["capabilities"].(map[string]any)
+		extensions, _ := can["extensions"].(map[string]any)
+		versions, _ := r["supportedVersions"].([]any)
+		testkit.True(t, extensions["io.modelcontextprotocol/tasks"] != nil && can["tools"] != nil && slices.Contains(versions, "2026-07-28") && r["instructions"] != "", "server/discover: %v", r)
+	}
+	r := c.call("get_workflows", `{}`)
+	testkit.True(t, r["ttlMs"] == nil && r["cacheScope"] == nil, "a call may not be kept: %v", r)
+}
+
+// Clients that don't declare the extension for tasks get, byte for byte, what they got before there were tasks: the golden
+// file was made by the server of then. Only ids, times and folders are written anew.
+func TestRepliesWithoutTasks(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	var all strings.Builder
+	for _, version := range []string{"2026-07-28", stateful} {
+		root := t.TempDir()
+		write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
+		write(t, root, map[string]string{
+			"review.sh": "while ! test -e go.txt; do sleep 0.05; done\nprintf '%s\\n' '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"{\\\"passed\\\": true, \\\"feedback\\\": \\\"ok\\\"}\"}'\n",
+			".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reviewer_executor: CLAUDE_LIKE, reply_within: 100ms}\nexecutors: {CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\n" +
+				"workflow_tools:\n  reply_within: 100ms\n  status_interval: 20ms\n  sources: [{name: factory, url: " + f.overWeb(t) + "}]\n",
+		})
+		s := serverOn(t, root, nil)
+		s.connected(t)
+		h := overHTTP(t, s, web.Options{})
+		c := httpClient(t, "")
+		headers, meta := []string{"Mcp-Protocol-Version: " + version, "Mcp-Method: tools/call"}, newestMeta(`{}`)
+		if version == stateful {
+			headers, meta = []string{open(t, c, h), ""}, `"_meta":{}`
+		}
+		if version == stateful {
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, headers[0])
+			testkit.Contains(t, r.body, "taskId", "a request about a task needs one")
+		}
+		call := func(name, args string) string {
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`, name, args, meta)
+			r := send(t, c, "POST", h.URL(), body, append(headers, "Mcp-Name: "+name)...)
+			fmt.Fprintf(&all, "%s %s %s\n%d %s\n\n", version, name, args, r.status, strings.TrimSpace(r.body))
+			return r.body
+		}
+		id := regexp.MustCompile(`"session_id":"([0-9a-f]{8})"`).FindStringSubmatch(call("start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`))[1]
+		call("finished_step", finishText(id))
+		call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))
+		call("finished_step", fmt.Sprintf(`{"outputs":{"other":"text.txt"},"session_id":%q,"step_id":"text"}`, id))
+		call("hang", `{}`)
+		write(t, root, map[string]string{"go.txt": ""})
+		kept := all.String()
+		waitFor(t, "the review has passed", func() bool {
+			all.Reset()
+			all.WriteString(kept)
+			return strings.Contains(call("finished_step", finishText(id)), `next_step`)
+		})
+		text := all.String()
+		all.Reset()
+		for _, r := range [][2]string{
+			{regexp.QuoteMeta(root), "/project"}, {id, "0a1b2c3d"}, {`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}`, "<uuid>"},
+			{`20\d\d-\d\d-\d\dT[0-9:.]+Z`, "<time>"}, {`full-20\d\d-\d\d-\d\d`, "full-<day>"}, {`begun \d+s ago`, "begun 0s ago"},
+			{`event: message\n(id: \S+\n)?`, ""}, {`(\\?"source_execution_id\\?":).*?,`, "$1<id>,"}, {`(\\?"progress\\?":)(null|\{.*?\})`, "$1<progress>"},
+		} {
+			text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
+		}
+		all.WriteString(text)
+	}
+	testkit.Golden(t, "testdata/without_tasks.txt", all.String(), *update)
 }

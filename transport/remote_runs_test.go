@@ -164,7 +164,6 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	}
 }
 
-// endpointOf reads the endpoint that a stream of the older transport begins with.
 func endpointOf(t *testing.T, stream io.Reader) string {
 	t.Helper()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
@@ -214,8 +213,7 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	f.goesOn(t, next)
 }
 
-// One deepwork as the source of another: what is called at the outer one is an
-// execution at the inner one, which an agent there moves on.
+// One deepwork as the source of another: what is called at the outer one is an execution at the inner one, which an agent there moves on.
 func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"stdio", "http"} {
@@ -295,22 +293,6 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	}
 }
 
-// Of another identity an execution is not there.
-func TestExecutionsAreTheirCallersAlone(t *testing.T) {
-	t.Parallel()
-	s, _ := bareProject(t, "", asSource)
-	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	ada, bob := dial(t, h, stateful, given[0]), dial(t, h, stateful, given[1])
-	started := into[source.StartedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
-	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
-		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
-	}
-	testkit.Contains(t, accepted(t, ada, "workflows-status-tool", about), `"status":"running"`)
-}
-
-// asSource makes a server offer its workflows to others.
 func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source"} }
 
 // The tools for other servers are offered only if the flag or the config asks for them; otherwise a
@@ -342,25 +324,12 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: true}\n"})
 	<-changed
 	testkit.Equal(t, len(offered()), len(names), "are listed once jobs are exposed")
+	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
+	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
+	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
 	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
+	testkit.True(t, listed(t, cs)["trip-dream"] == nil && len(offered()) == 0, "jobs are listed still")
 
 	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(), "needs the toolset workflows", "source without workflows")
-}
-
-// This project's workflows as tools of their own (expose_jobs).
-func TestExposedJobs(t *testing.T) {
-	t.Parallel()
-	s, root := bareProject(t, "workflow_tools: {expose_jobs: true}\n", nil)
-	s.names(t, "trip-dream", "trip-plan")
-	conforms(t, s)
-	cs := client(t, s)
-	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
-	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && len(got.Stack) == 1 && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
-	testkit.ContainsAll(t, refusedWith(t, cs, "trip-dream", `{"aim":"g"}`, "ToolError"), []string{`"goal"`, `"aim"`})
-	// An agent that writes a job and asks at once sees it.
-	write(t, root, map[string]string{".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1), ".deepwork/jobs/two/idea.md": "Think."})
-	testkit.Need(t, listed(t, cs)["two-plan"] != nil, "the new job is not listed")
-	into[machine.StartReply](t, cs, "two-plan", `{"goal":"g"}`)
-	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
-	testkit.True(t, listed(t, cs)["two-plan"] == nil, "jobs are listed still")
 }

@@ -100,7 +100,6 @@ func (f *factory) offer(workflows ...string) {
 	f.changed()
 }
 
-// changed sends a list_changed to every connected client.
 func (f *factory) changed() {
 	f.add("noise", func(context.Context, factoryInput) string { return `{}` })
 }
@@ -216,7 +215,6 @@ func withConfig(t testing.TB, config string, change func(*Options)) (*Server, st
 	return s, root
 }
 
-// connected waits until every source has told its workflows.
 func (s *Server) connected(t testing.TB) {
 	t.Helper()
 	until(t, s, "the sources to be connected", func(l *remotetools.Listing) bool {
@@ -255,8 +253,7 @@ func (w *watcher) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { w.told.Add(1) }}
 }
 
-// until waits for so many notices, and then for what would be one too many: a
-// notice of ours is sent 10 ms after the change.
+// until waits for so many notices, and then for what would be one too many: a notice of ours is sent 10 ms after the change.
 func (w *watcher) until(t testing.TB, n int64) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("told %d times", n), func() bool { return w.told.Load() >= n })
@@ -264,8 +261,7 @@ func (w *watcher) until(t testing.TB, n int64) {
 	testkit.Equal(t, w.told.Load(), n, "told … times")
 }
 
-// ready waits until a client is told of changes at all, since a subscription is
-// opened beside the session, and begins to count.
+// ready waits until a client is told of changes at all, since a subscription is opened beside the session, and begins to count.
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
 	waitFor(t, "told", func() bool { s.tools.Announce(); return w.told.Load() > 0 })

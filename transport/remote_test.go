@@ -33,7 +33,6 @@ func bareProject(t testing.TB, config string, change func(*Options)) (*Server, s
 	return serverOn(t, root, change), root
 }
 
-// serverOn is a server on a project that is there.
 func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	t.Helper()
 	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}, Logger: slog.New(slog.DiscardHandler)}
@@ -43,7 +42,6 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	return made(t, o)
 }
 
-// made is a server that is closed when the test ends.
 func made(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := testkit.Get(NewServer(o)).Must(t)
@@ -56,7 +54,6 @@ func made(t testing.TB, o Options) *Server {
 	return s
 }
 
-// listed is all tools, page by page.
 func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	t.Helper()
 	all := map[string]*mcp.Tool{}
@@ -224,9 +221,8 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 	}
 }
 
-// Without the user's approval a source is not available: its tools are refused by whatever name
-// they are called, with what to do, and its executions are neither asked about nor cancelled there
-// meanwhile, as while it is away. With the approval it is available again.
+// Without the user's approval a source is not available: its tools are refused by whatever name they are called, with what to do, and its
+// executions are neither asked about nor cancelled there meanwhile, as while it is away. With the approval it is available again.
 func TestASourceThatLosesItsApproval(t *testing.T) {
 	env := testkit.Get(statetest.Write(t.TempDir(), os.TempDir())).Must(t)
 	for name, value := range env {

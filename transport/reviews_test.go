@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,10 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/session"
+	"deepwork/session/state"
+	"deepwork/session/store/backend"
+	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -67,8 +73,7 @@ executors:
       FAILING: {command: [sh, review.sh, failing]}
 `
 
-// An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is
-// the verdict.
+// An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is the verdict.
 func TestAnExecutorReviews(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {
@@ -130,12 +135,6 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	testkit.FailsWith(t, reviewer.Allowed(), trust.ErrChanged)
 }
 
-// A reviewer does not get the URL of the store.
-func TestTheStoreIsWithheldFromReviewers(t *testing.T) {
-	t.Parallel()
-	testkit.True(t, slices.Contains(new(reviewing).merge(config.Default()).Secrets, config.StoreEnv), "the store is not withheld")
-}
-
 // A client that can ask its user does so during finished_step, over stdio and HTTP alike; one that
 // cannot, or must not be asked in the middle of a call, gets the reply that says who has to answer.
 func TestAClientIsAskedForItsUsersReview(t *testing.T) {
@@ -152,10 +151,15 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		"fail":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
 		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
 		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
-		"newer MCP":      {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
+		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NeedsWork, "Waiting: "},
+		"newer MCP": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, root := project(t, nil)
+			s, root := project(t, func(o *Options) {
+				if strings.HasSuffix(name, "may override") {
+					o.Override = "human"
+				}
+			})
 			write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
 			o := &mcp.ClientOptions{}
 			if test.answer != nil {
@@ -179,8 +183,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 	}
 }
 
-// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in
-// the project's, or in the flags.
+// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in the project's, or in the flags.
 func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -195,4 +198,109 @@ func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	}
 	r := testkit.Get(newReviewing(Options{QualityGateCommand: "judge"}, "project", "project", nil)).Must(t)
 	testkit.Equal(t, r.merge(config.Default()).From(), "the flags of deepwork serve")
+	testkit.True(t, slices.Contains(r.merge(config.Default()).Secrets, config.StoreEnv), "a reviewer gets the URL of the store")
+}
+
+const (
+	passes = `{"action":"accept","content":{"decision":"pass","feedback":"Fine"}}`
+	fails  = `{"action":"accept","content":{"decision":"fail","feedback":"No"}}`
+)
+
+// A person's question is a row: who answers it, about what and how is what that says, whatever server is asked and
+// whatever comes back with an answer. Each case has a project of its own, two servers, and a client that asks its user.
+func TestWhatBindsAPersonsAnswer(t *testing.T) {
+	t.Parallel()
+	type asked struct {
+		*testing.T
+		s               *Server
+		root, id, key   string
+		ann, bob, plain *taker
+	}
+	finish := func(c *taker, id, more string) map[string]any {
+		r, fault := c.request("tools/call", "finished_step", `"name":"finished_step","arguments":`+finishText(id)+more)
+		testkit.Need(c.t, fault == "", "%v", fault)
+		return r
+	}
+	keyOf := func(r map[string]any) (key string) {
+		requests, _ := r["inputRequests"].(map[string]any)
+		for key = range requests {
+		}
+		return key
+	}
+	answer := func(a *asked, c *taker, key, said string) map[string]any {
+		return finish(c, a.id, fmt.Sprintf(`,"requestState":"passed","inputResponses":{%q:%s}`, key, said))
+	}
+	terminal := func(a *asked, passed bool) error {
+		stores := testkit.Get(backend.Open(t.Context(), state.Of(a.root), backend.Choice{}, false, slog.New(slog.DiscardHandler))).Must(a.T)
+		defer stores.Close(t.Context())
+		e := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: a.root, Stores: stores})).Must(a.T)
+		defer e.Close(t.Context())
+		s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(a.T)
+		digest := ""
+		if q := s.Progress("text").Question; q != nil {
+			digest = q.Digest
+		}
+		return e.ReviewFor(t.Context(), a.id, "text", digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
+	}
+	const open, passed = "Waiting: a person must pass", "status:next_step"
+	for name, test := range map[string]struct {
+		do   func(a *asked) map[string]any // its result is looked at
+		want string
+		kind machine.EvidenceKind // of the step afterwards
+	}{
+		"a decline is no answer, and is not asked again": {func(a *asked) map[string]any {
+			testkit.Contains(a, fmt.Sprint(answer(a, a.ann, a.key, `{"action":"decline"}`)), open, "declined")
+			r := finish(a.ann, a.id, "")
+			testkit.Equal(a, keyOf(r), "", "asked again")
+			return r
+		}, open, ""},
+		"a form that was declined and is answered after all": {func(a *asked) map[string]any {
+			answer(a, a.ann, a.key, `{"action":"cancel"}`)
+			return answer(a, a.ann, a.key, passes)
+		}, passed, machine.PassedIn},
+		"silence": {func(a *asked) map[string]any {
+			testkit.Equal(a, keyOf(finish(a.ann, a.id, "")), a.key, "the question that is asked again")
+			return finish(a.plain, a.id, "")
+		}, open, ""},
+		"another caller": {func(a *asked) map[string]any { return answer(a, a.bob, a.key, passes) }, "StateError", ""},
+		"other content": {func(a *asked) map[string]any {
+			write(a, a.root, map[string]string{"text.txt": "other"})
+			r := answer(a, a.ann, a.key, passes)
+			testkit.True(a, keyOf(r) != "" && keyOf(r) != a.key, "the question about other content: %v", r)
+			return finish(a.plain, a.id, "")
+		}, open, ""},
+		"the question of another session": {func(a *asked) map[string]any {
+			other := a.ann.start()
+			return finish(a.ann, other, fmt.Sprintf(`,"inputResponses":{%q:%s}`, a.key, passes))
+		}, "inputRequests", ""},
+		"the terminal was first": {func(a *asked) map[string]any {
+			must(a, terminal(a, true))
+			r := answer(a, a.ann, a.key, fails)
+			testkit.Contains(a, fmt.Sprint(r["content"]), "did not count", "the later answer")
+			return r
+		}, passed, machine.Passed},
+		"the terminal is later": {func(a *asked) map[string]any {
+			r := answer(a, a.ann, a.key, passes)
+			testkit.Fails(a, terminal(a, false), "does not wait for a person")
+			return r
+		}, passed, machine.PassedIn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := &asked{T: t, root: t.TempDir()}
+			write(t, a.root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
+			file, token := tokens(t, "ann", "bob")
+			a.s, a.ann = takingWith(t, a.root, `{"elicitation":{}}`, web.Options{TokenFile: file}, nil)
+			of := func(token, can string) *taker { return &taker{t, httpClient(t, token), a.ann.url, can} }
+			a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can), of(token[0], `{"elicitation":{"url":{}}}`)
+			a.id = a.ann.start()
+			r := finish(a.ann, a.id, "")
+			a.key = keyOf(r)
+			testkit.Need(t, a.key != "" && r["requestState"] == a.key, "asked: %v", r)
+			testkit.Contains(t, fmt.Sprint(test.do(a)), test.want, "the reply")
+			s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(t)
+			e := s.Progress("text").Evidence
+			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind && e.Channel != "", "evidence %+v, want %q", e, test.kind)
+		})
+	}
 }

@@ -20,16 +20,11 @@ import (
 
 type sdkKey struct{}
 
-// bareSDK is a server of the SDK with one tool, and a client of it.
-func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.Server, *mcp.ClientSession) {
-	t.Helper()
+// bareSDK is a server of the SDK whose only tool is echo.
+func bareSDK(handler mcp.ToolHandler) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	s.AddTool(bareTool("echo"), handler)
-	here, there := mcp.NewInMemoryTransports()
-	ss := testkit.Get(s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)).Must(t)
-	cs := connect(t, there, stateful, o)
-	t.Cleanup(func() { cs.Close(); ss.Wait() })
-	return s, cs
+	return s
 }
 
 func bareTool(name string) *mcp.Tool {
@@ -40,10 +35,10 @@ func nothing(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error)
 	return &mcp.CallToolResult{}, nil
 }
 
-func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
+func TestSDKCallsTheToolThatMiddlewareNamesAndNotifiesOnce(t *testing.T) {
 	t.Parallel()
 	const exact = `{"z":9007199254740993,"a":[1.0,1e2],"b":""}`
-	s, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	s := bareSDK(func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		testkit.Equal(t, fmt.Sprintf("%s %v %s", req.Params.Name, ctx.Value(sdkKey{}), req.Params.Arguments), "echo middleware "+exact)
 		return &mcp.CallToolResult{StructuredContent: req.Params.Arguments}, nil
 	})
@@ -62,13 +57,13 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			return res, err
 		}
 	})
-	testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)})).Err(), "a tool that middleware names in the request")
-}
-
-func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
-	t.Parallel()
+	here, there := mcp.NewInMemoryTransports()
+	ss := testkit.Get(s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)).Must(t)
 	told := make(chan struct{}, 1000)
-	s, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
+	cs := connect(t, there, stateful, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }})
+	defer func() { cs.Close(); ss.Wait() }()
+	testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)})).Err(), "a tool that middleware names in the request")
+
 	s.AddTool(bareTool("echo"), nothing)
 	<-told
 	time.Sleep(100 * time.Millisecond)
@@ -81,42 +76,31 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
 
-// rawSDK is a server of the SDK whose only tool is echo, on pipes.
-func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *io.PipeWriter, from *json.Decoder) {
-	t.Helper()
-	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
-	s.AddTool(bareTool("echo"), handler)
-	in, to := io.Pipe()
-	out, w := io.Pipe()
-	ss = testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)).Must(t)
-	return ss, to, json.NewDecoder(out)
-}
-
-const echoCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}` + "\n"
-
 func TestSDKSaysWhyACallEnds(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"cancelled": false, "lost": true} {
-		began, causes, proceed := make(chan struct{}), make(chan error), make(chan struct{})
-		ss, to, from := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		began, causes, proceed, waited := make(chan struct{}), make(chan error), make(chan struct{}), make(chan struct{})
+		s := bareSDK(func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			close(began)
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			<-proceed
 			return nil, ctx.Err()
 		})
+		in, to := io.Pipe()
+		out, w := io.Pipe()
+		ss := testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)).Must(t)
 		answered := make(chan bool, 1)
 		go func() {
 			var m struct {
 				ID    any
 				Error json.RawMessage
 			}
-			for m.ID != 7.0 && from.Decode(&m) == nil {
+			for from := json.NewDecoder(out); m.ID != 7.0 && from.Decode(&m) == nil; {
 			}
 			answered <- m.Error != nil
-			io.Copy(io.Discard, from.Buffered())
 		}()
-		io.WriteString(to, hello+echoCall)
+		io.WriteString(to, hello+toolsCallOf("7", "echo", "{}"))
 		<-began
 		if lost {
 			to.Close()
@@ -125,7 +109,6 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 		}
 		err := <-causes
 		testkit.True(t, (err == context.Canceled) != lost, "%s: the cause is %v", name, err)
-		waited := make(chan struct{})
 		go func() { ss.Wait(); close(waited) }()
 		if lost {
 			select {
@@ -143,32 +126,26 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 	}
 }
 
-func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
+func TestSDKEndsAConnectionOverWhatItCannotDecodeAndRefusesASecondStream(t *testing.T) {
 	t.Parallel()
+	s := bareSDK(nothing)
 	for _, text := range []string{"hello", "7", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":7}`} {
 		testkit.Fails(t, testkit.Get(jsonrpc.DecodeMessage([]byte(text))).Err(), "", "%s", text)
-		ss, to, _ := rawSDK(t, nothing)
+		in, to := io.Pipe()
+		ss := testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: nopCloser{io.Discard}}, nil)).Must(t)
 		io.WriteString(to, text+"\n")
 		ss.Wait()
 		to.Close()
 	}
-}
-
-func TestSDKRefusesASecondStream(t *testing.T) {
-	t.Parallel()
-	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	defer web.Close()
 	c := httpClient(t, "")
 	id := send(t, c, "POST", web.URL, initialize).header.Get("Mcp-Session-Id")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req := testkit.Get(http.NewRequestWithContext(ctx, "GET", web.URL, nil)).Must(t)
+	req := testkit.Get(http.NewRequest("GET", web.URL, nil)).Must(t)
 	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {id}}
 	first := testkit.Get(c.Do(req)).Must(t)
 	defer first.Body.Close()
 	testkit.Equal(t, first.StatusCode, http.StatusOK)
 	send(t, c, "GET", web.URL, "", "Mcp-Session-Id: "+id).is(t, http.StatusConflict) // if not, web.standalone may not be needed
-	cancel()
 	send(t, c, "DELETE", web.URL, "", "Mcp-Session-Id: "+id)
 }

@@ -34,8 +34,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// A server that was told to stop takes no new calls and says so; what is in
-// flight is finished and answered, and streams do not hold it up.
+// A server that was told to stop takes no new calls and says so; what is in flight is finished and answered, and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
@@ -85,8 +84,7 @@ func TestStopCutsCalls(t *testing.T) {
 	testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
 }
 
-// Readiness follows the config, which may be bad only at the start; then calls
-// are refused, and no defaults let anybody in from elsewhere.
+// Readiness follows the config, which may be bad only at the start; then calls are refused, and no defaults let anybody in from elsewhere.
 func TestReadyWithTheConfig(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -95,8 +93,12 @@ func TestReadyWithTheConfig(t *testing.T) {
 	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
 	h := overHTTP(t, s, web.Options{})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 503, "configuration")
+	cs := client(t, s)
+	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
+	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
+	accepted(t, cs, "get_workflows", `{}`)
 }
 
 // Prometheus reads the metrics, and a receiver gets the same, with nothing that people, agents or files say.

@@ -37,8 +37,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 	return out
 }
 
-// A client that writes a burst of calls and closes its end at once, in the middle of a line, gets every reply, also of calls
-// that take a while.
+// A client that writes a burst of calls and closes its end at once, in the middle of a line, gets every reply, also of calls that take a while.
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, func(a *fakeAgent) {

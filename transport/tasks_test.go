@@ -81,7 +81,6 @@ func (c *taker) cancel(id any) {
 	testkit.Need(c.t, fault == "", "%s", fault)
 }
 
-// result is what a call returns, or the result of its task.
 func (c *taker) result(r map[string]any) map[string]any {
 	c.t.Helper()
 	if r["resultType"] == "task" {
@@ -92,7 +91,6 @@ func (c *taker) result(r map[string]any) map[string]any {
 
 func structured(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
 
-// get looks at a task until it has a status.
 func (c *taker) get(id any, status string) (r map[string]any) {
 	c.t.Helper()
 	waitFor(c.t, "the task is "+status, func() bool {
@@ -187,24 +185,6 @@ func TestAReviewIsATask(t *testing.T) {
 	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
-// tasks/cancel ends a review, whose try is void, and the task, once.
-func TestATaskIsCancelled(t *testing.T) {
-	t.Parallel()
-	root := slowProject(t)
-	_, c := taking(t, root, takesTasks)
-	id := c.start()
-	made := c.call("finished_step", finishText(id))
-	waitFor(t, "the review begins", func() bool { _, err := os.Stat(filepath.Join(root, "begun.txt")); return err == nil })
-	c.cancel(made["taskId"])
-	c.cancel(made["taskId"])
-	c.get(made["taskId"], "cancelled")
-	step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id)))
-	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
-	write(t, root, map[string]string{"go.txt": ""})
-	testkit.Equal(t, structured(c.result(c.call("finished_step", finishText(id))))["status"], "next_step", "afterwards")
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)), "begun\nbegun\n", "reviews")
-}
-
 // A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain
 // call: TestWhatBindsAPersonsAnswer.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
@@ -232,30 +212,6 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	}
 }
 
-// A request about a task needs one. Replies of clients that do not declare the extension are in TestRepliesWithoutTasks.
-func TestWithoutTheExtension(t *testing.T) {
-	t.Parallel()
-	h := overHTTP(t, serverOn(t, t.TempDir(), nil), web.Options{})
-	c, id := opened(t, h)
-	testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, id).body, "taskId", "without params")
-}
-
-// Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
-func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
-	block := c.call("call_workflow_tool", `{"name":"block","arguments":{}}`)
-	testkit.Need(t, block["resultType"] == "task" && strings.Contains(fmt.Sprint(block["statusMessage"]), "execution_id"), "%v", block)
-	close(f.let)
-	got, want := structured(c.result(block)), into[map[string]any](t, client(t, s), "block", `{}`)
-	testkit.Equal(t, fmt.Sprint(got["result"]), fmt.Sprint((*want)["result"]), "a plain call")
-	for name, failed := range map[string]bool{"fail": true, "steps": false} {
-		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
-	}
-}
-
 // A call that waits for its agent is a task until that has ended.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
@@ -278,7 +234,7 @@ func (c *taker) task() any {
 }
 
 // A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
-// server too, and cancelled.
+// server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
 func TestATaskOfASourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
@@ -309,10 +265,13 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	c.cancel(hang["taskId"])
 	c.get(hang["taskId"], "cancelled")
 	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
+	c = &taker{t, httpClient(t, ""), at, takesTasks}
+	for name, failed := range map[string]bool{"fail": true, "steps": false} {
+		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
+	}
 }
 
-// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making
-// calls.
+// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making calls.
 func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 	t.Parallel()
 	for name, ended := range map[string]func(s *Server, c *taker) bool{
@@ -447,4 +406,91 @@ func (c *counted) Add(ctx context.Context, call *store.LongCall) (*store.LongCal
 func (c *counted) End(ctx context.Context, identity, id, status string, result json.RawMessage) (*store.LongCall, error) {
 	c.n.Add(1)
 	return c.LongCalls.End(ctx, identity, id, status, result)
+}
+
+// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both refuse another one.
+func TestEachKindOfTaskIsCancelled(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	root := t.TempDir()
+	waits := "while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done"
+	write(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.", "idea.txt": "sea", "h1.txt": "x", "check.sh": waits, "review.sh": slowReviewer,
+		".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, '" + waits + "']}, TWICE: {command: [sh, -c, 'if test -e ran.txt; then " + waits + "; else echo > ran.txt; fi']}, CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\nquality_gate: {reviewer_executor: CLAUDE_LIKE}\n" +
+			"workflow_tools:\n" + fast + "  sources: [{name: factory, url: " + f.overWeb(t) + "}]\n",
+	})
+	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
+	checked := textJob(`by: human, quality_criteria: {Good: "Is it good?"}`, "text")[".deepwork/jobs/checked/job.yml"]
+	write(t, root, map[string]string{".deepwork/jobs/proved/text.md": "Write.", ".deepwork/jobs/proved/job.yml": strings.Replace(strings.Replace(checked,
+		"name: checked", "name: proved", 1), "    reviews: [{", "    checks: [{name: ready, run: [sh, check.sh]}], reviews: [{", 1)})
+	repository(t, root)
+	s := serverOn(t, root, func(o *Options) { o.Toolsets = config.Toolsets })
+	s.connected(t)
+	file, token := tokens(t, "bob")
+	anns, line, err := web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
+	must(t, err)
+	must(t, os.WriteFile(file, append(testkit.Get(os.ReadFile(file)).Must(t), line+"\n"...), 0o600))
+	c := &taker{t, httpClient(t, anns), overHTTP(t, s, web.Options{TokenFile: file}).URL(), takesTasks}
+	other := *c
+	other.http = httpClient(t, token[0])
+	step := func(job string) func() map[string]any {
+		return func() map[string]any {
+			r := structured(c.call("start_workflow", `{"goal":"g","job_name":"`+job+`","workflow_name":"full"}`))
+			return c.call("finished_step", finishText(r["begin_step"].(map[string]any)["session_id"].(string)))
+		}
+	}
+	var all sync.WaitGroup
+	for name, make := range map[string]func() map[string]any{
+		"review": step("checked"),
+		"check":  step("proved"),
+		"run": func() map[string]any {
+			return c.call("run_workflow", `{"job_name":"trip","workflow_name":"dream","goal":"g","executor":"MINE","wait":true}`)
+		},
+		"attempt": func() map[string]any {
+			return c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
+		},
+		"follow-up": func() map[string]any {
+			r := c.result(c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"TWICE","wait":true}`, c.task())))
+			return c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, structured(r)["attempt_id"]))
+		},
+		"remote workflow": func() map[string]any { return c.call("hang", `{}`) },
+	} {
+		all.Go(func() {
+			made := make()
+			testkit.Need(t, made["resultType"] == "task", "%s: %v", name, made)
+			_, fault := other.of("tasks/cancel", made["taskId"], "")
+			testkit.Contains(t, fault, "there is no task", "%s, another caller", name)
+			row := testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+			var about struct {
+				Execution string
+				Agent     struct{ Attempt string }
+				Step      struct {
+					Args struct {
+						ID string `json:"session_id"`
+					}
+				}
+			}
+			must(t, json.Unmarshal(row.Work, &about))
+			for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
+				if tool, argument, _ := strings.Cut(ends, " "); id != "" {
+					testkit.Equal(t, other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id))["isError"], true, "%s, %s of another caller", name, tool)
+				}
+			}
+			got, _ := c.of("tasks/get", made["taskId"], "")
+			testkit.Equal(t, got["status"], "working", "%s, then", name)
+			c.cancel(made["taskId"])
+			c.cancel(made["taskId"])
+			waitFor(t, "the task of "+name+" ends", func() bool {
+				got, _ = c.of("tasks/get", made["taskId"], "")
+				return got["status"] != "working"
+			})
+			// What is slow to stop ends as stopped.
+			testkit.True(t, got["status"] == "cancelled" || strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)
+			if name == "review" { // its try is void
+				step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, about.Step.Args.ID)))
+				testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
+			}
+		})
+	}
+	all.Wait()
+	testkit.Equal(t, len(f.cancelled), 1, "cancelled at the source: %v", f.cancelled)
 }

@@ -30,8 +30,7 @@ import (
 // toolsDocs is the folder of the pages about tools: tools.md, and one page per toolset.
 const toolsDocs = "../cmd/deepwork/docs/reference/"
 
-// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as
-// the code has them.
+// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as the code has them.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
 	all := listTools(t)
@@ -108,7 +107,6 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 	return s
 }
 
-// A document is written from top to bottom.
 type document struct {
 	bytes.Buffer
 	file    string
@@ -118,7 +116,6 @@ type document struct {
 
 func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
 
-// tool writes the section of one tool.
 func (d *document) tool(t *testing.T, tool *listedTool) {
 	t.Helper()
 	d.line("\n### %s\n\n**%s.** %s\n\n%s\n", tool.Name, tool.Title, annotationsOf(tool), tool.Description)
@@ -154,7 +151,6 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 	d.line("\n%s", strings.TrimSuffix(table.String(), "\n"))
 }
 
-// fields writes the table of a reply.
 func (d *document) fields(s *jsonschema.Schema) {
 	d.line("| field of the reply | type | meaning |\n|---|---|---|")
 	rows(s, "", func(path string, always bool, s *jsonschema.Schema) {
@@ -228,10 +224,8 @@ func typeOf(s *jsonschema.Schema) string {
 	return text
 }
 
-// cell is a text in a table of Markdown.
 func cell(s string) string { return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s) }
 
-// annotationsOf describes the annotations of a tool.
 func annotationsOf(tool *listedTool) string {
 	a, words := tool.Annotations, "Adds data"
 	if a.ReadOnlyHint {

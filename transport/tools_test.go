@@ -34,7 +34,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
 	`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
 
-// overStdio feeds input to a server and returns the lines it wrote.
 func overStdio(t testing.TB, s *Server, input string) []string {
 	t.Helper()
 	var out testkit.Log
@@ -42,7 +41,6 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// toolsListOf is the reply to tools/list as its bytes are.
 func toolsListOf(t testing.TB, s *Server) string {
 	t.Helper()
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
@@ -61,7 +59,6 @@ func TestToolsListGolden(t *testing.T) {
 	testkit.Golden(t, filepath.Join("testdata", "tools_list.json"), got.String(), *update)
 }
 
-// inWorkspace makes a server offer what is offered in a workspace alone.
 func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 
 // A listedTool is a tool as its bytes are: with the order of its properties.
@@ -110,8 +107,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 	}
 }
 
-// A step's fields are described in one place, for both places of steps: null
-// is a begin_step if there is none, but no entry of concurrent_steps.
+// A step's fields are described in one place, for both places of steps: null is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
@@ -424,7 +420,6 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	}
 }
 
-// overPipes connects a client to whatever serves in and out.
 func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *mcp.ClientSession {
 	b.Helper()
 	in, toServer := io.Pipe()
@@ -441,8 +436,7 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 	return cs
 }
 
-// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
-// the same tools, in turns.
+// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists the same tools, in turns.
 func BenchmarkToolsList(b *testing.B) {
 	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
 	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })

@@ -38,8 +38,7 @@ func inBoard(t *testing.T, root string, f func(b store.Board)) {
 	f(stores.Database.Board())
 }
 
-// attemptIn adds an attempt to the board of a project, whose workspace is made below a folder, "" for the
-// usual one, as one of the worktrees there.
+// attemptIn adds an attempt to the board of a project, whose workspace is made below a folder, "" for the usual one, as one of the worktrees there.
 func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	t.Helper()
 	repository(t, root)
@@ -67,7 +66,6 @@ func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	return id, workspace
 }
 
-// quietProject is a project whose server runs no attempts.
 func quietProject(t *testing.T) (cs *mcp.ClientSession, root string) {
 	t.Helper()
 	s, root := project(t, func(o *Options) { o.Toolsets = []string{"workflows"} })
@@ -81,7 +79,6 @@ func insideOf(t *testing.T, workspace string) *mcp.ClientSession {
 
 const planTrip = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 
-// refusedAs calls a tool that must refuse with a code, and returns the text.
 func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) string {
 	t.Helper()
 	res := callTool(t, cs, name, args)
@@ -89,8 +86,7 @@ func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) str
 	return text(res)
 }
 
-// In a workspace there is get_context, the board is that of the project around, and
-// the folder of sessions hides itself from git.
+// In a workspace there is get_context, the board is that of the project around, and the folder of sessions hides itself from git.
 func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	_, root := quietProject(t)
 	id, workspace := attemptIn(t, root, "")
@@ -227,8 +223,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a source of the branch ran")
 }
 
-// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
-// run knows.
+// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no run knows.
 func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	c, empty := &stepCaller{grant: new(grant)}, "" // without a caller to which anything could get
@@ -268,16 +263,21 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header).is(t, 401)
 }
 
-// Seed 004, "Tools are discoverable".
+// Seed 004, "Tools are discoverable". A project that never uses the board has none.
 func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 	t.Parallel()
-	s, _ := project(t, nil)
-	tools := listed(t, client(t, s))
+	s, root := project(t, nil)
+	cs, file := client(t, s), state.Of(root).Database()
+	tools := listed(t, cs)
 	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
 		"start_task_attempt", "follow_up"} {
 		testkit.True(t, tools[name] != nil, "%s is not listed", name)
 	}
 	testkit.True(t, tools["get_context"] == nil, "get_context is listed outside of a workspace")
+	callTool(t, cs, "get_workflows", `{}`)
+	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
+	callTool(t, cs, "list_projects", `{}`)
+	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
 }
 
 // Seed 004, "No workspace_id alias in MCP schemas".
@@ -300,7 +300,6 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 	testkit.Equal(t, len(entry.Properties["state"].Enum), 11, "state's values")
 }
 
-// repository makes the project folder a git repository with one commit on main.
 func repository(t *testing.T, root string) {
 	t.Helper()
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -326,20 +325,7 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	}
 }
 
-// A project that never uses the board has none.
-func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
-	t.Parallel()
-	s, root := project(t, nil)
-	cs := client(t, s)
-	file := state.Of(root).Database()
-	callTool(t, cs, "get_workflows", `{}`)
-	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
-	callTool(t, cs, "list_projects", `{}`)
-	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
-}
-
-// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
-// younger and active ones stay.
+// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs; younger and active ones stay.
 func TestEndedSessionsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s, root := project(t, nil)

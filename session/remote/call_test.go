@@ -209,16 +209,6 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	})
 }
 
-func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
-	bubble(t, func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) }, func(t *testing.T, p *plant, s *server) {
-		began := time.Now()
-		r := s.does(false, script{lasts: time.Minute}).ends()
-		testkit.True(t, r.State == Running && r.StatusSupported && time.Since(began) == 5*time.Second, "%+v after %v", r, time.Since(began))
-		time.Sleep(time.Minute)
-		s.is(r.ExecutionID, Completed, "")
-	})
-}
-
 func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		testkit.Contains(t, s.does(false, script{panics: true}).over(Unknown, "workflow_unknown").Message, "cursed")
@@ -245,7 +235,6 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 	})
 }
 
-// performed makes an asynchronous workflow whose steps an agent performs.
 func performed(t testing.TB, id string, l script) *source.Workflow {
 	w := workflow(t, id, true, l)
 	w.Performer = source.ByAgent
@@ -386,8 +375,7 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 	})
 }
 
-// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the
-// config says otherwise; also after a restart.
+// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the config says otherwise; also after a restart.
 func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		began := time.Now()

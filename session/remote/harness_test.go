@@ -57,8 +57,7 @@ func TestMain(m *testing.M) {
 const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked TestAStoppedServersRunIsTakenUpAtOnce
 	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
-// A plant is a system that runs workflows: any number at once, each for as long
-// as its workflow says. It counts what was ever started.
+// A plant is a system that runs workflows: any number at once, each for as long as its workflow says. It counts what was ever started.
 type plant struct {
 	mu        sync.Mutex
 	jobs      map[string]*job // by run id
@@ -84,7 +83,6 @@ type job struct {
 	told   *source.Progress
 }
 
-// A script is what a workflow of the plant does.
 type script struct {
 	lasts    time.Duration
 	answer   source.Answer // at the end
@@ -101,7 +99,6 @@ func newPlant() *plant {
 
 var scripts sync.Map // of *script, by workflow id
 
-// workflow makes a workflow that does what the script says.
 func workflow(t testing.TB, id string, async bool, l script) *source.Workflow {
 	t.Helper()
 	id = t.Name() + "/" + id
@@ -290,7 +287,6 @@ const gone = "0123456789abcdef"
 
 func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
 
-// written is a run of that server.
 func written(n int, s State) *store.Execution {
 	x := &store.Execution{
 		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
@@ -349,13 +345,11 @@ func (j *logbook) has(parts ...string) bool {
 	return false
 }
 
-// open opens an engine; it is closed with the test.
 func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
 	t.Helper()
 	return openFor(t, root, s, edit, 0)
 }
 
-// openFor is open with the life of a record.
 func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools), life time.Duration) *server {
 	t.Helper()
 	srv := &server{t: t, root: root, log: &logbook{}, again: func() *server { return openFor(t, root, s, edit, life) }}
@@ -396,31 +390,26 @@ func (s *server) restart() *server {
 	return s.again()
 }
 
-// run makes a call that must succeed.
 func (s *server) run(w *source.Workflow) *Run {
 	s.t.Helper()
 	return testkit.Get(s.call(s.t.Context(), "me", w, nil, nil)).Must(s.t)
 }
 
-// refuses makes a call that must be refused.
 func (s *server) refuses(w *source.Workflow, code string, words ...string) {
 	s.t.Helper()
 	wantCode(s.t, testkit.Get(s.call(s.t.Context(), "me", w, nil, nil)).Err(), session.StateError, code, words...)
 }
 
-// status is what a run is now.
 func (s *server) status(id string) *Run {
 	s.t.Helper()
 	return testkit.Get(s.Status(s.t.Context(), "me", id)).Must(s.t)
 }
 
-// noStatus checks why there is no status of a run.
 func (s *server) noStatus(who, id string, kind session.Kind, code string, words ...string) {
 	s.t.Helper()
 	wantCode(s.t, testkit.Get(s.Status(s.t.Context(), who, id)).Err(), kind, code, words...)
 }
 
-// is checks the state and the result of a run.
 func (s *server) is(id string, state State, result string) *Run {
 	s.t.Helper()
 	r := s.status(id)
@@ -428,7 +417,6 @@ func (s *server) is(id string, state State, result string) *Run {
 	return r
 }
 
-// cancelled cancels a run, which must succeed.
 func (s *server) cancelled(id string) *Run {
 	s.t.Helper()
 	r := testkit.Get(s.Cancel(s.t.Context(), "me", id)).Must(s.t)
@@ -436,7 +424,6 @@ func (s *server) cancelled(id string) *Run {
 	return r
 }
 
-// A pending call runs on its own goroutine.
 type pending struct {
 	t      testing.TB
 	cancel context.CancelCauseFunc
@@ -472,7 +459,6 @@ func (s *server) start(w *source.Workflow, input string) *pending {
 	return p
 }
 
-// does starts a workflow of its own.
 func (s *server) does(async bool, l script) *pending {
 	s.t.Helper()
 	return s.start(workflow(s.t, "w", async, l), `{}`)
@@ -498,7 +484,6 @@ func (p *pending) wait() (*Run, error) {
 	return p.run, p.err
 }
 
-// ends is wait for a call that must succeed.
 func (p *pending) ends() *Run {
 	p.t.Helper()
 	return testkit.Get(p.wait()).Must(p.t)

@@ -24,7 +24,6 @@ import (
 // life is that of a record in tests that wait for its end.
 const life = time.Second
 
-// lookedAt is a time by which every server has looked.
 const lookedAt = lookEvery + time.Second
 
 // twoServers are the one that runs a workflow, which its source has accepted, and another one.
@@ -40,16 +39,13 @@ func twoServers(t *testing.T, life time.Duration) (p *plant, a, b *server, c *pe
 	return p, a, b, c
 }
 
-// end ends the only job of the plant.
 func (p *plant) end() { p.with(func() { p.jobs["x-1"].until = time.Now() }) }
 
-// follows waits until a server follows one run.
 func (s *server) follows() {
 	s.t.Helper()
 	testkit.Until(s.t, "the other server follows it", func() bool { return s.Stats().Running == 1 })
 }
 
-// completes waits until a run is completed.
 func (s *server) completes(id string) {
 	s.t.Helper()
 	testkit.Until(s.t, "its end", func() bool { return s.status(id).State == Completed })
@@ -102,7 +98,8 @@ func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
 	b.follows()
 	p.end()
 	b.completes(c.id())
-	c.over(Running, "shutting_down")
+	testkit.ContainsAll(t, c.over(Running, "shutting_down").Message, []string{c.id(), "workflow_status"})
+	testkit.True(t, p.started["w"] == 1 && len(p.cancelled) == 0, "started %d, cancelled %v", p.started["w"], p.cancelled)
 }
 
 // TestALivingServerKeepsItsRuns: also synchronous ones and those that wait for a slot, for longer than
@@ -213,24 +210,6 @@ func TestCancelOfAnotherServersRun(t *testing.T) {
 		c.over(Cancelled, "workflow_cancelled")
 		from.cancelled(c.id()) // which has ended
 	}
-}
-
-func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		c := s.does(true, script{lasts: time.Minute, answer: output(`1`)})
-		time.Sleep(time.Second)
-		go s.stop()
-		testkit.ContainsAll(t, c.over(Running, "shutting_down").Message, []string{c.id(), "workflow_status"})
-		synctest.Wait()
-		testkit.Equal(t, len(p.cancelled), 0, "it was cancelled at its source")
-		time.Sleep(10 * time.Second)
-		s = s.again()
-		testkit.Equal(t, *s.is(c.id(), Running, "").SourceExecutionID, "x-1")
-		testkit.Equal(t, s.Stats().Running, 1)
-		time.Sleep(time.Minute)
-		testkit.Equal(t, s.is("x-1", Completed, `1`).ExecutionID, c.id())
-		testkit.Equal(t, p.started["w"], 1, "started")
-	})
 }
 
 // TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it was never started.
@@ -380,35 +359,5 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.closed = false
 		s.stop()
-	})
-}
-
-// TestSeveralServersOnOneProject: a run has one owner; others tell what is written of it, and take it up when its owner is gone.
-func TestSeveralServersOnOneProject(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, a *server) {
-		b := a.again()
-		c := a.does(true, script{lasts: time.Hour})
-		time.Sleep(10 * time.Second)
-		late := a.again()
-		for _, s := range []*server{b, late} {
-			for _, id := range []string{c.id(), "x-1"} {
-				testkit.Equal(t, s.is(id, Running, "").ExecutionID, c.id())
-			}
-			s.noStatus("you", c.id(), session.StateError, "unknown_run")
-			testkit.Equal(t, s.Stats(), (Stats{}), "it took up what another server has")
-		}
-		late.stop()
-		a.stop()
-		c.wait()
-		time.Sleep(lookedAt)
-		testkit.Equal(t, b.Stats().Running, 1, "it was not taken up at once from a server that stopped")
-		b.is("x-1", Running, "")
-		late = b.again()
-		late.is(c.id(), Running, "")
-		testkit.Equal(t, late.Stats(), (Stats{}), "two servers follow it")
-		// What ended at one server is known to the others.
-		d := b.start(workflow(t, "v", false, script{answer: output(`2`)}), `{}`)
-		d.wait()
-		late.is(d.id(), Completed, `2`)
 	})
 }

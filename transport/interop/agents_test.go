@@ -152,8 +152,7 @@ func personProject(t *testing.T) project {
 	return p
 }
 
-// Real coding agents walk a workflow: with a step that is refused, and a review that takes longer
-// than they wait for a call.
+// Real coding agents walk a workflow: with a step that is refused, and a review that takes longer than they wait for a call.
 func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 	for _, over := range []string{"stdio", "http"} {
 		for _, a := range codingAgents {
@@ -169,11 +168,6 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 				testkit.Contains(t, m.turns[len(m.turns)-1].result, "workflow_complete", "at the end the model saw")
 				testkit.Equal(t, strings.Count(m.turns[4].result, "as a giraffe would"), 1, "the model sees the instructions … times: %s", m.turns[4].result)
 				testkit.Contains(t, out, "It is done.", "the agent ended with")
-				if testing.Verbose() {
-					for i, turn := range m.turns {
-						t.Logf("%d: %.1500s", i, turn.result)
-					}
-				}
 			})
 		}
 	}
@@ -216,7 +210,6 @@ func (p project) work(t *testing.T, a agent, m *model, over, prompt string) stri
 	return string(out)
 }
 
-// reviewSlowly is the reviewer of the tests with agents.
 func reviewSlowly(duration string) {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
@@ -273,7 +266,6 @@ func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	return r
 }
 
-// ends waits until an attempt has ended, and checks how.
 func (b taskBoard) ends(id string, state board.State) (r attempt.AttemptReply) {
 	b.Helper()
 	testkit.Until(b, "ended", func() bool {
@@ -415,7 +407,6 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 	}
 }
 
-// An event is a line of deepwork run --json.
 type event struct {
 	Event, State    string
 	Reason, Message *string

@@ -75,9 +75,8 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 	}
 }
 
-// Claude Code shows its user the question about a step that a person reviews, and brings the answer: by making the
-// call again in the newest version of MCP, and as the answer to a request in the one before. Where nobody can be
-// shown it, nothing is approved.
+// Claude Code shows its user the question about a step that a person reviews, and brings the answer: by making the call again in the newest version
+// of MCP, and as the answer to a request in the one before. Where nobody can be shown it, nothing is approved.
 func TestClaudeCodeAsksItsUser(t *testing.T) {
 	t.Parallel()
 	const person = `'{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"decision":"pass","feedback":"Well walked"}}}'`

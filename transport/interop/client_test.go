@@ -21,8 +21,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// output runs a client, two minutes at most, and returns what it printed. The client
-// has its own home, for what it keeps there.
+// output runs a client, two minutes at most, and returns what it printed. The client has its own home, for what it keeps there.
 func output(t *testing.T, argv ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -164,8 +163,7 @@ func inspect(t *testing.T, server []string, args ...string) (tools []string, res
 	return tools, result
 }
 
-// The command line of the MCP Inspector, with both generations of the protocol:
-// each of its runs is a connection of its own.
+// The command line of the MCP Inspector, with both generations of the protocol: each of its runs is a connection of its own.
 func TestInspector(t *testing.T) {
 	p := newProject(t)
 	token, file := newToken(t)
@@ -225,7 +223,6 @@ func connect(t *testing.T, over mcp.Transport) *session {
 	return s
 }
 
-// until waits until all of these tools are listed.
 func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

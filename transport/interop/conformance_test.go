@@ -64,8 +64,7 @@ func scenarios(t *testing.T) map[string][]string {
 	return all
 }
 
-// play runs scenarios, and returns what they found. The suite's exit code is about all scenarios, so it
-// is not looked at.
+// play runs scenarios, and returns what they found. The suite's exit code is about all scenarios, so it is not looked at.
 func play(t *testing.T, url string, args ...string) (map[string][]check, error) {
 	out := t.TempDir()
 	said, err := output(t, suite(t, append([]string{"server", "--url", url, "--timeout", "20000", "--output-dir", out}, args...)...)...)
@@ -89,8 +88,7 @@ func play(t *testing.T, url string, args ...string) (map[string][]check, error) 
 	return found, nil
 }
 
-// playTasks runs the scenarios of the extension for tasks, which are on no version's list. Most of the time
-// they wait, so all run at once.
+// playTasks runs the scenarios of the extension for tasks, which are on no version's list. Most of the time they wait, so all run at once.
 func playTasks(t *testing.T, url string, all map[string][]string) (found map[string][]check, err error) {
 	found = map[string][]check{}
 	var mu sync.Mutex

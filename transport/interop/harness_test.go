@@ -44,7 +44,6 @@ func (p project) instructions(t *testing.T) instructions {
 	return instructions{Root: p.root, Told: p.told, Config: p.config(), Later: sources(t)}
 }
 
-// sight is a line that a client printed.
 type sight struct {
 	At         string          `json:"at"`
 	Error      bool            `json:"error"`
@@ -223,8 +222,7 @@ func (p project) command(t *testing.T, args ...string) []string {
 
 var listening = regexp.MustCompile(`msg=listening.* url=(\S+)`)
 
-// serve starts a server of many clients on a free port, and returns its URL. When
-// the test is over the server is asked to end, and has to.
+// serve starts a server of many clients on a free port, and returns its URL. When the test is over the server is asked to end, and has to.
 func (p project) serve(t *testing.T, transport string, args ...string) (url string) {
 	t.Helper()
 	argv := p.command(t, append(args, "--transport", transport, "--port", "0")...)
@@ -264,8 +262,7 @@ func (p project) whole(t *testing.T) {
 	testkit.Works(t, command(p.root, binary(t), "check", "--path", p.root))
 }
 
-// review is the reviewer: it passes what says that it is good. Before it says
-// anything the client must have been told that a review runs.
+// review is the reviewer: it passes what says that it is good. Before it says anything the client must have been told that a review runs.
 func review(told string) {
 	task, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -284,8 +281,7 @@ func review(told string) {
 	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, "feedback": null}]}`+"\n", passed, feedback, passed)
 }
 
-// shared is a folder outside the checkout for what all tests use: the binary,
-// the packages of npm, the environment of Python.
+// shared is a folder outside the checkout for what all tests use: the binary, the packages of npm, the environment of Python.
 var shared string
 
 // Everything is made once, by the first test that needs it; the error is for all.
@@ -368,7 +364,6 @@ func npmInstall(dir string) error {
 // newest is the variable with which .ci/newest has the newest packages tested.
 const newest = "DEEPWORK_TEST_NEWEST"
 
-// installAgents does the same for the coding agents, which are large.
 func installAgents() (string, error) {
 	dir := filepath.Join(shared, "agents")
 	if err := os.CopyFS(dir, os.DirFS("agents")); err != nil {

@@ -27,8 +27,7 @@ type model struct {
 	turns  []turn
 }
 
-// A move is what the model answers: a call of a tool of deepwork, or of the agent's own if own is
-// set, or, without a tool, its last words.
+// A move is what the model answers: a call of a tool of deepwork, or of the agent's own if own is set, or, without a tool, its last words.
 type move struct {
 	tool string
 	own  bool
@@ -250,7 +249,6 @@ var google = api{
 	},
 }
 
-// list is a list of objects, and nothing else.
 func list(v any) (all []map[string]any) {
 	items, _ := v.([]any)
 	for _, item := range items {

@@ -44,7 +44,6 @@ func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(l *Login,
 	return h, strings.TrimSuffix(h.URL(), "/mcp"), stop
 }
 
-// served serves a backend until the test ends or stop is called.
 func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	t.Helper()
 	h = testkit.Get(Listen(t.Context(), b, o)).Must(t)
@@ -60,7 +59,6 @@ func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	return h, stop
 }
 
-// someSessions are the MCP sessions of a server.
 type someSessions struct {
 	Sessions
 	n, stubborn int // that there are, and that do not end
@@ -212,7 +210,6 @@ func writeToken(t *testing.T, of config.Token) (file, token string) {
 	return file, token
 }
 
-// with returns a request with a cookie.
 func with(cookie *http.Cookie) *http.Request {
 	r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
 	if cookie != nil {
@@ -221,7 +218,6 @@ func with(cookie *http.Cookie) *http.Request {
 	return r
 }
 
-// proxied returns a request as a proxy forwards it.
 func proxied(r *http.Request) *http.Request {
 	r.Header.Set("X-Forwarded-For", "203.0.113.7")
 	return r
@@ -252,16 +248,12 @@ func TestLoginWithToken(t *testing.T) {
 	testkit.Fails(t, testkit.Get(l.Caller(with(c))).Err(), "withdrawn")
 }
 
-// Over TLS, browsers send the cookie over nothing else.
-func TestLoginCookieOverTLS(t *testing.T) {
+func TestLoginWithSecret(t *testing.T) {
 	l := logins(t, Options{Secret: "s"})
 	l.server.http.TLSConfig = new(tls.Config)
-	c := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
-	testkit.True(t, c.Secure && strings.HasPrefix(c.Name, "__Host-"), "%+v", c)
-}
-
-func TestLoginWithSecret(t *testing.T) {
-	l := logins(t, Options{Secret: "once"})
+	over := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
+	testkit.True(t, over.Secure && strings.HasPrefix(over.Name, "__Host-"), "over TLS, browsers send the cookie over nothing else: %+v", over)
+	l = logins(t, Options{Secret: "once"})
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
 	of := func(user int, r *http.Request) *http.Request {
 		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))

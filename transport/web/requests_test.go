@@ -25,7 +25,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file")
 
-// bodies are those of requests, by the names that the golden file has for them.
 var bodies = map[string]string{
 	"-":       "",
 	"batch":   `[` + strings.Repeat(`{"jsonrpc":"2.0","id":2,"method":"ping"},`, 2) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`,

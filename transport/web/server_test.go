@@ -31,14 +31,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-func TestMessagesOfABody(t *testing.T) {
-	for body, want := range map[string]int{
-		``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1,
-	} {
-		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
-	}
-}
-
 // A slot that is given up while it is waited for goes to the next, and one of the user's is not counted.
 func TestSlots(t *testing.T) {
 	s := slots{limit: func() int { return 1 }}
@@ -108,8 +100,11 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// A call whose id the SDK would round is answered with that id; the rest of what looks so is served.
-func TestIDsThatWouldBeRounded(t *testing.T) {
+// A batch is counted by its messages. A call whose id the SDK would round is answered with that id; the rest of what looks so is served.
+func TestMessagesAndIDsOfABody(t *testing.T) {
+	for body, want := range map[string]int{``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1} {
+		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
+	}
 	h := testkit.Get(Listen(t.Context(), bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 5}}), Options{})).Must(t)
 	defer h.Close()
 	for body, want := range map[string]string{
@@ -312,7 +307,6 @@ func TestStartWithoutTokens(t *testing.T) {
 	}
 }
 
-// roomy are settings whose limits no test here reaches.
 var roomy = config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 2000}
 
 // The error of an option says what is wrong and what to do. A server that is closed says which one has ended.
@@ -344,8 +338,7 @@ func TestListenErrors(t *testing.T) {
 	testkit.Fails(t, err, "serving http://127.0.0.1:")
 }
 
-// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and
-// makes its bearer the user.
+// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and makes its bearer the user.
 func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 	made := false
 	b := bare(&roomy)
@@ -365,8 +358,7 @@ func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 	testkit.True(t, err == nil && who == session.LocalCaller(""), "its bearer is %+v, %v", who, err)
 }
 
-// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request
-// is answered.
+// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request is answered.
 func raw(t *testing.T, h *Server, text string) string {
 	t.Helper()
 	conn := testkit.Get(net.Dial("tcp", h.sockets.Addr().String())).Must(t)

@@ -346,7 +346,6 @@ func BenchmarkTransitions(b *testing.B) {
 	}
 }
 
-// processorTime returns that of the processes of a server, on Linux.
 func processorTime(pid int) (spent time.Duration) {
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range all {

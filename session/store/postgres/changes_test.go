@@ -171,7 +171,6 @@ func TestTheFeedLetsTransactionsGoOn(t *testing.T) {
 	one.exec("COMMIT")
 }
 
-// within checks that f takes no longer.
 func within(t testing.TB, most time.Duration, f func()) {
 	t.Helper()
 	began := time.Now()

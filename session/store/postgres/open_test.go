@@ -196,7 +196,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestRepositories(t *testing.T) {
+func TestRepositoriesAndNamesThatAreNoText(t *testing.T) {
 	t.Parallel()
 	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git", "ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
 	for _, remote := range same {
@@ -205,17 +205,9 @@ func TestRepositories(t *testing.T) {
 	for remote, want := range map[string]string{"": "", "/srv/git/shop.git": "", "file:///srv/git/shop": "", `C:\git\shop`: "", "../shop": "", "host:a/b": "host/a/b"} {
 		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, want, "%s", remote)
 	}
-}
-
-func TestNamesThatAreNoText(t *testing.T) {
-	t.Parallel()
-	for _, change := range []func(*Options){
-		func(o *Options) { o.Project = "sh\xffop" },
-		func(o *Options) { o.Project = "shop\x00" },
-		func(o *Options) { o.Root = "/srv/\xff" },
-	} {
+	for _, names := range [][2]string{{"sh\xffop", "/srv/shop"}, {"shop\x00", "/srv/shop"}, {"shop", "/srv/\xff"}} {
 		o := options("postgres://u:secret@localhost/db")
-		change(&o)
+		o.Project, o.Root = names[0], names[1]
 		testkit.Fails(t, testkit.Get(Open(o)).Err(), "UTF-8", "%q in %q", o.Project, o.Root)
 	}
 }
@@ -253,7 +245,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// says checks that a call has failed with an error that contains a text.
 func says(t testing.TB, err, want error, text string) {
 	t.Helper()
 	testkit.FailsWith(t, err, want)
@@ -264,10 +255,8 @@ func options(url string) Options {
 	return Options{URL: url, Project: "shop", Repository: Repository{Remote: "https://example.com/team/shop.git"}, Machine: "0a1b2c3d", Root: "/srv/shop"}
 }
 
-// openAt returns another process's store of the schema.
 func openAt(t testing.TB, url string) *Store { return openAs(t, url, "shop", "/srv/shop") }
 
-// openAs returns the store of a process of a project in a folder.
 func openAs(t testing.TB, url, project, root string) *Store {
 	t.Helper()
 	o := options(url)

@@ -217,14 +217,12 @@ type moveOutcome struct {
 	err     error
 }
 
-// use sets how many lanes are in use.
 func (g *groups) use(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy = n
 }
 
-// await waits until n members wait.
 func (g *groups) await(t *testing.T, n int) {
 	t.Helper()
 	testkit.Until(t, fmt.Sprintf("%d members wait", n), func() bool {
@@ -234,8 +232,7 @@ func (g *groups) await(t *testing.T, n int) {
 	})
 }
 
-// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane. It returns
-// where their outcomes arrive.
+// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane. It returns where their outcomes arrive.
 func together(t *testing.T, s *Store, writes ...*store.SessionWrite) (all []chan moveOutcome) {
 	t.Helper()
 	s.groups.use(lanes)
@@ -248,7 +245,6 @@ func together(t *testing.T, s *Store, writes ...*store.SessionWrite) (all []chan
 	return all
 }
 
-// moveLater makes a transition on a goroutine.
 func moveLater(ctx context.Context, s *Store, w *store.SessionWrite) chan moveOutcome {
 	out := make(chan moveOutcome, 1)
 	go func() {

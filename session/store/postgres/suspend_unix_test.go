@@ -20,8 +20,7 @@ import (
 )
 
 func init() {
-	// claim claims an execution, and pauses in the transaction until it reads a line. Then it releases
-	// what it has claimed.
+	// claim claims an execution, and pauses in the transaction until it reads a line. Then it releases what it has claimed.
 	roles["claim"] = func(s *Store, in *bufio.Scanner) error {
 		ctx := context.Background()
 		if err := s.Enter(ctx); err != nil {

@@ -161,7 +161,6 @@ func open(t testing.TB, path string, now func() time.Time) store.Database {
 	return d
 }
 
-// A board is the task board of a database.
 type board struct {
 	store.Board
 	db store.Database
@@ -169,7 +168,6 @@ type board struct {
 
 func (b board) Close() error { return b.db.Close() }
 
-// openAt opens a board that is checked and closed at the end of the test.
 func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
 	d := open(t, path, now)
@@ -184,7 +182,6 @@ func verify(t testing.TB, b board) {
 	testkit.True(t, len(found) == 0 && (err == nil || errors.Is(err, task.ErrClosed)), "the board's inspection: %v, %v", found, err)
 }
 
-// A clock does not move until it is set.
 type clock struct{ at time.Time }
 
 func newClock() *clock {
@@ -294,7 +291,6 @@ func atOnce[T any](n int, f func(i int) T) []T {
 	return results
 }
 
-// won counts the results of calls that say that they have won.
 func won(all []bool) (n int) {
 	for _, yes := range all {
 		n += map[bool]int{true: 1}[yes]
@@ -302,7 +298,6 @@ func won(all []bool) (n int) {
 	return n
 }
 
-// says checks that a call has failed with an error that contains a text.
 func says(t testing.TB, err, want error, text string, what ...any) {
 	t.Helper()
 	testkit.FailsWith(t, err, want, what...)

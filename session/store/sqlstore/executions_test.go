@@ -35,7 +35,6 @@ func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Exe
 	return x
 }
 
-// oneAndTwo are the executions of a project as two processes have them.
 func oneAndTwo(t *testing.T) (one, two store.Executions, c *clock) {
 	path, c := newPath(t)
 	return open(t, path, c.now).Executions(), open(t, path, c.now).Executions(), c

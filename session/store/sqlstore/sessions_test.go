@@ -14,7 +14,6 @@ import (
 	"deepwork/session/store"
 )
 
-// twoStores are the sessions of one project as two processes have them.
 func twoStores(t *testing.T) (a, b store.Sessions) {
 	path, c := newPath(t)
 	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
@@ -22,7 +21,6 @@ func twoStores(t *testing.T) (a, b store.Sessions) {
 
 var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
 
-// newSession is the write that begins a session at revision 1.
 func newSession(id string) *store.SessionWrite {
 	return &store.SessionWrite{Before: -1, Frame: `{"n":1}`, Session: store.Session{
 		ID: id, Revision: 1, Root: "/srv/shop", Job: "alpha", Workflow: "main", Step: "one", Status: "active", Goal: "sell more", Identity: "local",
@@ -30,7 +28,6 @@ func newSession(id string) *store.SessionWrite {
 	}}
 }
 
-// moved is the next transition after w, a second later; change changes it.
 func moved(w *store.SessionWrite, change func(w *store.SessionWrite)) *store.SessionWrite {
 	next := &store.SessionWrite{Session: w.Session, Before: w.Revision, Frame: fmt.Sprintf(`{"n":%d}`, w.Revision+1)}
 	next.Revision++
@@ -48,7 +45,6 @@ func write(t testing.TB, s store.Sessions, all ...*store.SessionWrite) {
 	}
 }
 
-// refused checks that a transition is refused and leaves the session as it is.
 func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) {
 	t.Helper()
 	before, _ := s.ReadSession(t.Context(), w.ID, -1)

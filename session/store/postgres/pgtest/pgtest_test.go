@@ -30,7 +30,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// connect connects as a client of the simple protocol.
 func connect(t *testing.T, url string) (*pgconn.PgConn, error) {
 	t.Helper()
 	config := testkit.Get(pgconn.ParseConfig(url)).Must(t)
@@ -64,13 +63,11 @@ func query(t *testing.T, url, sql string) (string, error) {
 	return do(t, c, sql)
 }
 
-// refused checks that there is no answer.
 func refused(t *testing.T, url, sql, what string) {
 	t.Helper()
 	testkit.Fails(t, testkit.Get(query(t, url, sql)).Err(), "", what)
 }
 
-// until asks until there is an answer.
 func until(t *testing.T, url, sql, want string) {
 	t.Helper()
 	testkit.Until(t, want, func() bool { said, _ := query(t, url, sql); return said == want })
@@ -157,7 +154,6 @@ func startChild(t *testing.T, env ...string) (*testkit.Child, string) {
 	return c, url
 }
 
-// gone waits until a server and its folder are gone.
 func gone(t *testing.T, url string) {
 	t.Helper()
 	_, socket := address(url)
