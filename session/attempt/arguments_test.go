@@ -260,7 +260,10 @@ func TestWrongArguments(t *testing.T) {
 	}
 	withoutBranch := starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, nil })
 	attempttest.Refused(t, withoutBranch(), session.StateError, codes.NoBranch, "bare", "list_repos")
-	s.statusOf([]*board.Task{rootTask, frontTask}, "todo", "todo")
+	for _, v := range []*board.Task{rootTask, frontTask} {
+		now := s.task(v.TaskID)
+		testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
+	}
 	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
 	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)

@@ -134,11 +134,13 @@ func TestTheStoreIsAwayBeforeAnAgentRuns(t *testing.T) {
 	for _, run := range []bool{false, true} {
 		p, answers := newProject(t), sync.Map{}
 		s := p.open(func(o *Options) { o.Logger = nil }, endsRuns, p.boards(func(b store.Board) store.Board { return absentBoard{b, &answers} }))
-		r := s.begin(s.newTask("! say hello"))
+		var id string
 		if run {
-			r.AttemptID = s.startRun(false).RunID
+			id = s.startRun(false).RunID
+		} else {
+			id = s.begin(s.newTask("! say hello")).AttemptID
 		}
-		r = s.ends(r.AttemptID)
+		r := s.ends(id)
 		testkit.Equal(t, r.State, board.Completed, "%s", deref(r.Error))
 	}
 }
@@ -297,6 +299,8 @@ func TestAutoStartAfterACrash(t *testing.T) {
 	for _, v := range all {
 		testkit.Until(t, "started", func() bool { return s.task(v.TaskID).LatestAttemptID != nil })
 		testkit.Equal(t, s.ends(*s.task(v.TaskID).LatestAttemptID).State, "completed")
+	}
+	for _, v := range all {
 		testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Count, 1)
 	}
 }
