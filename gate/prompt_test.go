@@ -97,7 +97,9 @@ func TestPromptOfFilesThatAreNotShown(t *testing.T) {
 	p := newProject(t)
 	testkit.WriteAll(t, p.root, map[string]string{".deepwork/notes.md": "secret", "large.txt": strings.Repeat("large\n", inlineLimit/6+1),
 		"fits.txt": strings.Repeat("x", inlineLimit-1) + "\n", "linked/report.md": "linked"})
-	testkit.Must(t, os.Symlink(filepath.Join(p.root, ".deepwork"), filepath.Join(p.root, "way")))
+	if err := os.Symlink(filepath.Join(p.root, ".deepwork"), filepath.Join(p.root, "way")); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
 	s := p.submission("step").submit("report", ".deepwork/notes.md").submit("docs", "large.txt", "way/notes.md", "fits.txt", filepath.Join(p.root, "linked", "report.md"))
 	task := &p.plan(s)[0]
 	task.Files = append(task.Files, File{Output: "docs", Path: "missing.md"})

@@ -168,7 +168,10 @@ func TestContentThatChangedBeforeTheReview(t *testing.T) {
 			"led outside": func(t *testing.T, report string) {
 				outside := filepath.Join(t.TempDir(), "secret")
 				testkit.Write(t, outside, "# Tides\n") // the same content
-				testkit.Must(t, errors.Join(os.Remove(report), os.Symlink(outside, report)))
+				testkit.Must(t, os.Remove(report))
+				if err := os.Symlink(outside, report); err != nil {
+					t.Skip("no symlinks here:", err)
+				}
 			},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {

@@ -290,7 +290,9 @@ func TestField09_Upwards(t *testing.T) {
 		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s", dir)
 	}
 	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
-		must(t, os.Symlink(filepath.Join(top, to), filepath.Join(top, link)))
+		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
+			t.Skip("no symlinks here:", err)
+		}
 	}
 	for dir, want := range map[string]string{"into/deep": "my project/app", "into": "my project/app", "my project/app/out": "my project/app/out"} {
 		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "through the link %s", dir)
