@@ -33,15 +33,20 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
-	p, srv, _, id := begun(t)
-	p.alpha("[other]", testStep{id: "other"})
-	srv.stop()
-	c := p.open().Connect("local")
-	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	testkit.True(t, stepOf(r.BeginStep) == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
-	testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"alpha", "definition it has"})
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+	for _, job := range []string{"", "name: ["} { // without its step, and broken
+		p, srv, _, id := begun(t)
+		p.alpha("[other]", testStep{id: "other"})
+		if job != "" {
+			p.write(".deepwork/jobs/alpha/job.yml", job)
+		}
+		srv.stop()
+		c := p.open().Connect("local")
+		r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+		testkit.True(t, stepOf(r.BeginStep) == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
+		testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"alpha", "definition it has"})
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
+		says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+	}
 }
 
 // get_workflows shows a missing instructions file before a session begins, until the file is there.
@@ -344,6 +349,9 @@ func TestGitBranchModes(t *testing.T) {
 	testkit.True(t, b.BranchName == "deepwork/alpha-main-i-4" && b.BranchStatus == machine.BranchCheckedOut, "checkout: %s", toJSON(t, b))
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
 	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes to")
+	p.write(".git/MERGE_HEAD", "x")
+	refused(t, errOf(begin("i")), session.StateError, "git_failed", "a git merge is in progress", "no session was started")
+	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
 	refused(t, errOf(begin("j")), session.StateError, "git_failed", "no session was started")
 	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions")

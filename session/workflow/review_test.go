@@ -63,6 +63,12 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		testkit.True(t, one.QualityTries == 0 && one.Newest().State == machine.TryVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
+	got := rev.held(c, good)
+	p.write("good.md", "something else") // under the review
+	rev.unset("wait")
+	refused(t, (<-got).err, session.ToolError, "review_failed", "good.md")
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
 	says(t, p.finish(c, good), machine.NextStep)
 }
 
