@@ -25,6 +25,12 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 			StatusSupported: true, StartedAt: r.StartedAt, EndedAt: new(r.StartedAt.Add(time.Second))})
 		testkit.Equal(t, p.inputs[0], `{"a":1,"b":2}`, "the source got %s", p.inputs)
 		testkit.Equal(t, string(s.does(false, script{answer: output(`no "JSON"`)}).ends().Result), `"no \"JSON\""`)
+		s.configure(func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) })
+		began := time.Now()
+		r = s.run(workflow(t, "long", false, script{lasts: time.Minute, answer: output(`1`)}))
+		testkit.True(t, r.State == Running && r.StatusSupported && time.Since(began) == 5*time.Second, "%+v after %v", r, time.Since(began))
+		time.Sleep(time.Minute)
+		s.is(r.ExecutionID, Completed, `1`)
 	})
 }
 

@@ -213,6 +213,10 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 				holds(t, repo, r.Commit+"^2", "staged", "staged")
 			}
 			sound(t, repo, 0)
+			must(t, os.MkdirAll(path, 0o755)) // in the checkout, with neither .git nor journal
+			_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
+			testkit.FailsWith(t, err, ErrNoWorktree, "diff")
+			testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err(), ErrNoWorktree, "status")
 		})
 	}
 }
