@@ -169,9 +169,16 @@ func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
 	for _, each := range []*project{p, another} {
 		each.Configure(func(c *config.Config) { c.Attempts.Worktrees = filepath.Join(p.Root, "..", "trees") })
 	}
-	r := p.open().runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
+	s := p.open()
+	r := s.runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
 	v := another.open().ran("! say x") // by then it has recovered
 	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
+	s.die() // and its board, which knows of the agent, is moved away
+	for _, f := range testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t) {
+		must(t, os.Rename(f, filepath.Join(p.Root, "..", filepath.Base(f))))
+	}
+	v = p.open().ran("! say x")
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent whose board is gone is gone: %+v", v)
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }

@@ -54,7 +54,8 @@ func TestRecordsBehindALink(t *testing.T) {
 	must(t, os.Rename(records, away))
 	link(t, away, records)
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
-	testkit.Equal(t, s.ran("! say on").State, "completed", "the other attempt")
+	other := s.ran("! say on")
+	testkit.Equal(t, other.State, "completed", "the other attempt")
 	refused(t, testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err(), session.StateError, "not_stoppable", records+" is a symbolic link")
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
@@ -64,6 +65,22 @@ func TestRecordsBehindALink(t *testing.T) {
 		last.log(x, "doubtful", errors.New(why))
 	}
 	testkit.Equal(t, strings.Count(log.String(), "doubtful"), 3, "logged … times: %s", log)
+	// One whose worktree and journal are links by now is stopped, and what they lead to stays; so it is with a log.
+	r = s.runs("! await " + p.hold)
+	home, untouched := newVictim(t)
+	tree := r.Repos[0].WorktreePath
+	journal := filepath.Join(s.State().Worktrees(), ".journal", worktree.NameOf(tree)+".json")
+	for path, to := range map[string]string{tree: home, journal: filepath.Join(home, "profile"), filepath.Join(s.records(other.AttemptID), "log"): home} {
+		must(t, os.Rename(path, path+".away"))
+		link(t, to, path)
+	}
+	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
+	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: r.TaskID})).Err(), "link")
+	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(other.AttemptID)})).Err(), "not a folder that deepwork made")
+	s.follow(FollowUpArgs{Target: the(other.AttemptID), Action: ActionSend, Prompt: new("! say again")})
+	now := s.ends(other.AttemptID)
+	testkit.True(t, now.State == "failed" && strings.Contains(deref(now.Error), "not a folder that deepwork made"), "%+v: %s", now, deref(now.Error))
+	untouched()
 }
 
 // One that waits is stopped and never runs; a follow-up of another too, with what was queued behind it.
