@@ -21,10 +21,12 @@ import (
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
 	made := c.at.UTC().Truncate(time.Microsecond)
-	want := task.Summary{Task: task.Task{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), Status: task.Todo, JobName: new("job"), WorkflowName: new("flow"),
+	want := task.Summary{Task: task.Task{ProjectID: p.ID, Title: "Ein Titel\x00\n\xff", Description: new("text"), Status: task.Todo, JobName: new("job"), WorkflowName: new("flow"),
 		Inputs: json.RawMessage(`{"a":"x"}`), Priority: task.Normal, Lead: task.AgentLeads, CreatedAt: made, UpdatedAt: made}}
 	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: want.Title, Description: want.Description, JobName: want.JobName, WorkflowName: want.WorkflowName, Inputs: want.Inputs}, task.Request{})).Must(t)
-	want.ID = s.ID
+	if want.ID = s.ID; backend != "sqlite" {
+		want.Title = strings.ToValidUTF8(want.Title, "\uFFFD")
+	}
 	equal(t, *s, want)
 	c.forward(time.Minute)
 	want.Title, want.Status, want.UpdatedAt = "New", task.Done, made.Add(time.Minute)
