@@ -66,22 +66,28 @@ func TestStopFinishesCalls(t *testing.T) {
 	}
 }
 
-// A call that does not end in its time is cut off, told so, and named.
+// A call that does not end in its time is cut off, told so, and named. One that ignores that does not hold up the stop.
 func TestStopCutsCalls(t *testing.T) {
 	t.Parallel()
-	b := newBlocked()
-	s, _ := fakeServer(t, b.agent, withHTTP(nil))
-	log := new(logBook)
-	s.logger = slog.New(slog.NewTextHandler(log, nil))
-	s.tools.Logger = s.logger
-	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
-	_, done := inBackground(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`)
-	<-b.began
-	tell()
-	res := <-done
-	testkit.True(t, res != nil && res.IsError && strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
-	testkit.Works(t, <-stopped)
-	testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
+	for _, stubborn := range []bool{false, true} {
+		b := newBlocked()
+		b.stubborn = stubborn
+		s, _ := fakeServer(t, b.agent, withHTTP(nil))
+		log := new(logBook)
+		s.logger = slog.New(slog.NewTextHandler(log, nil))
+		s.tools.Logger = s.logger
+		h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
+		_, done := inBackground(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`)
+		<-b.began
+		tell()
+		if !stubborn {
+			res := <-done
+			testkit.True(t, res != nil && res.IsError && strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
+		}
+		testkit.Works(t, <-stopped)
+		close(b.free)
+		testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
+	}
 }
 
 // Readiness follows the config, which may be bad only at the start; then calls are refused, and no defaults let anybody in from elsewhere.

@@ -193,7 +193,9 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 			}
 			var value any
 			must(t, json.Unmarshal(data, &value))
-			if whole[name] != nil { // or it is the tool of a workflow that came later
+			if whole[name] == nil { // it is the tool of a workflow that came later
+				testkit.True(t, !s.tools.Has(name), "%s lists no output schema", name)
+			} else {
 				testkit.Works(t, whole[name].Validate(value), "the reply of %s: %s", name, data)
 				w.walk(name, "", value, w.of[name])
 			}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,6 +314,39 @@ func TestSaveInProgress(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestOnlyWholeConfigsAreServed(t *testing.T) {
+	s, _ := open(t)
+	versions := []string{create, strings.NewReplacer("7", "9", "create", "checkout").Replace(create)}
+	put(t, s, create)
+	current(t, s) // from here on there is a last good one
+	var over atomic.Bool
+	var longest time.Duration // that a save took
+	var saves sync.WaitGroup
+	saves.Go(func() {
+		for i := 1; !over.Load(); i++ {
+			began := time.Now()
+			f := testkit.Get(os.Create(s.Path())).Must(t) // truncated, then written in halves
+			_, err1 := f.WriteString(versions[i%2][:25])
+			_, err2 := f.WriteString(versions[i%2][25:])
+			testkit.Works(t, errors.Join(err1, err2, f.Close()))
+			longest = max(longest, time.Since(began))
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	wrong := ""
+	for end := time.Now().Add(500 * time.Millisecond); wrong == "" && time.Now().Before(end); {
+		c, err := s.Current(t.Context())
+		if err != nil {
+			wrong = err.Error()
+		} else if is := fmt.Sprint(c.Git.Branch, c.QualityGate.DefaultMaxAttempts); is != "create7" && is != "checkout9" {
+			wrong = is
+		}
+	}
+	over.Store(true)
+	saves.Wait() // a save that took long may be taken for what it then was: see TestSaveInProgress
+	testkit.True(t, wrong == "" || longest >= 100*time.Millisecond, "serves half a file: %s", wrong)
 }
 
 func TestConcurrentCallsAgree(t *testing.T) {

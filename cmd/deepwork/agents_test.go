@@ -36,6 +36,7 @@ import (
 //	script FILE       carries out the lines of a file of such a path
 //	context           asks the deepwork of the workspace for get_context and prints it
 //	call TOOL ARGS    calls another tool of it and prints what it says
+//	at DIR TOOL ARGS  does so with the deepwork of another folder
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
 //	review GATE       hands out.txt in for the first step of that workflow, to be reviewed, and again when GATE is there
 //	nest N            begins that workflow, and in its first step once more, which it walks N steps
@@ -124,6 +125,10 @@ func obey(order, prompt string) {
 	case "call":
 		at = inProject(".", "--no-quality-gate")
 		fmt.Println(name, "said", at.call(name, json.RawMessage(args)))
+	case "at":
+		tool, args, _ := strings.Cut(args, " ")
+		at = inProject(name, "--no-quality-gate")
+		fmt.Println(tool, "said", at.call(tool, json.RawMessage(args)))
 	case "workflow":
 		at = inProject(".", "--no-quality-gate")
 		now := at.must("get_context", map[string]any{})

@@ -99,6 +99,10 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		}, control: func(v *victim) {
 			v.shell("git status; git diff; git add .; git -c user.name=a -c user.email=a commit -qm a")
 		}},
+		"variables of git": {user: trusted, prepare: func(v *victim) {
+			v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
+				"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
+		}, control: func(v *victim) { v.shell("git status") }},
 		"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
 			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
 		"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
@@ -350,4 +354,40 @@ func (v *victim) grant(mode os.FileMode) {
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
 	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))
 	must(t, os.Chmod(file, mode))
+}
+
+// In a project that the user has approved, a branch with another config changes nothing in a server that runs, and a
+// new server uses nothing of it; going back needs no approval.
+func TestAttackByABranch(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, "project")
+	v.write(".deepwork/jobs/j/job.yml", attackedJob)
+	v.write(".deepwork/jobs/j/a.md", "Do it.")
+	v.write("README", "hello\n")
+	v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: [./review.sh]}\n")
+	v.write("review.sh", "#!/bin/sh\nexit 1\n")
+	inGit(t, v.root)
+	testkit.Git(t, v.root, "checkout", "-q", "-b", "evil")
+	v.write(".deepwork/config.yml", "quality_gate: {agent_review_command: [MARK, review]}\n")
+	v.write("review.sh", "#!/bin/sh\nexec MARK review\n")
+	testkit.Git(t, v.root, "commit", "-qam", "evil")
+	testkit.Git(t, v.root, "checkout", "-q", "main")
+	v.grant(0o644)
+	for _, steps := range [][]string{{"main", "", "evil", "what was approved before stays in force", "main", ""}, {"evil", "it is not in force", "main", ""}} {
+		testkit.Git(t, v.root, "checkout", "-q", steps[0])
+		s := v.serve()
+		for step := range slices.Chunk(steps, 2) {
+			testkit.Git(t, v.root, "checkout", "-q", step[0])
+			testkit.Until(t, "get_workflows says "+step[1], func() bool {
+				text, _ := s.call("get_workflows", nil)
+				return strings.Contains(text, "agent_review_command") == (step[1] != "") && strings.Contains(text, step[1])
+			})
+			code := s.calls()["finished_step"]
+			testkit.Equal(t, code == "untrusted", step[1] != "", "on %s, finished_step has the code %q", step[0], code)
+			v.intact("the branch " + step[0])
+		}
+		must(t, s.client.Close())
+	}
+	testkit.Git(t, v.root, "checkout", "-q", "evil")
+	approve(v)
 }

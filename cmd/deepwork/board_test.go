@@ -61,6 +61,28 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	}
 }
 
+// Sessions that an agent begins with servers elsewhere, and earlier ones there, are not the attempt's: of another project,
+// and of its own outside of the worktree.
+func TestBoardServersElsewhere(t *testing.T) {
+	t.Parallel()
+	p := newBoardProject(t)
+	other := projectOf(t, jobText("one", "a"))
+	var orders []string
+	for root, job := range map[string]string{other: "one", p.root: "release"} {
+		before, _ := startClient(t, root)
+		beginSession(t, before, job, "g")
+		callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})
+		must(t, before.Close())
+		orders = append(orders, "! at "+root+" get_workflows {}", "! at "+root+` start_workflow {"goal":"g","job_name":"`+job+`","workflow_name":"w"}`)
+	}
+	v := p.workflowTask(append(orders, "! at "+other+" get_context {}", "! at "+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)...)
+	x := p.ends(p.start(v).AttemptID)
+	out, now := p.output(x.AttemptID), p.getTask(v.TaskID)
+	testkit.True(t, x.State == "completed" && x.WorkflowSession == nil && x.WorkflowStatus == nil && now.Status == "inprogress", "%+v\n%+v\n%s", x, now, out)
+	testkit.Equal(t, strings.Count(out, `start_workflow said {"begin_step"`), 2, "%s", out)
+	testkit.ContainsAll(t, out, []string{`unknown tool "get_context"`, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents."})
+}
+
 // The scenarios of seed 004, through a server of the built binary, with a real git
 // repository and a real agent.
 func TestReq004_Scenarios(t *testing.T) {

@@ -405,6 +405,7 @@ func cheats() []cheat {
 		}), says: "Checks failed"},
 		// The job.
 		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
+		{name: "changes the check", on: "checked", do: edited("sh, check.sh", "true"), says: "Checks failed"},
 		{name: "drops protect", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), edited(`, protect: ["NAME/tests/**"]`, ""), writes("tests/t", "t")), says: "was changed"},
 		{name: "moves the check to another folder", on: "checked", do: inTurn(writes("sub/check.sh", "exit 0"), edited("in: NAME", "in: NAME/sub"), removes("sub")), says: "Checks failed"},
 		{name: "leaves the step out and finishes the next", on: "checked", do: inTurn(editsJob("[one, two]", "[two]"), tries("two", map[string]any{})), says: "step_not_current"},
@@ -437,6 +438,7 @@ func cheats() []cheat {
 		{name: "hands in what does not fit the schema", on: "schema", do: tries("one", oneReport), says: "do not satisfy their schemas"},
 		{name: "gives a reason for a misfit", on: "schema", do: tries("one", oneReport, "quality_review_override_reason", "fine"), says: "do not satisfy their schemas"},
 		{name: "edits the schema", on: "schema", do: inTurn(writes("../.deepwork/jobs/NAME/s.json", "{}"), handsIn), says: "do not satisfy their schemas"},
+		{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
 		{name: "hands in a bomb of aliases", on: "schema", do: inTurn(writes("report.md", bomb()), handsIn), says: "schemas"},
 		{name: "hands in 11 MB", on: "schema", do: inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn), says: "schemas"},
 		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {

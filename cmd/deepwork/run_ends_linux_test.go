@@ -30,15 +30,34 @@ func TestRunLeaderKilled(t *testing.T) {
 	}
 	p.appears("c")
 	r.kill()
-	_, rest, _ := strings.Cut(readAll("/proc", fmt.Sprint(p.begun("d")[0].PID), "stat"), ") ")
-	shim := 0
-	testkit.Get(fmt.Sscanf(rest, "%1s %d", new(string), &shim)).Must(t)
-	must(t, syscall.Kill(shim, syscall.SIGKILL)) // and so without a record of its end
+	p.killShim(p.begun("d")[0]) // and so without a record of its end
 	p.resume().exits(0)
 	got := strings.Fields(p.steps())
 	testkit.True(t, len(got) == 8 && got[7] == "e", "%v", got)
 	testkit.Equal(t, fmt.Sprint(p.begun("b")[1].Args, p.begun("c")[1].Args), "[resumed talk-b] []")
 	p.clean()
+}
+
+// killShim kills the shim of an agent, which dies with it.
+func (p *runProject) killShim(agent stepped) {
+	_, rest, _ := strings.Cut(readAll("/proc", fmt.Sprint(agent.PID), "stat"), ") ")
+	shim := 0
+	testkit.Get(fmt.Sscanf(rest, "%1s %d", new(string), &shim)).Must(p.t)
+	must(p.t, syscall.Kill(shim, syscall.SIGKILL))
+}
+
+// An agent is killed with its shim, while the leader lives: it is a try.
+func TestRunShimKilled(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"))
+	p.plan("a:1 await never", "a:2 await never")
+	r := p.begin()
+	for n := range 2 {
+		p.killShim(p.awaits("a", n+1)[n])
+	}
+	r.exits(1)
+	p.clean()
+	p.resume().exits(0)
 }
 
 // The leader is killed after an agent has started a workflow and before the run knows that: the run does the

@@ -51,7 +51,9 @@ func TestRunStepForAPerson(t *testing.T) {
 	r := p.begin()
 	now := p.waits("a", "")
 	testkit.ContainsAll(t, p.recorded("finished_step", "a")[0].Text, []string{"Waiting: a person must pass these outputs", "end now"})
-	for _, tried := range p.recorded("run", "a") {
+	all := p.recorded("run", "a")
+	testkit.Equal(t, len(all), 2, "what the agent tried")
+	for _, tried := range all {
 		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
 	}
 	w := now.Waits[0]
@@ -84,6 +86,42 @@ func TestRunStepForAPerson(t *testing.T) {
 	testkit.True(t, strings.Contains(shown, "evidence: passed by a person, who reviewed these outputs") && !strings.Contains(shown, "I am sure"), "%s", shown)
 	now = p.status()
 	testkit.True(t, now.State == "completed" && len(now.Waits) == 0, "%+v", now)
+	p.clean()
+}
+
+// Outputs that change after they were handed in cannot be passed: the agent hands them in again.
+func TestRunOutputsForAPersonThatChange(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c"))
+	p.plan("b await go", "b write a.md swapped", "b finish")
+	r := p.begin()
+	p.awaits("b", 1)
+	eventually(t, func() (bool, any) { return len(p.status().Waits) == 1, "a waits for nobody" })
+	first := p.status().Waits[0].Since
+	p.touch("go")
+	now := p.waits("a", first)
+	begun := p.begun("a")
+	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
+	p.review(now, "pass")
+	r.exits(0)
+	p.clean()
+}
+
+// What a person did not pass is not shown to them again: an agent that hands in the same is told so and sent back.
+func TestRunSameOutputsForAPersonAgain(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 1}\n", runJob("NAME", "a", "a"+byHuman))
+	p.plan("a:5 write a.md more", "a finish")
+	r := p.begin()
+	now := p.waits("a", "")
+	p.review(now, "fail Say more")
+	testkit.Contains(t, optional(r.exits(1).Reason), "A person did not pass its outputs, and the same ones were handed in again: Say more")
+	r = p.resume()
+	p.review(p.waits("a", now.Waits[0].Since), "pass")
+	r.exits(0)
+	for _, x := range p.begun("a")[1:] {
+		testkit.Contains(t, x.Prompt, "Say more")
+	}
 	p.clean()
 }
 

@@ -73,6 +73,17 @@ func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
 	testkit.True(t, !who.Owner && who.Rights == 0, "an agent is %+v", who)
 }
 
+// A session that a living server moved last can be aborted beside it, once.
+func TestAbortBesideAServer(t *testing.T) {
+	t.Parallel()
+	root := projectOf(t, jobText("one", "a"))
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Keep it")
+	testkit.Equal(t, mustPrint(t, root, "sessions", "abort", id), "aborted "+id+"\n")
+	fails(t, root, []string{"sessions", "abort", id}, "was aborted")
+	testkit.Equal(t, string(lookup(callTool(t, client, "get_workflows", map[string]any{}), "stack")), "[]", "the stack of the server")
+}
+
 // A command takes the id of anything that belongs to what it is about. A beginning that several ids have, also of
 // other kinds, is refused and lists them.
 func TestField20_AnyID(t *testing.T) {

@@ -254,10 +254,10 @@ func TestKeys(t *testing.T) {
 	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
 	b.press(kb.Escape, "j", kb.Enter).until(at(paths["session"]))
 	b.run(`setTimeout(() => history.back())`)
-	b.until(`location.pathname === "/" && ` + at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
+	b.until(`location.pathname === '/' && ` + at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
 	call.Plan("Another")
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
-	b.press("g", "n").until(at("/") + ` && !location.search`)
+	b.press("g", "n").until(at("/") + ` && location.pathname === '/' && !location.search`)
 	b.press("?").until(`document.getElementById('keys').open`)
 	testkit.Equal(t, eval[string](b, `[...document.querySelectorAll('#keys dt')].map(e => e.innerText.trim()).filter(k => ['?', '/', 'j k', 'x', 'Esc', 'g n', 'g b'].includes(k)).length + ' keys'`), "7 keys")
 	b.check("keys")
