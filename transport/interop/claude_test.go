@@ -139,11 +139,7 @@ func (u claudeUser) types(m *model, line string) string {
 // session it is in, and at which step.
 func TestClaudeCodeHasThePlugin(t *testing.T) {
 	top := testkit.Get(filepath.Abs(filepath.Join("..", ".."))).Must(t)
-	plugin := filepath.Join(top, "cmd", "deepwork", "plugin")
-	if release := os.Getenv("DEEPWORK_TEST_RELEASE"); release != "" {
-		plugin = filepath.Join(release, "plugin")
-	}
-	u := newClaudeUser(t, careProject(t).root, "--plugin-dir '"+plugin+"' --allowedTools mcp__plugin_deepwork_deepwork -p")
+	u := newClaudeUser(t, careProject(t).root, "--plugin-dir '"+filepath.Join(top, "cmd", "deepwork", "plugin")+"' --allowedTools mcp__plugin_deepwork_deepwork -p")
 	m := startModel(t, anthropic, startsCare, move{text: "It is started."}, move{text: "I am at it."}, move{text: "<summary>Nothing to tell.</summary>"})
 	m.server = "plugin_deepwork_deepwork"
 	said := u.types(m, `claude "/deepwork:start care/main, with a walk as the goal"`)
@@ -160,12 +156,21 @@ func TestClaudeCodeHasThePlugin(t *testing.T) {
 	testkit.True(t, !strings.Contains(told, "It is started."), "nothing was compacted: %s", told)
 
 	// The marketplace of the repository offers it, and Claude Code says then that it is on, which init reads.
-	for _, dir := range []string{plugin, top} {
-		testkit.Contains(t, u.types(m, claudeItself(t)+" plugin validate '"+dir+"'"), "Validation passed", "%s", dir)
-	}
+	testkit.Contains(t, u.types(m, claudeItself(t)+" plugin validate '"+top+"'"), "Validation passed", "the marketplace")
 	u.types(m, claudeItself(t)+" plugin marketplace add '"+top+"' && "+claudeItself(t)+" plugin install deepwork@deepwork")
 	testkit.Contains(t, u.types(m, "deepwork init --claude-code"), "you have the plugin for Claude Code", "init")
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(u.dir, ".claude"))).Err(), os.ErrNotExist, "what the plugin has")
+}
+
+// Claude Code accepts the plugin of a release, and its server answers.
+func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
+	release := os.Getenv("DEEPWORK_TEST_RELEASE")
+	if release == "" {
+		t.Skip("DEEPWORK_TEST_RELEASE does not name the folder of a release")
+	}
+	u, m, plugin := newClaudeUser(t, t.TempDir(), ""), startModel(t, anthropic), filepath.Join(release, "plugin")
+	u.types(m, claudeItself(t)+" plugin validate '"+plugin+"'")
+	testkit.ContainsAll(t, u.types(m, claudeItself(t)+" --plugin-dir '"+plugin+"' mcp list"), []string{"deepwork serve --path . - ", "Connected"})
 }
 
 func claudeItself(t *testing.T) string {
