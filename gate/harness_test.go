@@ -247,7 +247,7 @@ func passed(t testing.TB, v Verdict) {
 	testkit.Need(t, v.Err == nil && v.Passed, "got %+v", v)
 }
 
-// fault is the Error of a verdict; the test fails if there is none, or one with another code, or without what each of them must say.
+// fault returns the error of a verdict; the test fails if it is nil, or has another code or other words.
 func fault(t testing.TB, v Verdict, code Code, wants ...string) *Error {
 	t.Helper()
 	e, ok := errors.AsType[*Error](v.Err)

@@ -215,8 +215,8 @@ func TestWhatAPersonJudges(t *testing.T) {
 	says(t, p.finish(c, `{"outputs":{"report":["a.md","same.json","c.bin","new.md"]}}`), machine.NextStep)
 }
 
-// The changes are to the hand-in that a person failed last; if nobody did, to the last one, whoever refused it, beside
-// the whole content. What is kept for that is dropped when the session ends.
+// The changes are shown against the last hand-in that a person failed. If no person failed one, they are shown against the
+// last hand-in, beside the whole content. What is kept for that is dropped when the session ends.
 func TestWhatAHandInIsComparedWith(t *testing.T) {
 	p, srv, _, c, id := underJudgement(t, bothStep, Reviewing{External: true, MaxTries: 9, ReplyWithin: time.Minute})
 	handIn := func(text string) *machine.FinishReply {

@@ -390,7 +390,7 @@ func agentPackages(t *testing.T) string { return testkit.Get(codingAgentsAt()).M
 func python(t *testing.T) string        { return testkit.Get(pythonProgram()).Must(t) }
 
 // node is an interpreter that is new enough for all of the packages: the one that npm has as a package, since
-// distributions are years behind; if there is none for this platform, the one in PATH.
+// distributions are years behind; without one for this platform, node in PATH is used.
 func node(t *testing.T) string {
 	t.Helper()
 	arch := strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
@@ -399,7 +399,7 @@ func node(t *testing.T) string {
 		return path
 	}
 	out, err := exec.CommandContext(t.Context(), "node", "--version").Output()
-	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and there is none in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
+	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and node is not in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
 	var major, minor int
 	_, err = fmt.Sscanf(string(out), "v%d.%d", &major, &minor)
 	testkit.Need(t, err == nil && (major > 22 || major == 22 && minor >= 19), "node %s is too old for the clients: put 22.19 or newer into PATH", out)

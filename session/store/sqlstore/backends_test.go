@@ -236,7 +236,7 @@ func tryAs(t testing.TB, b board, who session.Caller, s *task.Summary) *task.Att
 	}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
-// claimed claims the oldest waiting execution for a server that has so many slots; it is nil if there is none.
+// claimed claims the oldest waiting execution for a server with that many slots, and returns nil if nothing waits.
 func claimed(t testing.TB, b board, slots int) *task.Execution {
 	t.Helper()
 	return testkit.Get(b.ClaimNext(t.Context(), "server", slots, nil, task.Limits{})).Must(t)

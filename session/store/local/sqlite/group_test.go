@@ -33,7 +33,7 @@ func titled(t *testing.T, b board, tasks []*task.Summary, want ...string) {
 	}
 }
 
-// outcomes checks the errors of the members of a group: each says one of these texts, or there is none for "".
+// outcomes checks the error of each member of a group: it contains the text, or is nil where the text is "".
 func outcomes(t *testing.T, errs []error, want ...string) {
 	t.Helper()
 	for i, err := range errs {
