@@ -39,6 +39,8 @@ import (
 func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	os.Setenv("HOME", filepath.Join(os.TempDir(), "no-home")) // git has no settings of the user
 	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	os.Exit(statetest.Main(m, goleak.Find))
 }

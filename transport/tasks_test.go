@@ -214,6 +214,7 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 
 // A call that waits for its agent is a task until that has ended.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
+	t.Parallel()
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
 	repository(t, root)
@@ -410,6 +411,7 @@ func (c *counted) End(ctx context.Context, identity, id, status string, result j
 
 // tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both refuse another one.
 func TestEachKindOfTaskIsCancelled(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	root := t.TempDir()
 	waits := "while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done"

@@ -302,8 +302,6 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 
 func repository(t *testing.T, root string) {
 	t.Helper()
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv("HOME", t.TempDir())
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(t, root, args...)
 	}

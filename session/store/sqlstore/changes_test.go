@@ -137,6 +137,7 @@ func TestChangesAreFollowed(t *testing.T) {
 }
 
 func TestAFollowerWaits(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
@@ -340,6 +341,7 @@ func (j *journal) judge(t *testing.T, b board) {
 
 // Boards of several processes share a file. For each follower of the feed, nothing that they do is missing or comes twice.
 func TestSeveralServersShareABoard(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "board.db")
 	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)
 	p := rootOf(t, one)
@@ -386,6 +388,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 }
 
 func TestKilledServerLosesNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)

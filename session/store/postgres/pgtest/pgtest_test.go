@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 		os.Stdout.Close()
 		select {} // until it is killed
 	}
+	_ = flag.Set("test.parallel", "4") // they wait for processes
 	goleak.VerifyTestMain(m)
 }
 
@@ -79,6 +81,7 @@ func wants(t *testing.T, url, sql, want string) {
 }
 
 func TestServerKeepsWhatWasCommitted(t *testing.T) {
+	t.Parallel()
 	s := New(t, "max_connections=10")
 	url := s.At("")
 	wants(t, url, "SHOW fsync", `"on";SHOW;`)
@@ -96,6 +99,7 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 }
 
 func TestProxyCuts(t *testing.T) {
+	t.Parallel()
 	url := URL(t)
 	pooled := Bouncer(t, url)
 	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
@@ -165,6 +169,7 @@ func gone(t *testing.T, url string) {
 
 // A test binary may be killed: its server must end, and its folder go.
 func TestServerEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
 	URL(t) // is there PostgreSQL?
 	c, url := startChild(t, "PGTEST_CHILD=alone")
 	c.Crash()
@@ -173,6 +178,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 
 // A server that test binaries share ends with the last of them, and the next one starts another.
 func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
+	t.Parallel()
 	URL(t) // is there PostgreSQL?
 	dir := testkit.Get(os.MkdirTemp("", "shared")).Must(t)
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
