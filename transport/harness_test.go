@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	os.Setenv("HOME", filepath.Join(os.TempDir(), "no-home")) // git has no settings of the user
-	_ = flag.Set("test.parallel", "4") // they wait more than they compute
+	_ = flag.Set("test.parallel", "4")                        // they wait more than they compute
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 

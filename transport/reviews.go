@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/check"
 	"deepwork/session/codes"
@@ -148,9 +148,9 @@ type pinnedExecutor struct {
 }
 
 // resolve returns how to run the executor of quality_gate.reviewer_executor.
-func resolve(c *config.Config, of string) (runner.Recipe, error) {
+func resolve(c *config.Config, of string) (executors.Recipe, error) {
 	name, variant, _ := strings.Cut(of, ":")
-	recipe, err := runner.Resolve(runner.Merge(c.Executors), name, variant)
+	recipe, err := executors.Resolve(executors.Merge(c.Executors), name, variant)
 	if err != nil {
 		err = session.NotNow(codes.ReviewerUnavailable, "quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in .deepwork/config.yml, or in their own config.", of, err).Because(err)
 	}

@@ -40,8 +40,8 @@ steps:
 
 const startText = `{"goal":"g","job_name":"checked","workflow_name":"full"}`
 
-// executors is a server on a project with that job, which an executor reviews.
-func executors(t *testing.T, text, config string) (cs *mcp.ClientSession, root string) {
+// reviewed is a server on a project with that job, which an executor reviews.
+func reviewed(t *testing.T, text, config string) (cs *mcp.ClientSession, root string) {
 	t.Helper()
 	s, root := project(t, nil)
 	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, text))
@@ -77,7 +77,7 @@ executors:
 func TestAnExecutorReviews(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {
-		cs, root := executors(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
+		cs, root := reviewed(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
 		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
 		testkit.ContainsAll(t, accepted(t, cs, "finished_step", finishText(id)), []string{`"needs_work"`, `: Write more\n`}, name)
 		write(t, root, map[string]string{"text.txt": "this is fine"})
@@ -97,7 +97,7 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 		"CLAUDE_LYKE":           {"There is no executor"},
 		"'CLAUDE_LIKE:PLAN'":    {"has no variant"},
 	} {
-		cs, _ := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
+		cs, _ := reviewed(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
 		accepted(t, cs, "start_workflow", startText)
 		res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
 		testkit.True(t, res.IsError, "%s passes", name)
@@ -109,7 +109,7 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, pin: true", 1)
-	cs, root := executors(t, "this is fine", config)
+	cs, root := reviewed(t, "this is fine", config)
 	callTool(t, cs, "start_workflow", startText)
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]", "[sh, other.sh]", 1)})
 	testkit.ContainsAll(t, refusedAs(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`, "pinned_reviewer_gone"), []string{"StateError: ", "the executor CLAUDE_LIKE has another command now"})

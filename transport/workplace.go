@@ -24,7 +24,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/run"
@@ -168,8 +168,8 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 		return c, nil, err
 	}
 	admitted := &grant{Grant: g, hash: strings.TrimPrefix(line, identity+":")}
-	c.MCP = runner.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
-	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{runner.MCPName: map[string]any{
+	c.MCP = executors.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
+	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{executors.MCPName: map[string]any{
 		"type": "http", "url": c.MCP.URL, "headers": map[string]string{"Authorization": "Bearer " + token},
 	}}}, "", "  ")
 	if err == nil {
@@ -179,7 +179,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 		return c, nil, fmt.Errorf("writing how an agent reaches its server: %w", err)
 	}
 	c.Called = admitted.lastActive
-	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
+	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, executors.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
 	w.mu.Lock()
 	w.grants[identity] = admitted

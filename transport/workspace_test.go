@@ -21,7 +21,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/state"
@@ -250,7 +250,7 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	testkit.Works(t, err)
 	token := ""
 	for _, env := range agent.Env {
-		if value, is := strings.CutPrefix(env, runner.TokenEnv+"="); is {
+		if value, is := strings.CutPrefix(env, executors.TokenEnv+"="); is {
 			token = value
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"deepwork/actor/telemetry/telemetrytest"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 )
 
 // coder is the coding agent of the tests of the task board, a program of its own.
@@ -235,7 +235,7 @@ func stepper() {
 	dir, err := os.Getwd()
 	mustDo("beginning", err)
 	s := stepped{Event: "begin", Args: os.Args[2:], Session: os.Getenv(config.SessionEnv), Folder: dir, Prompt: a.prompt,
-		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(runner.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
+		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(executors.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
 	if info, err := os.Stat(s.Config); err == nil {
 		s.Mode = info.Mode().String()
 	}
@@ -423,12 +423,12 @@ func endpoint(args []string) (url, token string) {
 		fits(m != nil)
 		return m[1], os.Getenv(m[2])
 	case "gemini":
-		fits(named("--allowed-mcp-server-names") == runner.MCPName)
+		fits(named("--allowed-mcp-server-names") == executors.MCPName)
 		fallthrough
 	default:
-		return os.Getenv(config.MCPURLEnv), os.Getenv(runner.TokenEnv)
+		return os.Getenv(config.MCPURLEnv), os.Getenv(executors.TokenEnv)
 	}
-	server := lookup(json.RawMessage(readAll(file)), "mcpServers."+runner.MCPName)
+	server := lookup(json.RawMessage(readAll(file)), "mcpServers."+executors.MCPName)
 	text := func(path string) string { return strings.Trim(string(lookup(server, path)), `"`) }
 	return text("url"), strings.TrimPrefix(text("headers.Authorization"), "Bearer ")
 }

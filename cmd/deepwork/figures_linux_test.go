@@ -587,6 +587,20 @@ func BenchmarkRunSteps(b *testing.B) {
 		"run-ms": ms(run), "ratio(<=1.2)": ms(run) / ms(shimmed), "of-bare": ms(run) / ms(bare)})
 }
 
+// What starts an agent or a check ends before the packages are initialized that it does not need: they take far longer than it.
+func TestWhatStartsAgentsAndChecksNeedsLittle(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{runner.ShimCommand, t.TempDir()}, {process.ContainCommand}} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+		cmd.Env = process.With(os.Environ(), "GODEBUG=inittrace=1")
+		trace, _ := cmd.CombinedOutput() // contain-process is told of no command
+		testkit.Contains(t, string(trace), "init os/signal ")
+		for _, late := range []string{"net/http", "github.com/santhosh-tekuri/jsonschema/v6", "deepwork/catalog/config"} {
+			testkit.True(t, !bytes.Contains(trace, []byte("init "+late+" ")), "%s initializes %s", args[0], late)
+		}
+	}
+}
+
 // BenchmarkShimStart compares the start of the shim of an agent, as far as it is the same for all, with
 // that of a Go program that does nothing. Wanted: at most 2. What a Go program of this size needs before
 // its first own statement takes most of it.

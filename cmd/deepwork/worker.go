@@ -15,7 +15,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -112,8 +112,8 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 
 // known returns an error if one of the executors is not configured for any of the projects in these
 // folders, approved or not.
-func known(ctx context.Context, executors, dirs []string) error {
-	if len(executors) == 0 {
+func known(ctx context.Context, wanted, dirs []string) error {
+	if len(wanted) == 0 {
 		return nil
 	}
 	var names []string
@@ -126,9 +126,9 @@ func known(ctx context.Context, executors, dirs []string) error {
 			unread = errors.Join(unread, fmt.Errorf("reading the config of %s: %w", dir, err))
 			continue
 		}
-		names = append(names, runner.Names(runner.Merge(cfg.Executors))...)
+		names = append(names, executors.Names(executors.Merge(cfg.Executors))...)
 	}
-	for _, name := range executors {
+	for _, name := range wanted {
 		if !slices.Contains(names, name) {
 			slices.Sort(names)
 			return errors.Join(fmt.Errorf("--executors: no project of worker.projects has an executor %q; there are %s", name, strings.Join(slices.Compact(names), ", ")), unread)

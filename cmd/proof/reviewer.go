@@ -18,7 +18,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 )
 
 // aReview is the kind of effect of a run of the reviewer.
@@ -134,7 +134,7 @@ func runStepper(ctx context.Context, args []string) (err error) {
 			_ = wait.For(ctx, 5*time.Second)
 		}
 	}()
-	c, err := connect(ctx, &process{url: os.Getenv(config.MCPURLEnv), where: &server{token: os.Getenv(runner.TokenEnv)}}, withSessions, true)
+	c, err := connect(ctx, &process{url: os.Getenv(config.MCPURLEnv), where: &server{token: os.Getenv(executors.TokenEnv)}}, withSessions, true)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/store"
@@ -23,7 +24,7 @@ type Agent struct {
 	Execution task.Execution // its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it goes on
 	Prompt    string
 	Env       []string // for this process alone, never stored on the board
-	MCP       runner.MCP
+	MCP       executors.MCP
 	Started   func() // called once it has a slot and runs; may be nil
 	Workspace string // in which it works; "" means that of the run
 

@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/codes"
@@ -39,7 +40,7 @@ func (c commandLine) Describe(ctx context.Context, variant *string) (a Abilities
 	if err != nil {
 		return a, err
 	}
-	all := runner.Merge(cfg.Executors)
+	all := executors.Merge(cfg.Executors)
 	if i := slices.IndexFunc(all, func(x config.Executor) bool { return x.Name == c.name }); i >= 0 {
 		for _, v := range all[i].Variants {
 			a.Variants = append(a.Variants, v.Name)
@@ -116,7 +117,7 @@ func (c commandLine) Start(ctx context.Context, w Work) (Process, error) {
 // A recipe is a command line as one execution uses it. It comes from the config or the program, never from a
 // tool's arguments.
 type recipe struct {
-	runner.Recipe
+	executors.Recipe
 	name string
 	root string
 
@@ -125,12 +126,12 @@ type recipe struct {
 
 // recipe resolves the command line in a variant; its error lists the available ones.
 func (c commandLine) recipe(cfg *config.Config, variant *string) (*recipe, error) {
-	all := runner.Merge(cfg.Executors)
+	all := executors.Merge(cfg.Executors)
 	for _, name := range c.engine.executorNames(cfg)[len(all):] { // for the error
 		all = append(all, config.Executor{Name: name})
 	}
 	root := c.engine.Root()
-	r, err := runner.Resolve(all, board.Clip(c.name), board.Clip(board.OrEmpty(variant)))
+	r, err := executors.Resolve(all, board.Clip(c.name), board.Clip(board.OrEmpty(variant)))
 	if err != nil {
 		// It may be one that the project names and the user has not approved.
 		return nil, cmp.Or(session.Untrusted(root, cfg.Approval, config.AgentsKey), err)

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/codes"
@@ -66,11 +67,11 @@ type Work struct {
 	OfProject      bool   // the workspace is the project or a worktree of it: what is to run there must be as approved
 	Prompt         string
 	Variant        *string
-	Continue       bool        // go on with the last conversation of the workspace
-	Conversation   string      // go on with that of this name; "" means another one
-	MCP            *runner.MCP // the server to which the agent of a step reports
-	Model          string      // that it uses; "" means that of its own settings
-	Env            []string    // for what the agent runs: NAME=value sets a variable, and NAME alone removes it
+	Continue       bool           // go on with the last conversation of the workspace
+	Conversation   string         // go on with that of this name; "" means another one
+	MCP            *executors.MCP // the server to which the agent of a step reports
+	Model          string         // that it uses; "" means that of its own settings
+	Env            []string       // for what the agent runs: NAME=value sets a variable, and NAME alone removes it
 }
 
 // A Process is the agent of one execution. Its methods may be called concurrently.
@@ -128,7 +129,7 @@ func (e *Engine) elsewhere(err error) bool {
 // executorNames returns the names of all executors: the well-known ones, those of the config and those that
 // are registered.
 func (e *Engine) executorNames(cfg *config.Config) []string {
-	names := runner.Names(runner.Merge(cfg.Executors))
+	names := executors.Names(executors.Merge(cfg.Executors))
 	for _, name := range slices.Sorted(maps.Keys(e.o.Executors)) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)

@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/state"
 )
@@ -117,7 +117,7 @@ func TestPromptAsArgument(t *testing.T) {
 	testkit.Equal(t, r.State, "completed")
 	testkit.Contains(t, s.output(r.AttemptID), "# Add a basket")
 	// Nor is a message, by an agent whose conversation goes on.
-	given := &recipe{Recipe: runner.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
+	given := &recipe{Recipe: executors.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
 	command, stdin := given.give("--version", true)
 	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
 }

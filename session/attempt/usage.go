@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
@@ -17,9 +16,11 @@ func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor s
 	if u == nil {
 		return nil, nil
 	}
-	var prices map[string]config.Price
+	prices := map[string]transcript.Price{}
 	if cfg, err := e.Config(ctx); err == nil { // else only what agents report is known
-		prices = cfg.Prices
+		for model, p := range cfg.Prices {
+			prices[model] = transcript.Price(p)
+		}
 	}
 	var before map[string]transcript.Tokens
 	if u.Thread != "" {

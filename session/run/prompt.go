@@ -7,7 +7,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/workflow/machine"
 )
 
@@ -39,7 +39,7 @@ func firstPrompt(goal string, s *machine.State, step *machine.StepInfo, others [
 
 func howToFinish(step *machine.StepInfo) string {
 	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server %s with session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call it again. The step is done only when it answers next_step or workflow_complete; then end.
-`, runner.MCPName, step.SessionID, step.StepID)
+`, executors.MCPName, step.SessionID, step.StepID)
 }
 
 // againPrompt sends an agent back that ended without finishing its step.

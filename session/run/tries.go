@@ -7,8 +7,8 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/limit"
-	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
@@ -68,7 +68,7 @@ func (d *leader) exhausted(j job) string {
 	}
 	text += saw
 	if d.silent[j.place] {
-		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", runner.MCPName)
+		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", executors.MCPName)
 	}
 	return text
 }

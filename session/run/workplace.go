@@ -11,7 +11,7 @@ import (
 	"time"
 
 	definition "deepwork/catalog/job"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
@@ -63,7 +63,7 @@ type Started struct {
 
 // A Connection is how an agent reaches the endpoint.
 type Connection struct {
-	MCP    runner.MCP
+	MCP    executors.MCP
 	Env    []string
 	Called func() time.Time // returns when the agent was last in a call: now, if it is
 }

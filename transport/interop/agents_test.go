@@ -21,7 +21,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 )
 
@@ -423,7 +423,7 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	testkit.Write(t, p.told, "")
 	testkit.WriteAll(t, p.root, map[string]string{".deepwork/jobs/report/job.yml": report, "bad.md": "bad\n", "good.md": "this is good\n"})
 	committed(t, p.root)
-	m.server = runner.MCPName
+	m.server = executors.MCPName
 	home, programs := t.TempDir(), t.TempDir()
 	command := other.command(t)
 	argv, env := a.setup(t, home, m.URL, server{command: command})
@@ -437,7 +437,7 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	if data, err := os.ReadFile(settings); err == nil { // what the README has its user add
 		var v map[string]any
 		testkit.Must(t, json.Unmarshal(data, &v))
-		v["mcpServers"].(map[string]any)[runner.MCPName] = map[string]any{"httpUrl": "$DEEPWORK_MCP_URL", "headers": map[string]any{"Authorization": "Bearer $DEEPWORK_MCP_TOKEN"}}
+		v["mcpServers"].(map[string]any)[executors.MCPName] = map[string]any{"httpUrl": "$DEEPWORK_MCP_URL", "headers": map[string]any{"Authorization": "Bearer $DEEPWORK_MCP_TOKEN"}}
 		testkit.Write(t, settings, encoded(v))
 	}
 	name := map[string]string{"CLAUDE_CODE": "claude", "CODEX": "codex", "GEMINI": "gemini", "OPENCODE": "opencode"}[executor]

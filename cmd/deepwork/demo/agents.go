@@ -16,7 +16,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 )
 
 // Agents are the agents and the reviewer of the demo, by their command of this program. They read their task from in,
@@ -51,7 +51,7 @@ func reviewer(_ context.Context, in io.Reader, out io.Writer) error {
 // writer writes the page that its environment names as the step, and hands it in to the server that it names, at first
 // without a tip.
 func writer(ctx context.Context, _ io.Reader, out io.Writer) error {
-	server := &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: bearer(os.Getenv(runner.TokenEnv))}}
+	server := &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: bearer(os.Getenv(executors.TokenEnv))}}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo-writer"}, nil).Connect(ctx, server, nil)
 	if err != nil {
 		return err

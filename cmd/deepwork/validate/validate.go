@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 	"deepwork/catalog/trust"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/show"
 )
 
@@ -354,14 +354,14 @@ func missing(root string, command []string) (why string) {
 // missingAgents adds a warning to each job for each of its steps whose executor is not installed on
 // this machine. Those that the config defines have a warning there.
 func missingAgents(root string, c *config.Config, checks []*Check) {
-	known := runner.Merge(c.Executors)
+	known := executors.Merge(c.Executors)
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
 			name, variant, _ := strings.Cut(checked.job.Steps[i].Executor, ":")
 			if name == "" || defines(c, name) {
 				continue
 			}
-			recipe, err := runner.Resolve(known, name, variant)
+			recipe, err := executors.Resolve(known, name, variant)
 			if why := missing(root, recipe.Command); err == nil && why != "" { // else it may be in the user's own config
 				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File,
 					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name another executor", recipe.Command[0], name, why)))
@@ -388,9 +388,9 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 			Message: fmt.Sprintf("the %s's program %q is not installed here (%s); install it, or correct the command", what, command[0], why)})
 	}
 	look("reviewer", "quality_gate.agent_review_command", c.QualityGate.AgentReviewCommand)
-	known := runner.Merge(c.Executors)
+	known := executors.Merge(c.Executors)
 	executor := func(what, path, name, variant string) {
-		if recipe, err := runner.Resolve(known, name, variant); err == nil { // else it may be in the user's own config
+		if recipe, err := executors.Resolve(known, name, variant); err == nil { // else it may be in the user's own config
 			look(what, path, recipe.Command)
 		}
 	}

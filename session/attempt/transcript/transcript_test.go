@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 )
 
 var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
@@ -169,7 +168,7 @@ func FuzzReader(f *testing.F) {
 		err := json.Unmarshal(text, &again)
 		testkit.True(t, err == nil && reflect.DeepEqual(&again, u), "%+v is stored as %s, which is %+v: %v", u, text, again, err)
 		for _, before := range []map[string]Tokens{nil, u.Models} {
-			c := CostOf(u, before, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
+			c := CostOf(u, before, map[string]Price{"": {Input: 1, Output: 1}}, "")
 			n := c.Tokens
 			testkit.True(t, min(n.Input, n.CacheRead, n.CacheWrite, n.Output, c.Turns) >= 0 && (c.USD == nil || (*c.USD >= 0 && *c.USD <= maxUSD)), "%+v costs %+v", u, c)
 		}
@@ -216,7 +215,7 @@ func TestUsageOfClaudeCode(t *testing.T) {
 	u = usageOf(t, "claude_resumed")
 	testkit.True(t, math.Abs(*u.USD-3e-05) <= 1e-12 && reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}), "a run that continues a conversation has %+v", u)
 	u = usageOf(t, "claude_stopped")
-	got = CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
+	got = CostOf(u, nil, map[string]Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
 	testkit.True(t, u.Partial && got.USD == nil && got.Tokens.CacheRead == 2000, "%+v costs %+v", u, got)
 	u = usageOf(t, "claude_failed")
 	testkit.True(t, !u.Partial && *u.USD == 0.003935, "a failed run has %+v", u)
@@ -227,7 +226,7 @@ func TestUsageOfClaudeCode(t *testing.T) {
 func TestUsageOfCodex(t *testing.T) {
 	first, second := &Usage{Models: map[string]Tokens{"": {200, 1000, 0, 40}}, Turns: 1}, usageOf(t, "codex_resumed")
 	first.Thread = second.Thread
-	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
+	price := map[string]Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
 	got := CostOf(second, first.Models, price, "CODEX")
 	testkit.True(t, got.Tokens == (Tokens{200, 1000, 0, 40}) && math.Abs(*got.USD-0.0007) <= 1e-12, "the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
 	got = CostOf(second, first.Models, price, "OTHER")
@@ -238,7 +237,7 @@ func TestUsageOfCodex(t *testing.T) {
 	_, u := read([]byte(`{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":5}}`), 0)
 	testkit.True(t, u.Models == nil && u.Partial, "%+v", u)
 	// The cost of a run that was stopped before it reported is not known.
-	got = CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
+	got = CostOf(usageOf(t, "codex_stopped"), nil, map[string]Price{"": {Input: 1, Output: 1}}, "")
 	testkit.True(t, got.USD == nil && got.Turns == 1, "%+v", got)
 }
 
@@ -267,7 +266,7 @@ func TestUsageOfOpenCode(t *testing.T) {
 		testkit.True(t, got.USD == nil && got.Turns != 0, "%s: %+v costs %+v", name, u, got)
 	}
 	_, u = read([]byte(step(`,"cost":0`)), 0)
-	got = CostOf(u, nil, map[string]config.Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE")
+	got = CostOf(u, nil, map[string]Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE")
 	testkit.True(t, *got.USD == 15 && got.Tokens == (Tokens{1, 4, 5, 5}) && got.Turns == 1, "by a price of the config: %+v", got)
 	_, u = read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0)
 	testkit.True(t, !u.Partial && *u.USD == 3, "two steps: %+v", u)

@@ -3,8 +3,6 @@ package transcript
 import (
 	"bytes"
 	"cmp"
-
-	"deepwork/catalog/config"
 )
 
 // Tokens are numbers of tokens. Input doesn't include tokens that were read from or written to a cache.
@@ -104,10 +102,15 @@ type Cost struct {
 	Turns  int64
 }
 
+// A Price is what a model costs, in US dollars for a million tokens.
+type Price struct {
+	Input, CacheRead, CacheWrite, Output float64
+}
+
 // CostOf returns the cost of a run: as its agent reported it, otherwise by the prices of its models;
 // unnamed is the name under which the price of a model that the agent did not name is found. before are
 // the totals of its thread when the run before it ended.
-func CostOf(u *Usage, before map[string]Tokens, prices map[string]config.Price, unnamed string) Cost {
+func CostOf(u *Usage, before map[string]Tokens, prices map[string]Price, unnamed string) Cost {
 	c, usd := Cost{Turns: u.Turns}, 0.0
 	known := u.Models != nil && !u.Partial
 	for name, t := range u.Models {

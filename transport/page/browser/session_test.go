@@ -18,7 +18,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/executors"
 	"deepwork/transport/page/pagetest"
 )
 
@@ -456,7 +456,7 @@ func TestStepper(t *testing.T) {
 		before, _ := os.ReadFile(file) // which may not be there
 		testkit.Must(t, os.WriteFile(file, append(before, "A line of "+name+"\n"...), 0o644))
 	}
-	call := pagetest.Connect(t, strings.TrimSuffix(os.Getenv(config.MCPURLEnv), "/mcp"), os.Getenv(runner.TokenEnv))
+	call := pagetest.Connect(t, strings.TrimSuffix(os.Getenv(config.MCPURLEnv), "/mcp"), os.Getenv(executors.TokenEnv))
 	var reply json.RawMessage
 	call("finished_step", args{"step_id": name, "outputs": args{"text": file}}, &reply)
 	fmt.Println(string(reply))

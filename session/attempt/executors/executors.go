@@ -1,4 +1,6 @@
-package runner
+// Package executors has the command lines of coding agents: of those that need no configuration, and of those in the
+// config (DESIGN "Task board").
+package executors
 
 import (
 	"cmp"
