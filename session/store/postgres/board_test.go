@@ -6,10 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -327,36 +324,17 @@ func BenchmarkTransitions(b *testing.B) {
 		}
 	}
 	kinds := map[string]func(caller, n int) error{"whole": updating(7000), "bare": updating(2600), "transitions": moving(b, s, callers)}
-	rate, spent := map[string]float64{}, map[string]float64{}
+	rate := map[string]float64{}
 	for _, f := range kinds { // they connect
 		perSecond(b, callers, f)
 	}
 	for b.Loop() {
 		for kind, f := range kinds {
-			before := processorTime(server.PID())
-			n := perSecond(b, callers, f)
-			rate[kind] += n
-			spent[kind] += float64((processorTime(server.PID()) - before).Microseconds()) / n / benchTime.Seconds()
+			rate[kind] += perSecond(b, callers, f)
 		}
 	}
-	for kind := range kinds {
-		b.ReportMetric(rate[kind]/float64(b.N), kind+"/s")
-		b.ReportMetric(spent[kind]/float64(b.N), kind+"-server-µs")
-		b.ReportMetric(rate["transitions"]/rate[kind], "of-"+kind)
-	}
-}
-
-func processorTime(pid int) (spent time.Duration) {
-	all, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range all {
-		data, _ := os.ReadFile(name)
-		_, rest, _ := strings.Cut(string(data), ") ")
-		if f := strings.Fields(rest); len(f) > 12 && f[1] == fmt.Sprint(pid) {
-			for _, ticks := range f[11:13] {
-				n, _ := strconv.Atoi(ticks)
-				spent += time.Duration(n) * time.Second / 100
-			}
-		}
-	}
-	return spent
+	b.ReportMetric(rate["transitions"]/float64(b.N), "transitions/s")
+	b.ReportMetric(rate["bare"]/float64(b.N), "bare/s")
+	b.ReportMetric(rate["transitions"]/rate["bare"], "of-bare")
+	b.ReportMetric(rate["transitions"]/rate["whole"], "of-whole")
 }
