@@ -303,7 +303,8 @@ func TestField14_EveryNextWorks(t *testing.T) {
 			p.plan("a await never")
 			r := p.resume()
 			p.awaits("a", 2)
-			p.sh("deepwork run stop latest")
+			said, _ := p.sh("deepwork run stop latest")
+			testkit.Contains(p.t, said, "stopped ")
 			_ = r.cmd.Wait()
 			p.plan()
 		}, "stopped", "run resume"},
