@@ -152,6 +152,36 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 }
 
+// The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a check, and one that is taken back is.
+func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
+	p := newProject(t)
+	p.beta("", "publish", "")
+	write := func(rest string) {
+		p.alpha("[{workflow: beta/publish}, "+rest+"]", testStep{id: "guard", checks: "[" + newScript(t, "exit 1").yaml("") + "]"}, testStep{id: "mid"}, testStep{id: "added"}, testStep{id: "last"})
+	}
+	write("mid, last")
+	srv, c, _ := p.begin()
+	write("mid, added, last")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "mid")
+	write("mid, last")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last", "after the edit was taken back")
+	write("guard, last")
+	c = srv.Connect("local")
+	p.start(c, "alpha", "main")
+	write("last")
+	r := p.finish(c, `{"outputs":{}}`)
+	testkit.Equal(t, stepOf(r.BeginStep), "guard", "after an edit that drops a check")
+	testkit.Contains(t, toJSON(t, r.Notice), "counts for the next session")
+}
+
+// The first steps of a workflow that is a step may be a group.
+func TestForms_AWorkflowThatBeginsWithAGroup(t *testing.T) {
+	p := newProject(t).alpha("[{workflow: beta/publish}, last]", testStep{id: "last"})
+	p.job("beta", []testStep{{id: "write"}, {id: "check"}}, map[string]string{"publish": "[[write, check]]"})
+	r := p.start(p.open().Connect("local"), "alpha", "main")
+	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "check" && r.ConcurrentGroup != nil, "its steps: %s", toJSON(t, r))
+}
+
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
@@ -204,6 +234,20 @@ func TestForms_DroppedItem(t *testing.T) {
 	r := p.finish(c, `{"outputs":{}}`)
 	testkit.Contains(t, toJSON(t, r.AllOutputs), `"said":[null,"x",null]`)
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
+}
+
+// The step that begins as an item is dropped may have come with an edit: the session keeps that definition.
+func TestForms_DroppedItemBeforeAnEdit(t *testing.T) {
+	steps := []testStep{{id: "list", outputs: oneList}, {id: "port"}, {id: "added"}}
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}]", steps...)
+	srv, c, id := p.begin()
+	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	p.alpha("[list, {for_each: todo, steps: [port]}, added]", steps...)
+	testkit.Must(t, srv.DropFor(ctx, id, "port[0]", obsolete))
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil)
+	srv.stop()
+	p.write(".deepwork/jobs/alpha/job.yml", "name: [")
+	testkit.Equal(t, testkit.Get(p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added")
 }
 
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.

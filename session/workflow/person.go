@@ -181,22 +181,26 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			if err != nil {
 				return nil, nil, err
 			}
-			with, err := e.protect(ctx, a.root(), a.state, def, entry)
-			return with, texts, err
+			if def, err = e.protect(ctx, a.root(), a.state, def, entry); err == nil {
+				def, err = e.definitions.Keep(def, texts)
+			}
+			return def, texts, err
 		})
 		if err != nil {
 			return err
 		}
-		made, none := &with{root: a.root()}, &machine.StepInfo{}
+		made := &with{root: a.root()}
 		if e.Catalog != nil { // else see beginCalls
-			if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+			if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 				return err
 			}
 		}
 		if err := a.resume(ctx, next, def, nil, machine.NewFinishReply(machine.WorkflowComplete), made); err != nil {
 			return err
 		}
-		if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+		w := record.Defining(def)
+		w.Also = made.writes
+		if err := a.commit(nil, next, w); err != nil {
 			return err
 		}
 		made.written(e)
