@@ -250,6 +250,32 @@ func TestForms_DroppedItemBeforeAnEdit(t *testing.T) {
 	testkit.Equal(t, testkit.Get(p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added")
 }
 
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
+// a dropped check does, also from a step that came with the edit.
+func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
+	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
+	how := reviewing(&Reviewing{ReplyWithin: patience})
+	for form, said := range map[string]string{"{for_each: said, steps: [guard]}": `["a"]`, "{when: {output: said, is: yes}, steps: [guard]}": "no"} {
+		p := newProject(t).alpha("[look, "+form+", last]", append(others, guard)...)
+		_, c, _ := p.begin(how)
+		p.alpha("[look, "+form+", added, last]", append(others, guard)...)
+		r := p.finish(c, `{"outputs":{"said":`+toJSON(t, said)+`}}`)
+		if stepOf(r.BeginStep) == "guard[0]" {
+			r = p.finish(c, `{"outputs":{}}`)
+		}
+		testkit.Equal(t, stepOf(r.BeginStep), "added", form)
+		testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last", form)
+	}
+	p := newProject(t).alpha("[guard, last]", append(others, guard)...)
+	_, c, _ := p.begin(how)
+	p.finish(c, `{"outputs":{}}`)
+	p.alpha("[added, guard, last]", append(others, testStep{id: "guard"})...)
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "added"})))
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, codes.DefinitionLost, "restore those")
+	p.alpha("[added, guard, last]", append(others, guard)...)
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "added")
+}
+
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.
 func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *machine.StepInfo) {
 	p := newProject(t)

@@ -107,6 +107,10 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definiti
 	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 { // a step was done when its checks were dropped, and is done again
 		begun := *a.begun
 		kept = &begun
+		if kept.For(a.state).Workflow.Find(a.state.CurrentStepID) < 0 {
+			return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: job '%s' was edited, and drops or changes checks or schemas that this session began with (%s), when it did not have the current step '%s'. Tell the user to restore those in job.yml, or abort the session with abort_workflow.",
+				a.id, a.state.JobName, strings.Join(less, "; "), a.state.CurrentStepID).With("session_id", a.id)
+		}
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
 	return kept.For(a.state), nil
