@@ -207,6 +207,13 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+begun.SessionID+`"}`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last", "the end of the call")
+	for range 20 { // a command that aborts the one that calls it ends after that, too
+		c := p.open().Connect("local")
+		id, child := p.start(c, "alpha", "main").BeginStep.SessionID, p.finish(c, hello).BeginStep.SessionID
+		command := p.command(Reviewing{})
+		testkit.Must(t, command.AbortFor(ctx, id, "no"))
+		testkit.True(t, command.Close(ctx) == nil && p.record(child).Status == machine.Aborted, "after a command")
+	}
 }
 
 func TestForms_CallsInACircle(t *testing.T) {

@@ -284,7 +284,7 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 }
 
 // leave ends the sessions of steps that are workflows which a go_to_step, an abort or a person who dropped an item has
-// left between two states. One that is not ended, because this process ends, goes on by itself.
+// left between two states. Close waits for that; one that is not ended, because this process is killed, goes on by itself.
 func (a *sessionActor) leave(before, next *machine.State) {
 	e := a.engine
 	for _, p := range before.StepProgress {
@@ -299,7 +299,7 @@ func (a *sessionActor) leave(before, next *machine.State) {
 		case !left:
 			reason = "A person has dropped its item."
 		}
-		e.aside(func() {
+		e.ending(func() {
 			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {
 				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child, "error", err)
 			}
