@@ -43,7 +43,11 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		if len(reviews) > 1 {
 			q.RunEach = "step"
 		}
+		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees its criteria
+			return nil, err
+		}
 		base = base.Ask(stepID, q)
+		base.Definition = c.def.Ref
 		if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 			base.ReportedByStepID = true // its group waits for it from now on
 		}
@@ -59,7 +63,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		return a.conclude(ctx, base, c)
 	}
 	if base != a.state {
-		if err := a.commit(c.m.MovedBy, base, nil); err != nil {
+		if err := a.commit(c.m.MovedBy, base, record.Defining(c.def)); err != nil {
 			return nil, err
 		}
 	}
