@@ -182,6 +182,24 @@ func TestForms_AWorkflowThatBeginsWithAGroup(t *testing.T) {
 	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "check" && r.ConcurrentGroup != nil, "its steps: %s", toJSON(t, r))
 }
 
+// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own.
+func TestForms_TheCallerIsRemoved(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[last]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	r := p.start(c, "alpha", "main")
+	disk := srv.makeFaulty()
+	disk.during.Store(new(func() { disk.full.Store(true) }))
+	testkit.Must(t, srv.AbortFor(ctx, r.Stack[0].SessionID, "no"))
+	srv.stop()
+	srv = p.open()
+	c = srv.Connect("local")
+	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`).BeginStep), "last")
+}
+
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)

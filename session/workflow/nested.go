@@ -133,7 +133,9 @@ func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (
 		}
 		if parent == nil {
 			r, err := e.records.Read(ctx, id, nil)
-			if err != nil {
+			if session.CodeOf(err) == codes.UnknownSession {
+				continue // it was removed: the chain ends here
+			} else if err != nil {
 				return 0, err
 			}
 			parent = r.State
