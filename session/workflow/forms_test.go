@@ -200,6 +200,20 @@ func TestForms_TheCallerIsRemoved(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`).BeginStep), "last")
 }
 
+// A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not removed as old.
+func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
+	p := newProject(t).alpha("[{repeat: {steps: [one, {workflow: beta/publish}], until: {output: said, is: yes}, at_most: 1}}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
+	p.beta("", "publish", "")
+	srv, c, _ := p.begin()
+	p.finish(c, hello)
+	testkit.Contains(t, toJSON(t, p.finish(c, `{"outputs":{}}`).Notice), "waits for a person")
+	id := c.stackOf(ctx, "")[0].SessionID
+	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.True(t, err == nil && old == nil, "removed %v, %v", old, err)
+	testkit.Must(t, srv.OverrideFor(ctx, id, "workflow:beta/publish", obsolete))
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last")
+}
+
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
