@@ -169,35 +169,25 @@ func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	c = srv.Connect("local")
 	p.start(c, "alpha", "main")
 	write("last")
-	r := p.finish(c, `{"outputs":{}}`)
-	testkit.Equal(t, stepOf(r.BeginStep), "guard", "after an edit that drops a check")
-	testkit.Contains(t, toJSON(t, r.Notice), "counts for the next session")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
 }
 
-// The first steps of a workflow that is a step may be a group.
-func TestForms_AWorkflowThatBeginsWithAGroup(t *testing.T) {
-	p := newProject(t).alpha("[{workflow: beta/publish}, last]", testStep{id: "last"})
-	p.job("beta", []testStep{{id: "write"}, {id: "check"}}, map[string]string{"publish": "[[write, check]]"})
-	r := p.start(p.open().Connect("local"), "alpha", "main")
-	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "check" && r.ConcurrentGroup != nil, "its steps: %s", toJSON(t, r))
-}
-
-// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own.
+// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins
+// with a group, which the reply has in full.
 func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[last]"})
+	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
 	srv := p.open()
-	c := srv.Connect("local")
-	r := p.start(c, "alpha", "main")
+	r := p.start(srv.Connect("local"), "alpha", "main")
 	disk := srv.makeFaulty()
 	disk.during.Store(new(func() { disk.full.Store(true) }))
 	testkit.Must(t, srv.AbortFor(ctx, r.Stack[0].SessionID, "no"))
 	srv.stop()
 	srv = p.open()
-	c = srv.Connect("local")
 	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`).BeginStep), "last")
+	leaf := p.finish(srv.Connect("local"), `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
+	testkit.True(t, stepOf(leaf.BeginStep) == "one" && len(leaf.ConcurrentSteps) == 1 && leaf.ConcurrentSteps[0].StepID == "last" && leaf.ConcurrentGroup != nil, "its steps: %s", toJSON(t, leaf))
 }
 
 // A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not removed as old.
@@ -266,27 +256,16 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Must(t, srv.DropFor(ctx, id, "port[0]", obsolete))
 	refused(t, refusal(t, c, `{"outputs":{"said":"x"},"step_id":"port[0]"}`), session.StateError, codes.StepFinished, "obsolete")
 	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
+	p.alpha("[list, {for_each: todo, steps: [port], at_once: 2}, added, sum]", testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "added"}, testStep{id: "sum"})
 	testkit.Must(t, srv.DropFor(ctx, id, "port[2]", obsolete))
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of a session whose step has come with an edit")
 	x := testkit.Get(srv.Execution(ctx, "local", id)).Must(t)
-	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 5", "steps that are done")
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "sum", "after the last item")
+	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 6", "steps that are done")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added", "after the last item")
+	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{}}`)
 	testkit.Contains(t, toJSON(t, r.AllOutputs), `"said":[null,"x",null]`)
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
-}
-
-// The step that begins as an item is dropped may have come with an edit: the session keeps that definition.
-func TestForms_DroppedItemBeforeAnEdit(t *testing.T) {
-	steps := []testStep{{id: "list", outputs: oneList}, {id: "port"}, {id: "added"}}
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}]", steps...)
-	srv, c, id := p.begin()
-	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	p.alpha("[list, {for_each: todo, steps: [port]}, added]", steps...)
-	testkit.Must(t, srv.DropFor(ctx, id, "port[0]", obsolete))
-	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil)
-	srv.stop()
-	p.write(".deepwork/jobs/alpha/job.yml", "name: [")
-	testkit.Equal(t, testkit.Get(p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added")
 }
 
 // Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
@@ -311,8 +290,6 @@ func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 	p.alpha("[added, guard, last]", append(others, testStep{id: "guard"})...)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "added"})))
 	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, codes.DefinitionLost, "restore those")
-	p.alpha("[added, guard, last]", append(others, guard)...)
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "added")
 }
 
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.
