@@ -274,7 +274,7 @@ func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 	for file, c := range map[string]struct{ warned, fault string }{
 		"figure":   {"did you mean figures?", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
 		"prose.md": {"write one of figures", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
-		"none":     {"all its outputs", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
+		"none":     {"has no outputs, so the input is always empty: add one", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
 	} {
 		changed := strings.Replace(string(readFile(t, baseFile)), "file: figures", "file: "+file, 1)
 		if file == "none" {

@@ -187,7 +187,11 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 			for n, o := range j.Steps[from].Outputs {
 				names[n] = o.Name
 			}
-			d.WarnAt(append(slices.Clip(at[:len(at)-1]), "file"), "step %s has no output %s, so the input has the files of all its outputs: %s", in.FromStep, yamltree.Quote(in.File), nearest(in.File, names, "write one of "))
+			if at := append(slices.Clip(at[:len(at)-1]), "file"); len(names) == 0 {
+				d.WarnAt(at, "step %s has no outputs, so the input is always empty: add one, or remove the input", in.FromStep)
+			} else {
+				d.WarnAt(at, "step %s has no output %s, so the input has the files of all its outputs: %s", in.FromStep, yamltree.Quote(in.File), nearest(in.File, names, "write one of "))
+			}
 		}
 	}
 }

@@ -333,7 +333,7 @@ func NotSaved(id string, err error) error {
 		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
 }
 
-// An OpenStep is a current step that no person has let through. Whether it waits for one depends on the settings.
+// An OpenStep is a current step that no person has let through as it was handed in last. Whether it waits for one depends on the settings.
 type OpenStep struct {
 	ID      string    `json:"id"`
 	Began   time.Time `json:"began"`
@@ -359,19 +359,20 @@ func waitingOf(s *machine.State) string {
 	var w Waiting
 	for _, entry := range s.StepProgress {
 		p := entry.Value
-		if !p.Current() || p.HasGrant() {
+		if !p.Current() {
 			continue
 		}
+		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) } // a person has let through what was before
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityTries}
-		if p.Question.Open() {
+		if p.Question.Open() && since(p.Question.AskedAt) {
 			step.Asked = p.Question.AskedAt
 		}
-		if p.Shown != nil {
+		if p.Shown != nil && since(p.Shown.At) {
 			step.Shown = p.Shown.At
 		}
 		if last := p.NewestReview(); last != nil {
 			step.Given = true
-			if last.State == machine.TryFailed && last.ClosedAt != nil {
+			if last.State == machine.TryFailed && last.ClosedAt != nil && since(*last.ClosedAt) {
 				step.Failed = *last.ClosedAt
 			}
 		}

@@ -193,15 +193,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 		row.MovedBy = *by
 	}
 	next.Place, next.BranchDue = e.Place, next.BranchDue && !a.branchMade
-	if _, known := next.Sources[e.placeKey()]; !known || next.Definition != a.state.Definition { // else an edit has yet to be taken over
-		hash := next.Definition.Source // that was taken over here; the file may have been edited since
-		if next.Definition == a.state.Definition {
-			hash = e.definitions.Source(next.JobName)
-		}
-		if hash != "" {
-			next = next.WithSource(e.placeKey(), hash)
-		}
-	}
+	next = e.sourced(a.state, next)
 	for _, p := range a.state.StepProgress {
 		if p.Value.Newest().Open() && !next.Progress(p.Key).Newest().Open() {
 			w.Reviewed = append(w.Reviewed, p.Key)
@@ -230,6 +222,21 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	e.exports.Write(a.row, next)
 	e.notifyMoved()
 	return nil
+}
+
+// sourced returns next, to which a session moves here, with the hash of the job.yml that it has taken over.
+func (e *Engine) sourced(before, next *machine.State) *machine.State {
+	hash := next.Definition.Source // that was taken over here; the file may have been edited since
+	if next.Definition == before.Definition {
+		if _, known := next.Sources[e.placeKey()]; known {
+			return next // an edit has yet to be taken over
+		}
+		hash = e.definitions.Source(next.JobName)
+	}
+	if hash == "" {
+		return next
+	}
+	return next.WithSource(e.placeKey(), hash)
 }
 
 // answer sends the result of f, unless it comes later.
@@ -323,7 +330,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
 	w, made := record.Defining(def), &with{root: a.root()}
-	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 		return nil, err
 	}
 	w.Also = made.writes

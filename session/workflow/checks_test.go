@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -187,6 +188,19 @@ func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 	k.hands(machine.NeedsWork, "Checks failed")
 }
 
+// A blinking store is away when a definition is read for the second time.
+type blinking struct {
+	store.Sessions
+	reads int
+}
+
+func (b *blinking) Definition(ctx context.Context, hash string) ([]byte, error) {
+	if b.reads++; b.reads == 2 {
+		return nil, store.ErrUnavailable
+	}
+	return b.Sessions.Definition(ctx, hash)
+}
+
 func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	s := newScript(t, "exit 1")
 	checks := "[" + s.yaml(", protect: [tests/**]") + "]"
@@ -199,6 +213,8 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 			write(checks, "[zero, one, two]")
 			k.begin()
 			write(edit.checks, edit.main)
+			k.srv.records.Sessions = &blinking{Sessions: k.srv.records.Sessions} // while it is asked what the session began with
+			refused(t, refusal(t, k.c, `{"outputs":{},"step_id":"zero"}`), session.StateError, store.CodeUnavailable)
 			r := k.finish(k.c, `{"outputs":{},"step_id":"zero"}`)
 			testkit.Equal(t, stepOf(r.BeginStep), "one")
 			testkit.Contains(t, toJSON(t, r.Notice), "counts for the next session")

@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,9 +111,10 @@ type Engine struct {
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
-	mu     sync.Mutex // guards the following fields
-	closed bool       // no work outside the actors may start
-	conns  map[*Conn]struct{}
+	mu      sync.Mutex // guards the following fields
+	closed  bool       // no work outside the actors may start
+	conns   map[*Conn]struct{}
+	endings []chan struct{} // each closed by what ending runs, at its end
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
@@ -151,11 +153,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 }
 
 // Close stops every session actor; acknowledged changes are on disk already, and nothing is
-// written. It returns the names of the actors that did not stop before ctx ended.
+// written but the ends of sessions that a transition has left. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
+	e.shut(ctx)
 	stuck := e.system.Stop(ctx)
 	e.leaveReviews(ctx)
 	e.cancel()
@@ -175,6 +175,45 @@ func (e *Engine) aside(f func()) bool {
 	}
 	e.background.Go(f)
 	return true
+}
+
+// ending runs f outside the actors, which f needs: Close waits for it before it stops them.
+func (e *Engine) ending(f func()) {
+	done := make(chan struct{})
+	if e.aside(func() { defer close(done); f() }) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.endings = append(slices.DeleteFunc(e.endings, func(d chan struct{}) bool {
+			select {
+			case <-d:
+				return true
+			default:
+				return false
+			}
+		}), done)
+	}
+}
+
+// endWithin is how long Close waits for what ending runs.
+const endWithin = 3 * time.Second
+
+// shut waits for what ending runs, which may begin more, and lets no other work begin.
+func (e *Engine) shut(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endWithin)
+	defer cancel()
+	for {
+		e.mu.Lock()
+		left := e.endings
+		e.endings, e.closed = nil, len(left) == 0 || ctx.Err() != nil
+		closed := e.closed
+		e.mu.Unlock()
+		if closed {
+			return
+		}
+		for _, done := range left {
+			_ = wait.Done(ctx, done)
+		}
+	}
 }
 
 // now returns the time of a transition, as written to files.

@@ -251,7 +251,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if r.BeginStep != nil && len(next.DueCalls(def)) > 0 {
 		how, herr := e.Reviewing(ctx)
 		if err = herr; err == nil {
-			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made)
+			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made)
 		}
 	}
 	if err == nil {

@@ -152,6 +152,58 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 }
 
+// The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a check, and one that is taken back is.
+func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
+	p := newProject(t)
+	p.beta("", "publish", "")
+	write := func(rest string) {
+		p.alpha("[{workflow: beta/publish}, "+rest+"]", testStep{id: "guard", checks: "[" + newScript(t, "exit 1").yaml("") + "]"}, testStep{id: "mid"}, testStep{id: "added"}, testStep{id: "last"})
+	}
+	write("mid, last")
+	srv, c, _ := p.begin()
+	write("mid, added, last")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "mid")
+	write("mid, last")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last", "after the edit was taken back")
+	write("guard, last")
+	c = srv.Connect("local")
+	p.start(c, "alpha", "main")
+	write("last")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
+}
+
+// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins
+// with a group, which the reply has in full.
+func TestForms_TheCallerIsRemoved(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
+	srv := p.open()
+	r := p.start(srv.Connect("local"), "alpha", "main")
+	disk := srv.makeFaulty()
+	disk.during.Store(new(func() { disk.full.Store(true) }))
+	testkit.Must(t, srv.AbortFor(ctx, r.Stack[0].SessionID, "no"))
+	srv.stop()
+	srv = p.open()
+	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	leaf := p.finish(srv.Connect("local"), `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
+	testkit.True(t, stepOf(leaf.BeginStep) == "one" && len(leaf.ConcurrentSteps) == 1 && leaf.ConcurrentSteps[0].StepID == "last" && leaf.ConcurrentGroup != nil, "its steps: %s", toJSON(t, leaf))
+}
+
+// A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not removed as old.
+func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
+	p := newProject(t).alpha("[{repeat: {steps: [one, {workflow: beta/publish}], until: {output: said, is: yes}, at_most: 1}}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
+	p.beta("", "publish", "")
+	srv, c, _ := p.begin()
+	p.finish(c, hello)
+	testkit.Contains(t, toJSON(t, p.finish(c, `{"outputs":{}}`).Notice), "waits for a person")
+	id := c.stackOf(ctx, "")[0].SessionID
+	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.True(t, err == nil && old == nil, "removed %v, %v", old, err)
+	testkit.Must(t, srv.OverrideFor(ctx, id, "workflow:beta/publish", obsolete))
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last")
+}
+
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
@@ -177,6 +229,13 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+begun.SessionID+`"}`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last", "the end of the call")
+	for range 20 { // a command that aborts the one that calls it ends after that, too
+		c := p.open().Connect("local")
+		id, child := p.start(c, "alpha", "main").BeginStep.SessionID, p.finish(c, hello).BeginStep.SessionID
+		command := p.command(Reviewing{})
+		testkit.Must(t, command.AbortFor(ctx, id, "no"))
+		testkit.True(t, command.Close(ctx) == nil && p.record(child).Status == machine.Aborted, "after a command")
+	}
 }
 
 func TestForms_CallsInACircle(t *testing.T) {
@@ -197,13 +256,40 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Must(t, srv.DropFor(ctx, id, "port[0]", obsolete))
 	refused(t, refusal(t, c, `{"outputs":{"said":"x"},"step_id":"port[0]"}`), session.StateError, codes.StepFinished, "obsolete")
 	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
+	p.alpha("[list, {for_each: todo, steps: [port], at_once: 2}, added, sum]", testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "added"}, testStep{id: "sum"})
 	testkit.Must(t, srv.DropFor(ctx, id, "port[2]", obsolete))
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of a session whose step has come with an edit")
 	x := testkit.Get(srv.Execution(ctx, "local", id)).Must(t)
-	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 5", "steps that are done")
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "sum", "after the last item")
+	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 6", "steps that are done")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added", "after the last item")
+	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{}}`)
 	testkit.Contains(t, toJSON(t, r.AllOutputs), `"said":[null,"x",null]`)
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
+}
+
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
+// a dropped check does, also from a step that came with the edit.
+func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
+	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
+	how := reviewing(&Reviewing{ReplyWithin: patience})
+	for form, said := range map[string]string{"{for_each: said, steps: [guard]}": `["a"]`, "{when: {output: said, is: yes}, steps: [guard]}": "no"} {
+		p := newProject(t).alpha("[look, "+form+", last]", append(others, guard)...)
+		_, c, _ := p.begin(how)
+		p.alpha("[look, "+form+", added, last]", append(others, guard)...)
+		r := p.finish(c, `{"outputs":{"said":`+toJSON(t, said)+`}}`)
+		if stepOf(r.BeginStep) == "guard[0]" {
+			r = p.finish(c, `{"outputs":{}}`)
+		}
+		testkit.Equal(t, stepOf(r.BeginStep), "added", form)
+		testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last", form)
+	}
+	p := newProject(t).alpha("[guard, last]", append(others, guard)...)
+	_, c, _ := p.begin(how)
+	p.finish(c, `{"outputs":{}}`)
+	p.alpha("[added, guard, last]", append(others, testStep{id: "guard"})...)
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "added"})))
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, codes.DefinitionLost, "restore those")
 }
 
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.

@@ -340,7 +340,7 @@ func (h *HandIn) Brief() string {
 		if h.Judged && (f.Old || f.Diff != "") {
 			text = f.Diff
 		}
-		lines := strings.SplitAfterN(text, "\n", maxBriefLines+1)
+		lines := strings.SplitAfterN(strings.TrimSuffix(text, "\n"), "\n", maxBriefLines+1)
 		if len(lines) > maxBriefLines {
 			lines[maxBriefLines] = "…\n"
 		}

@@ -44,10 +44,22 @@ func (o *with) began() (rows []store.Session) {
 	return rows
 }
 
+// begins are the fields of a reply that describe the steps which begin.
+type begins struct {
+	first  **machine.StepInfo
+	others *[]machine.StepInfo
+	group  **string
+}
+
+// noReply is for a command, which is told no steps.
+func noReply() begins {
+	r := &machine.StartReply{BeginStep: &machine.StepInfo{}}
+	return begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}
+}
+
 // calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
-// steps take the place of these steps: begin is its begin_step, and others are its concurrent_steps. next is
-// being made.
-func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, begin **machine.StepInfo, others []machine.StepInfo, made *with) error {
+// steps take the place of these steps. next is being made.
+func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of begins, made *with) error {
 	for _, st := range next.DueCalls(def) {
 		depth, err := e.depth(ctx, next, made)
 		if err == nil && depth > maxDepth {
@@ -63,15 +75,19 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		next.Called(st.ID, child.SessionID)
 		at := len(made.writes)
 		made.writes, made.states, made.before = append(made.writes, w), append(made.states, child), append(made.before, nil)
-		if err := e.calls(ctx, how, child, r.def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+		if err := e.calls(ctx, how, child, r.def, by, begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 			return err
 		}
 		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
 			return err
 		}
-		if (*begin).StepID == st.ID {
-			r.BeginStep.Item, r.BeginStep.Round = (*begin).Item, (*begin).Round
-			*begin = r.BeginStep
+		others := *of.others
+		if first := *of.first; first.StepID == st.ID {
+			r.BeginStep.Item, r.BeginStep.Round = first.Item, first.Round
+			*of.first = r.BeginStep
+			if len(others) == 0 && len(r.ConcurrentSteps) > 0 { // else get_step of its session has its group
+				*of.others, *of.group = r.ConcurrentSteps, r.ConcurrentGroup
+			}
 		}
 		for i := range others {
 			if others[i].StepID == st.ID {
@@ -94,8 +110,8 @@ func (a *sessionActor) beginCalls(ctx context.Context, def *machine.Definition) 
 	if err != nil {
 		return err
 	}
-	next, made, none := a.state.Next(e.now()), &with{root: a.root()}, &machine.StepInfo{}
-	if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+	next, made := a.state.Next(e.now()), &with{root: a.root()}
+	if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 		return err
 	}
 	if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
@@ -117,7 +133,9 @@ func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (
 		}
 		if parent == nil {
 			r, err := e.records.Read(ctx, id, nil)
-			if err != nil {
+			if session.CodeOf(err) == codes.UnknownSession {
+				continue // it was removed: the chain ends here
+			} else if err != nil {
 				return 0, err
 			}
 			parent = r.State
@@ -194,7 +212,8 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	} else if err != nil {
 		return err
 	}
-	pdef, err := e.definitions.Current(ctx, parent.State, e.placeKey())
+	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row} // its rules, for this transition
+	pdef, err := p.definition(ctx)
 	if err != nil {
 		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
 		return nil
@@ -208,6 +227,9 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 		return err
 	}
 	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.Results(def)}
+	if f.Weakened, err = p.weakened(ctx, pdef); err != nil {
+		return err
+	}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
 		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
 			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
@@ -217,6 +239,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	if err != nil {
 		return err
 	}
+	pnext = e.sourced(parent.State, pnext)
 	row := parent.Row
 	if by != nil {
 		row.MovedBy = *by
@@ -224,14 +247,14 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	w := record.Defining(pdef)
 	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext), append(made.before, parent.State)
 	if pr.BeginStep != nil && e.Catalog != nil { // else see beginCalls
-		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, &pr.BeginStep, pr.ConcurrentSteps, made); err != nil {
+		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, begins{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made); err != nil {
 			return err
 		}
 	}
 	if err := record.Fill(w, parent.State, row, pnext); err != nil {
 		return err
 	}
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.Notice = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup, machine.Notice(r.Notice, pdef.Notice)
 	if pnext.Status == machine.Completed {
 		r.Notice = machine.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
 		return a.resume(ctx, pnext, pdef, by, r, made)
@@ -263,7 +286,7 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 }
 
 // leave ends the sessions of steps that are workflows which a go_to_step, an abort or a person who dropped an item has
-// left between two states. One that is not ended, because this process ends, goes on by itself.
+// left between two states. Close waits for that; one that is not ended, because this process is killed, goes on by itself.
 func (a *sessionActor) leave(before, next *machine.State) {
 	e := a.engine
 	for _, p := range before.StepProgress {
@@ -278,7 +301,7 @@ func (a *sessionActor) leave(before, next *machine.State) {
 		case !left:
 			reason = "A person has dropped its item."
 		}
-		e.aside(func() {
+		e.ending(func() {
 			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {
 				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child, "error", err)
 			}

@@ -43,7 +43,11 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		if len(reviews) > 1 {
 			q.RunEach = "step"
 		}
+		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees its criteria
+			return nil, err
+		}
 		base = base.Ask(stepID, q)
+		base.Definition = c.def.Ref
 		if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 			base.ReportedByStepID = true // its group waits for it from now on
 		}
@@ -59,7 +63,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		return a.conclude(ctx, base, c)
 	}
 	if base != a.state {
-		if err := a.commit(c.m.MovedBy, base, nil); err != nil {
+		if err := a.commit(c.m.MovedBy, base, record.Defining(c.def)); err != nil {
 			return nil, err
 		}
 	}
@@ -181,22 +185,26 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			if err != nil {
 				return nil, nil, err
 			}
-			with, err := e.protect(ctx, a.root(), a.state, def, entry)
-			return with, texts, err
+			if def, err = e.protect(ctx, a.root(), a.state, def, entry); err == nil {
+				def, err = e.definitions.Keep(def, texts)
+			}
+			return def, texts, err
 		})
 		if err != nil {
 			return err
 		}
-		made, none := &with{root: a.root()}, &machine.StepInfo{}
+		made := &with{root: a.root()}
 		if e.Catalog != nil { // else see beginCalls
-			if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+			if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 				return err
 			}
 		}
 		if err := a.resume(ctx, next, def, nil, machine.NewFinishReply(machine.WorkflowComplete), made); err != nil {
 			return err
 		}
-		if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+		w := record.Defining(def)
+		w.Also = made.writes
+		if err := a.commit(nil, next, w); err != nil {
 			return err
 		}
 		made.written(e)

@@ -395,11 +395,14 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		given, files := GivenFor(p.record(id), "one")
 		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
 		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", p.decided(id)))
-		c = p.reopen(rev).Connect("local")
+		srv = p.reopen(rev)
+		p.awaiting(srv, *rev.how.Load())
+		c = srv.Connect("local")
 		p.write("bad.md", "CONTENT OF bad.md, and worse")
 		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`
 		if external {
 			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said)
+			p.awaiting(srv, *rev.how.Load(), id+" one") // again
 			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
 		} else {
 			r := p.finish(c, call)

@@ -65,8 +65,8 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	if !a.edited(def) {
 		return def, nil
 	}
-	if kept := a.keepingChecks(def); kept != nil || def.Kept {
-		return cmp.Or(kept, def), nil
+	if kept, err := a.keepingChecks(def); err != nil || kept != nil || def.Kept {
+		return cmp.Or(kept, def), err
 	}
 	how, err := a.reviewing(ctx)
 	if err != nil || !how.Pin {
@@ -87,27 +87,33 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 
 // keepingChecks returns the definition with which the session goes on instead of one that drops or changes checks
 // or schemas that it began with: that which was stored last, or else the one that it began with. It returns nil if
-// that one drops nothing.
-func (a *sessionActor) keepingChecks(def *machine.Definition) *machine.Definition {
+// that one drops nothing, or if what the session began with is lost; an error is the store's.
+func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definition, error) {
 	if a.begun == nil || a.begun.Ref != a.state.Pinned.Definition {
 		begun, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
-		if err != nil {
+		if session.CodeOf(err) != "" {
+			return nil, err
+		} else if err != nil {
 			a.engine.Logger.Warn("the definition that a session began with cannot be read", "session", a.id, "error", err)
-			return nil
+			return nil, nil
 		}
 		a.begun = begun
 	}
 	less := a.state.LessChecked(a.begun, def)
 	if len(less) == 0 {
-		return nil
+		return nil, nil
 	}
 	kept, err := a.engine.definitions.Kept(a.state.Definition)
 	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 { // a step was done when its checks were dropped, and is done again
 		begun := *a.begun
 		kept = &begun
+		if kept.For(a.state).Workflow.Find(a.state.CurrentStepID) < 0 {
+			return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: job '%s' was edited, and drops or changes checks or schemas that this session began with (%s), when it did not have the current step '%s'. Tell the user to restore those in job.yml, or abort the session with abort_workflow.",
+				a.id, a.state.JobName, strings.Join(less, "; "), a.state.CurrentStepID).With("session_id", a.id)
+		}
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
-	return kept.For(a.state)
+	return kept.For(a.state), nil
 }
 
 // edited reports whether a definition is another than the one that the session began with, if that

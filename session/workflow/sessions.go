@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deepwork/catalog/job"
@@ -130,7 +131,21 @@ func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
 // definitionsKept is how long definitions are kept that no session needs: a session that begins may need one.
 const definitionsKept = 2 * time.Hour
 
-// Prune removes the sessions that ended before the cutoff, their exports on this machine, and the definitions
+// awaited reports whether a complete session is a step whose session has yet to take over its outputs, or cannot be read.
+func (e *Engine) awaited(ctx context.Context, row store.Session) bool {
+	if row.Parent == "" || row.Status != string(machine.Completed) {
+		return false
+	}
+	r, err := e.records.Read(ctx, row.Parent, nil)
+	if err != nil {
+		return session.CodeOf(err) != codes.UnknownSession
+	}
+	return slices.ContainsFunc(r.State.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
+		return p.Value.Child == row.ID && r.State.IsCurrent(p.Key)
+	})
+}
+
+// Prune removes the sessions that ended before the cutoff and that no other session waits for, their exports on this machine, and the definitions
 // that no session needs then. It returns the sessions' ids, and the number of definitions. A dry run removes
 // nothing, and counts no definitions.
 func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
@@ -138,6 +153,7 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 	if err != nil {
 		return nil, 0, err
 	}
+	rows = slices.DeleteFunc(rows, func(row store.Session) bool { return e.awaited(ctx, row) })
 	for _, row := range rows {
 		old = append(old, row.ID)
 	}

@@ -255,6 +255,16 @@ func TestAHandInInShortIsBounded(t *testing.T) {
 	h := &HandIn{Files: slices.Repeat([]HandedFile{{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}}, 1000)}
 	n := len(h.Brief())
 	testkit.True(t, n <= 2*maxBrief+10, "%d bytes", n)
+	whole := (&HandIn{Files: []HandedFile{{Text: strings.Repeat("x\n", maxBriefLines)}}}).Brief()
+	testkit.True(t, strings.Count(whole, "| x\n") == maxBriefLines && !strings.Contains(whole, "…"), "a file that is shown whole: %s", whole)
+}
+
+// The criteria are those of the job as it was when the outputs were handed in, though the session began with others.
+func TestAPersonSeesTheCriteriaOfTheQuestion(t *testing.T) {
+	p, _, _, c, id := underJudgement(t, humanStep)
+	p.reviewedJob(strings.Replace(humanStep, "Would you sign it?", "Would you publish it?", 1))
+	waits(t, p.finish(c, good))
+	testkit.Contains(t, testkit.Get(p.command(Reviewing{}).HandIn(ctx, id, "one")).Must(t).Brief(), "Would you publish it?")
 }
 
 // A person who edits what was handed in judges it as it is then, unless more than a person judges it.

@@ -175,7 +175,7 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
 		w, made := record.Defining(def), &with{root: e.Root}
-		if err := e.calls(ctx, how, s, def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
+		if err := e.calls(ctx, how, s, def, by, begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 			return nil, nil, err
 		}
 		w.Also = made.writes

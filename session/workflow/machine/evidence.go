@@ -184,13 +184,14 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 // checks and schemas. An added check isn't reported.
 func (s *State) LessChecked(was, now *Definition) (what []string) {
 	here := now.Workflow.Find(s.CurrentStepID)
-	for _, entry := range was.Workflow.Entries {
+	for i, entry := range was.Workflow.Entries {
 		for _, id := range entry {
 			st := was.Job.Step(id)
 			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
 			at, p := now.Workflow.Find(id), s.Progress(id)
 			switch {
 			case len(st.Checks) == 0 && !hasSchema, p.Done(), p != nil && p.Unreported:
+			case at >= 0 && at < here && s.passedBy(now, at) && s.passedBy(was, i) && i < s.reached(was): // it has had its turn
 			case at < 0, at < here:
 				what = append(what, fmt.Sprintf("step '%s', which has checks, is gone from what is still to do", id))
 			default:
@@ -199,6 +200,36 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 		}
 	}
 	return what
+}
+
+// passedBy reports whether the steps of an entry need not be done: its condition does not hold, or its items are done or
+// dropped.
+func (s *State) passedBy(def *Definition, index int) bool {
+	if forEach(def, index) == nil {
+		return s.leftOut(def, index)
+	}
+	all := s.byID()
+	for i := range s.items(def, index) {
+		if all.pending(def.Workflow.Entries[index], i) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// reached returns the index of the entry that a session is at by an earlier definition, which may lack the current step:
+// then it's the one after those that are done.
+func (s *State) reached(was *Definition) int {
+	if at := was.Workflow.Find(s.CurrentStepID); at >= 0 {
+		return at
+	}
+	last := -1
+	for _, p := range s.StepProgress {
+		if p.Value.Done() {
+			last = max(last, was.Workflow.Find(p.Key))
+		}
+	}
+	return s.skip(was, last+1)
 }
 
 func lessChecked(was, now *job.Step, grouped bool) (what []string) {

@@ -260,6 +260,7 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 		if def, f.Texts, err = begin(ids); err != nil {
 			return nil, err
 		}
+		n.Definition = def.Ref
 	}
 	n.move(def, here, pending, f, &FinishReply{})
 	n.settle(o.At)
