@@ -365,4 +365,13 @@ func TestPush(t *testing.T) {
 	gits(t, repo, "config remote.origin.url "+remote)
 	testkit.Works(t, push(false))
 	testkit.True(t, !isThere(mark), "a program of the repository ran")
+	// A clone with --depth or --single-branch follows no other branch: what was pushed is replaced all the same.
+	gits(t, remote, "update-ref -d refs/heads/"+branchName)
+	gits(t, repo, "config remote.origin.fetch +refs/heads/main:refs/remotes/origin/main", "update-ref -d refs/remotes/origin/"+branchName)
+	for _, message := range []string{"fourth", "fifth"} {
+		gits(t, path, "commit -q --amend -m "+message)
+		testkit.Works(t, push(true))
+	}
+	gits(t, remote, "update-ref refs/heads/"+branchName+" "+other)
+	testkit.FailsWith(t, push(true), ErrRejected)
 }
