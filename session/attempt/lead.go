@@ -108,7 +108,8 @@ func (l *Lead) follow() *outcome {
 	r := l.execution
 	ctx, cancel := r.making, context.CancelFunc(func() {})
 	if l.Run.MaxTime > 0 {
-		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
+		began := cmp.Or(r.row.StartedAt, new(time.Now())) // by an earlier leader that was killed, perhaps
+		ctx, cancel = context.WithDeadline(ctx, began.Add(l.Run.MaxTime))
 	}
 	defer cancel()
 	end := l.call(ctx)

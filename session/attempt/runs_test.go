@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -177,6 +178,29 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	testkit.Equal(t, <-advised, "use short words")
 	testkit.True(t, Exists(filepath.Join(s.run(id).Workspace, "new.txt")), "it worked elsewhere")
 	p.finds()
+}
+
+// The time limit of a run counts from its start, whichever leader goes on with it.
+func TestTheTimeOfARunGoesOn(t *testing.T) {
+	ends := make(chan time.Time, 2)
+	lasts := func(o *Options) {
+		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
+			at, _ := ctx.Deadline()
+			ends <- at
+			<-ctx.Done()
+			return board.RunEnd{}
+		}
+	}
+	p, s := opened(t, lasts)
+	args := aText()
+	args.MaxSeconds = new(3600.0)
+	made := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t)
+	first := <-ends
+	s.die()
+	s = p.open(lasts)
+	next := <-ends
+	testkit.True(t, !next.After(first), "the first leader may lead until %v, the next until %v", first, next)
+	s.stopAttempt(made.RunID)
 }
 
 // A leader that panics stops its run, whose agents end, and which can be resumed.
