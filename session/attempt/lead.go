@@ -131,6 +131,11 @@ func (l *Lead) follow() *outcome {
 		} else if now.State.Ended() { // another machine has given it up, and said why
 			return task.ErrEnded
 		}
+		ending := outcomeOfRun(end).Ending
+		if err := r.tellDropped(ctx, b, &ending); err != nil {
+			return err
+		}
+		end.Reason = cmp.Or(board.OrEmpty(ending.Error), end.Reason)
 		return l.Save(ctx)
 	})
 	if err != nil {

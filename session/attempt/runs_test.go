@@ -180,6 +180,23 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p.finds()
 }
 
+// A run that pauses at its budget drops what is queued, since nothing may run, and says so.
+func TestAPauseTellsWhatItDrops(t *testing.T) {
+	queued := make(chan bool)
+	s := newProject(t).open(func(o *Options) {
+		o.Leader = func(context.Context, *Lead) board.RunEnd {
+			<-queued
+			return board.RunEnd{State: board.Paused, Reason: "Its budget is used up."}
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Running)
+	s.follow(FollowUpArgs{Target: the(made.RunID), Action: ActionQueue, Prompt: new("use short words")})
+	close(queued)
+	testkit.Until(t, "paused", func() bool { return s.run(made.RunID).State == board.Paused })
+	testkit.Equal(t, deref(s.run(made.RunID).Reason), `Its budget is used up. The follow-up that was queued was dropped: "use short words".`)
+}
+
 // The time limit of a run counts from its start, whichever leader goes on with it.
 func TestTheTimeOfARunGoesOn(t *testing.T) {
 	ends := make(chan time.Time, 2)
