@@ -109,6 +109,9 @@ func (l *Lead) follow() *outcome {
 	ctx, cancel := r.making, context.CancelFunc(func() {})
 	if l.Run.MaxTime > 0 {
 		began := cmp.Or(r.row.StartedAt, new(time.Now())) // by an earlier leader that was killed, perhaps
+		if l.Run.Resumed.After(*began) {
+			began = &l.Run.Resumed
+		}
 		ctx, cancel = context.WithDeadline(ctx, began.Add(l.Run.MaxTime))
 	}
 	defer cancel()

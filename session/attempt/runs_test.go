@@ -217,6 +217,13 @@ func TestTheTimeOfARunGoesOn(t *testing.T) {
 	s = p.open(lasts)
 	next := <-ends
 	testkit.True(t, !next.After(first), "the first leader may lead until %v, the next until %v", first, next)
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Err(), session.StateError, codes.AttemptRunning, "advice")
+	s.die()
+	s = p.open(passive)
+	s.resumes(made.RunID, "") // so that it counts from now
+	s.stop()
+	s = p.open(lasts)
+	testkit.True(t, (<-ends).After(first), "it was resumed, and counts from its start")
 	s.stopAttempt(made.RunID)
 }
 
