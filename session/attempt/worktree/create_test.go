@@ -276,7 +276,7 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	t.Setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
 	err := CheckRepo(t.Context(), repo, "main")
 	testkit.Need(t, err != nil && !errors.Is(err, ErrNotRepo), "the error is %v", err)
-	testkit.Fails(t, err, "git config --global --add safe.directory \""+repo)
+	testkit.Fails(t, err, "git config --global --add safe.directory "+repo)
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")
 	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")
