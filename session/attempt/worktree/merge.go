@@ -138,17 +138,22 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := advance(ctx, l, b, at, now); err != nil {
-			return nil, err
-		}
-		back = func() {}
+		before := b.Since // recorded first: a later call finds nothing to do, and could not tell that it was merged
 		if b.Since = (&since{From: b.from, Common: b.head}); l.Way != WayMerge {
 			b.Since.Common = now
 			if b.common != b.target { // others have changed the target
 				b.Since.From = b.target
 			}
 		}
-		return &Landed{Before: b.target, Commit: now}, k.save(b.journal)
+		if err := k.save(b.journal); err != nil {
+			return nil, err
+		}
+		if err := advance(ctx, l, b, at, now); err != nil {
+			b.Since = before
+			return nil, errors.Join(err, k.save(b.journal))
+		}
+		back = func() {}
+		return &Landed{Before: b.target, Commit: now}, nil
 	})
 }
 

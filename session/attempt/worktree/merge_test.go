@@ -264,6 +264,22 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 	}
 }
 
+// A merge that cannot be recorded is not made: a later call would find nothing to do, and not know that it was merged.
+func TestMergeThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		k, repo, path := worked(t)
+		full, before := filepath.Join(k.journal, attemptID+".new"), tip(repo, "main")+tip(path, "HEAD")
+		k.at = func(string) { write(t, full, "x", "") }
+		testkit.Fails(t, notMerged(t, k, path, way), "journal")
+		testkit.Equal(t, tip(repo, "main")+tip(path, "HEAD"), before, "%s", way)
+		k.at = func(string) {}
+		must(t, os.RemoveAll(full))
+		merged(t, k, path, way)
+		testkit.True(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Merged, "%s: it is not known to be merged", way)
+	}
+}
+
 // Where the user switches branches during a merge, the target is moved as it is checked out then, and no other branch.
 func TestMergeWhileTheUserSwitches(t *testing.T) {
 	t.Parallel()
