@@ -475,6 +475,13 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		if l.Commit != "" {
+			tracked, others, err := b.changed(ctx)
+			if err == nil && len(tracked)+len(others) > 0 { // a merge that is refused for the user's checkout leaves no commit
+				_, err = targetCheckout(ctx, l, b)
+			}
+			if err != nil {
+				return err
+			}
 			if err := b.commitAll(ctx, l.Commit, false); err != nil {
 				return err
 			}

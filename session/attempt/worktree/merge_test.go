@@ -327,6 +327,12 @@ func TestMergeIntoTargetsThatCannotBeMoved(t *testing.T) {
 	testkit.Equal(t, checkedOut(t, err).Also, canonical(second))
 	testkit.Fails(t, err, "switch --detach")
 	clean(t, repo, second, path)
+	commits, before := landing(path, WayMerge), tip(path, "HEAD")
+	commits.Commit = "all"
+	write(t, path, "loose", "x\n")
+	checkedOut(t, testkit.Get(k.Merge(t.Context(), commits)).Err())
+	testkit.Equal(t, tip(path, "HEAD"), before, "it was refused, and has committed")
+	must(t, os.Remove(filepath.Join(path, "loose")))
 	gits(t, second, "switch -q --detach") // as it was told
 	must(t, os.Remove(log))
 	write(t, log, "x", "")
