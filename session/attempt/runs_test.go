@@ -180,26 +180,10 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p.finds()
 }
 
-// A run that pauses at its budget drops what is queued, since nothing may run, and says so.
-func TestAPauseTellsWhatItDrops(t *testing.T) {
-	queued := make(chan bool)
-	s := newProject(t).open(func(o *Options) {
-		o.Leader = func(context.Context, *Lead) board.RunEnd {
-			<-queued
-			return board.RunEnd{State: board.Paused, Reason: "Its budget is used up."}
-		}
-	})
-	made := s.startRun(false)
-	s.reaches(made.RunID, task.Running)
-	s.follow(FollowUpArgs{Target: the(made.RunID), Action: ActionQueue, Prompt: new("use short words")})
-	close(queued)
-	testkit.Until(t, "paused", func() bool { return s.run(made.RunID).State == board.Paused })
-	testkit.Equal(t, deref(s.run(made.RunID).Reason), `Its budget is used up. The follow-up that was queued was dropped: "use short words".`)
-}
-
-// The time limit of a run counts from its start, whichever leader goes on with it.
+// The time limit of a run counts from its start or from when it was resumed, whichever leader goes on with it. The pause
+// drops what is queued, and says so.
 func TestTheTimeOfARunGoesOn(t *testing.T) {
-	ends := make(chan time.Time, 2)
+	ends := make(chan time.Time, 3)
 	lasts := func(o *Options) {
 		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
 			at, _ := ctx.Deadline()
@@ -211,20 +195,22 @@ func TestTheTimeOfARunGoesOn(t *testing.T) {
 	p, s := opened(t, lasts)
 	args := aText()
 	args.MaxSeconds = new(3600.0)
-	made := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t)
+	id := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).RunID
 	first := <-ends
 	s.die()
 	s = p.open(lasts)
-	next := <-ends
-	testkit.True(t, !next.After(first), "the first leader may lead until %v, the next until %v", first, next)
-	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Err(), session.StateError, codes.AttemptRunning, "advice")
+	testkit.True(t, !(<-ends).After(first), "the next leader has more time than the first")
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, id, "use short words", func(*board.Run) {})).Err(), session.StateError, codes.AttemptRunning, "advice")
+	s.follow(FollowUpArgs{Target: the(id), Action: ActionQueue, Prompt: new("use short words")})
 	s.die()
 	s = p.open(passive)
-	s.resumes(made.RunID, "") // so that it counts from now
+	resumed := time.Now()
+	testkit.Get(s.ResumeRun(ctx, me, id, "", func(r *board.Run) { r.MaxTime = time.Second })).Must(t)
 	s.stop()
 	s = p.open(lasts)
-	testkit.True(t, (<-ends).After(first), "it was resumed, and counts from its start")
-	s.stopAttempt(made.RunID)
+	testkit.True(t, !(<-ends).Before(resumed.Add(time.Second)), "it was resumed, and counts from its start")
+	testkit.Until(t, "paused", func() bool { return s.run(id).State == board.Paused })
+	testkit.Equal(t, deref(s.run(id).Reason), `It has reached its time limit of 1s. The follow-up that was queued was dropped: "use short words".`)
 }
 
 // A leader that panics stops its run, whose agents end, and which can be resumed.
