@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/state"
@@ -108,17 +107,8 @@ func (s AwaitingStep) Command() string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, InShell(s.Step))
 }
 
-// InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
-func InShell(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:+,=@%"
-	switch {
-	case strings.Trim(word, plain+string(filepath.Separator)) == "":
-		return word
-	case filepath.Separator == '\\': // on Windows, where no name of a file has quotation marks
-		return `"` + word + `"`
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
+// InShell is process.InShell.
+func InShell(word string) string { return process.InShell(word) }
 
 // PlaceOf returns the place of a project on this machine, for a store that other machines use, too.
 // It creates the key of the installation, which identifies the machine, if it is missing.

@@ -177,6 +177,18 @@ func Look(program string, outside ...string) (string, error) {
 	return "", &exec.Error{Name: program, Err: err}
 }
 
+// InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
+func InShell(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:+,=@%"
+	switch {
+	case strings.Trim(word, plain+string(filepath.Separator)) == "":
+		return word
+	case filepath.Separator == '\\': // on Windows, where no name of a file has quotation marks
+		return `"` + word + `"`
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
 // Bare reports whether a program is named without a path.
 func Bare(program string) bool {
 	return !strings.ContainsRune(program, '/') && !strings.ContainsRune(program, filepath.Separator)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -307,6 +308,9 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 			return err
 		}
 	}
+	if err = r.tellDropped(ctx, b, &ending); err != nil {
+		return err
+	}
 	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
 		return err
 	}
@@ -322,6 +326,22 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 		r.engine.countUse(ending.Usage, end.limit != "" && r.row.StepID != "")
 	}
 	return err
+}
+
+// tellDropped adds to the reason of an end that drops what is queued, other than by a person, what that was.
+func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task.Ending) error {
+	if r.row.StepID != "" || ending.State == task.Completed || ending.State == task.Failed {
+		return nil
+	}
+	now, err := b.AttemptDetails(ctx, r.row.AttemptID)
+	if err != nil || now.Session == nil || now.Session.Queued == nil || now.Execution.StopAsked != nil {
+		return err
+	}
+	text := fmt.Sprintf("The follow-up that was queued was dropped: %q.", board.Clip(now.Session.Queued.Prompt))
+	if why := board.OrEmpty(ending.Error); !strings.HasSuffix(why, text) { // as that of a run, which its leader has recorded
+		ending.Error = new(strings.TrimSpace(why + " " + text))
+	}
+	return nil
 }
 
 // taskAfter returns the new status of the task: in review once its agent has completed and, if it

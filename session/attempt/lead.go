@@ -108,7 +108,11 @@ func (l *Lead) follow() *outcome {
 	r := l.execution
 	ctx, cancel := r.making, context.CancelFunc(func() {})
 	if l.Run.MaxTime > 0 {
-		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
+		began := cmp.Or(r.row.StartedAt, new(time.Now())) // by an earlier leader that was killed, perhaps
+		if l.Run.Resumed.After(*began) {
+			began = &l.Run.Resumed
+		}
+		ctx, cancel = context.WithDeadline(ctx, began.Add(l.Run.MaxTime))
 	}
 	defer cancel()
 	end := l.call(ctx)
@@ -130,6 +134,11 @@ func (l *Lead) follow() *outcome {
 		} else if now.State.Ended() { // another machine has given it up, and said why
 			return task.ErrEnded
 		}
+		ending := outcomeOfRun(end).Ending
+		if err := r.tellDropped(ctx, b, &ending); err != nil {
+			return err
+		}
+		end.Reason = cmp.Or(board.OrEmpty(ending.Error), end.Reason)
 		return l.Save(ctx)
 	})
 	if err != nil {

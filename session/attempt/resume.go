@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"time"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -48,14 +49,19 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 	if err := run.CheckBudgets(); err != nil {
 		return nil, err
 	}
-	goesOn := session.NotNow(codes.AttemptRunning, "The run %s goes on, and its budgets cannot be changed meanwhile. Stop it with stop_attempt, and resume it with the new ones.", id).With("attempt_id", id)
+	goesOn := session.NotNow(codes.AttemptRunning, "The run %s goes on, and takes neither other budgets nor advice meanwhile. Stop it with stop_attempt, and resume it with them.", id).With("attempt_id", id)
+	led, err := e.isLed(ctx, b.View, id)
+	if err != nil {
+		return nil, err
+	}
 	changed := !reflect.DeepEqual(was, *run)
+	if at.State.Open() && (advice != "" || led && changed) {
+		return nil, goesOn
+	}
+	if at.State.Open() && !led && run.MaxTime > 0 {
+		run.Resumed, changed = time.Now(), true
+	}
 	if changed {
-		if led, err := e.isLed(ctx, b.View, id); err != nil {
-			return nil, err
-		} else if led {
-			return nil, goesOn
-		}
 		data, err := json.Marshal(run)
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -177,6 +178,39 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	testkit.Equal(t, <-advised, "use short words")
 	testkit.True(t, Exists(filepath.Join(s.run(id).Workspace, "new.txt")), "it worked elsewhere")
 	p.finds()
+}
+
+// The time limit of a run counts from its start or from when it was resumed, whichever leader goes on with it. The pause
+// drops what is queued, and says so.
+func TestTheTimeOfARunGoesOn(t *testing.T) {
+	ends := make(chan time.Time, 3)
+	lasts := func(o *Options) {
+		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
+			at, _ := ctx.Deadline()
+			ends <- at
+			<-ctx.Done()
+			return board.RunEnd{}
+		}
+	}
+	p, s := opened(t, lasts)
+	args := aText()
+	args.MaxSeconds = new(3600.0)
+	id := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).RunID
+	first := <-ends
+	s.die()
+	s = p.open(lasts)
+	testkit.True(t, !(<-ends).After(first), "the next leader has more time than the first")
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, id, "use short words", func(*board.Run) {})).Err(), session.StateError, codes.AttemptRunning, "advice")
+	s.follow(FollowUpArgs{Target: the(id), Action: ActionQueue, Prompt: new("use short words")})
+	s.die()
+	s = p.open(passive)
+	resumed := time.Now()
+	testkit.Get(s.ResumeRun(ctx, me, id, "", func(r *board.Run) { r.MaxTime = time.Second })).Must(t)
+	s.stop()
+	s = p.open(lasts)
+	testkit.True(t, !(<-ends).Before(resumed.Add(time.Second)), "it was resumed, and counts from its start")
+	testkit.Until(t, "paused", func() bool { return s.run(id).State == board.Paused })
+	testkit.Equal(t, deref(s.run(id).Reason), `It has reached its time limit of 1s. The follow-up that was queued was dropped: "use short words".`)
 }
 
 // A leader that panics stops its run, whose agents end, and which can be resumed.

@@ -214,8 +214,8 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 	for at, c := range prefix {
 		for _, repo := range repos {
 			if c == '/' && repo.RepoPath != "" && worktree.CheckRepo(ctx, repo.RepoPath, prefix[:at]) == nil {
-				return "", session.NotNow(codes.NoBranchLeft, "The repository %s has a branch %q, and with it git allows no branch %s…, as attempts have. Rename it (git -C %q branch -m %s NEW-NAME), or set attempts.branch_prefix in the config, such as to agents/.",
-					repo.RepoName, prefix[:at], prefix, repo.RepoPath, prefix[:at])
+				return "", session.NotNow(codes.NoBranchLeft, "The repository %s has a branch %q, and with it git allows no branch %s…, as attempts have. Rename it (git -C %s branch -m %s NEW-NAME), or set attempts.branch_prefix in the config, such as to agents/.",
+					repo.RepoName, prefix[:at], prefix, session.InShell(repo.RepoPath), prefix[:at])
 			}
 		}
 	}

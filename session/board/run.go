@@ -23,6 +23,7 @@ type Run struct {
 	MaxCostUSD   *float64        `json:"max_cost_usd,omitempty"`
 	MaxUnknown   *int            `json:"max_unknown,omitempty"`
 	MaxTime      time.Duration   `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
+	Resumed      time.Time       `json:"resumed,omitzero"`   // when it was last resumed without having ended: MaxTime counts from then
 	SessionID    string          `json:"session_id,omitempty"`
 	// Children are the workflows that agents have started, by the session and the step of their agents,
 	// SESSION/STEP.

@@ -270,10 +270,10 @@ var (
 // known explains a message of git with its remedy, or returns "".
 func known(said, dir string) string {
 	if m := otherOwner.FindStringSubmatch(said); m != nil {
-		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say that you trust it: git config --global --add safe.directory %q", m[1], m[1])
+		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say that you trust it: git config --global --add safe.directory %s", m[1], process.InShell(m[1]))
 	}
 	if notFetched.MatchString(said) {
-		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not fetched yet, which deepwork does not do. This fetches all of them: git -C %q fetch --refetch --no-filter", dir, dir)
+		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not fetched yet, which deepwork does not do. This fetches all of them: git -C %s fetch --refetch --no-filter", dir, process.InShell(dir))
 	}
 	if line := readOnly.FindString(said); line != "" {
 		return fmt.Sprintf("git may not write to the repository of %s (%s): let this user write to its git folder, with the objects and refs in it", dir, strings.TrimSpace(line))
@@ -289,10 +289,10 @@ func NotFetched(err error) bool {
 // leftOver says what to do about a file that a git which was killed has left.
 func leftOver(said string) string {
 	if m := lockHeld.FindStringSubmatch(said); m != nil && m[1] != "" {
-		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %q", m[1])
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %s", process.InShell(m[1]))
 	}
 	if m := halfMade.FindStringSubmatch(said); m != nil {
-		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %q", m[1])
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %s", process.InShell(m[1]))
 	}
 	if m := inTheWay.FindStringSubmatch(said); m != nil {
 		return fmt.Sprintf("\nWith the branch %s git allows none below that name, such as %s; rename it: git branch -m %[1]s NEW-NAME", m[1], m[2])

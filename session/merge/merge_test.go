@@ -185,7 +185,7 @@ func TestDiff(t *testing.T) {
 	why(s.done("! say x").AttemptID, "Nothing is changed")
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	why(r.AttemptID, r.WorkspaceBranch)
-	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", fmt.Sprintf("git -C %q merge %s", p.Root, r.WorkspaceBranch))
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", fmt.Sprintf("git -C %s merge %s", p.Root, r.WorkspaceBranch))
 	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
 	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
 		testkit.True(t, session.CodeOf(testkit.Get(Diff(ctx, s.Engine, me, a)).Err()) != "", "%d paths, %v", len(a.Paths), a.MaxBytes)

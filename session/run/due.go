@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (now *due) lookAt(t time.Time) {
 // due finds the steps of a session, and of those nested in it, that need an agent.
 func (d *leader) due(ctx context.Context, root *machine.State) (now due, err error) {
 	now.open = map[place]bool{}
-	if err := d.walk(ctx, root, &now); err != nil {
+	if err := d.walk(ctx, root, &now); err != nil || now.moved { // then it has not looked at all steps
 		return now, err
 	}
 	for p, a := range d.agents {
@@ -53,6 +54,7 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 			a.finished()
 		}
 	}
+	maps.DeleteFunc(d.failed, func(p place, _ string) bool { return !now.open[p] }) // a person has finished it
 	return now, nil
 }
 

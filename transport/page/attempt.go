@@ -240,7 +240,7 @@ func outcome(who session.Caller, r *merge.Reply) string {
 			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
 		}
 		if m.Rescue != nil {
-			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %q show --first-parent %s", m.Rescue.RepoPath, m.Rescue.Ref))
+			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show --first-parent %s", session.InShell(m.Rescue.RepoPath), m.Rescue.Ref))
 		}
 	}
 	if r.TaskDone {

@@ -221,7 +221,7 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	}
 	said := []string{fmt.Sprintf("Deleted: %s", t.Title)}
 	for _, kept := range done.Rescued {
-		said = append(said, fmt.Sprintf("Work that was in no commit is kept: git -C %q show --first-parent %s", kept.RepoPath, kept.Ref))
+		said = append(said, fmt.Sprintf("Work that was in no commit is kept: git -C %s show --first-parent %s", session.InShell(kept.RepoPath), kept.Ref))
 	}
 	if done.Notice != nil {
 		said = append(said, *done.Notice)

@@ -31,7 +31,7 @@ func TestWhatWasDoneWithABranch(t *testing.T) {
 		"shop: there was nothing to do; the branch it is for is main.":                                  {Status: merge.Unchanged, Commit: &commit},
 		"shop: has conflicts with main.":                                                                {Status: merge.Conflicts, Commit: &commit, Notice: new("Look."), Untracked: []string{"a"}},
 		"shop: pushed; the branch it is for is main.\nIn no commit, and so left in the worktree: a, b.": {Status: merge.Pushed, Untracked: []string{"a", "b"}},
-		"shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C \"/r\" show --first-parent refs/x": {Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}},
+		"shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C /r show --first-parent refs/x": {Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}},
 	} {
 		repo.RepoName, repo.TargetBranch = "shop", "main"
 		testkit.Equal(t, outcome(session.Caller{}, &merge.Reply{Repos: []merge.Repo{repo}, TaskDone: strings.Contains(want, "is done")}), want)

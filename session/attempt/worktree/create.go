@@ -17,6 +17,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/actor/xslices"
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -130,8 +131,8 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
 	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
-		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork does not do. This fetches them: git -C %q diff --shortstat %s %.12s",
-			e.Repo, e.TargetBranch, e.Repo, emptyTrees[len(e.Base)/64], e.Base)
+		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork does not do. This fetches them: git -C %s diff --shortstat %s %.12s",
+			e.Repo, e.TargetBranch, session.InShell(e.Repo), emptyTrees[len(e.Base)/64], e.Base)
 	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}

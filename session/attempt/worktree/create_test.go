@@ -124,6 +124,11 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil)).Err(), "not a valid branch name")
 	testkit.Equal(t, refs(t, repo, "refs/heads"), "refs/heads/"+branchName+"-taken\nrefs/heads/main")
 	nothingLeft(t, k)
+	// One that cannot be read, as after a power cut, is not one that does not exist.
+	write(t, repo, ".git/refs/heads/main", "")
+	err := CheckRepo(t.Context(), repo, "main")
+	testkit.True(t, !errors.Is(err, ErrNoBranch), "it is called missing")
+	testkit.Fails(t, err, "cannot read refs/heads/main")
 }
 
 // Setup runs in the worktree with its environment; where it fails or is cancelled, all is undone and told.
@@ -271,7 +276,7 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	t.Setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
 	err := CheckRepo(t.Context(), repo, "main")
 	testkit.Need(t, err != nil && !errors.Is(err, ErrNotRepo), "the error is %v", err)
-	testkit.Fails(t, err, "git config --global --add safe.directory \""+repo)
+	testkit.Fails(t, err, "git config --global --add safe.directory "+repo)
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")
 	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -56,14 +57,14 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: it is on %s, "+format, append([]any{ErrOtherBranch, was}, args...)...)
 	}
-	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %q switch %s", v.Path, v.Branch)
+	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %s switch %s", session.InShell(v.Path), v.Branch)
 	used, err := v.checkoutsOf(ctx, v.Branch)
 	if err != nil {
 		return "", err
 	} else if v.head == "" {
 		return refuse("which has no commit; %s", back)
 	} else if len(used) > 0 {
-		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %q switch --detach", v.Branch, used[0].path, used[0].path)
+		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %s switch --detach", v.Branch, used[0].path, session.InShell(used[0].path))
 	}
 	own, err := branchTip(ctx, v.Common, v.Branch)
 	if err != nil {
@@ -73,7 +74,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if contains, err := isAncestor(ctx, v.Common, begin, v.head); err != nil {
 		return "", err
 	} else if !contains {
-		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %q merge --allow-unrelated-histories refs/heads/%s; %s", v.Path, v.Branch, back)
+		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %s merge --allow-unrelated-histories refs/heads/%s; %s", session.InShell(v.Path), v.Branch, back)
 	}
 	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
 	if err != nil {
@@ -83,7 +84,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 		v.head, "--not", begin, cmp.Or(target, begin), cmp.Or(v.target, begin))); err != nil {
 		return "", err
 	} else if id != "" {
-		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's branch: git -C %q switch -C %s; %s", id, v.Path, v.Branch, back)
+		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's branch: git -C %s switch -C %s; %s", id, session.InShell(v.Path), v.Branch, back)
 	}
 	if err := git.CheckBranch(v.Common, v.Branch); err != nil {
 		return "", err
@@ -145,7 +146,7 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 		if remote == "" {
 			return fmt.Errorf("%w: %.12s of %s, which has no remote. Add one to it and push there, or commit its files instead of it", ErrUnpublished, commit, at)
 		}
-		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %q push %s %s:refs/heads/%s", ErrUnpublished, commit, at, at, remote, commit, v.Branch)
+		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %s push %s %s:refs/heads/%s", ErrUnpublished, commit, at, session.InShell(at), session.InShell(remote), commit, v.Branch)
 	}
 	inside, err := git.Output(ctx, within(at, "ls-tree", "-r", "-z", commit))
 	for _, line := range git.Fields(inside) {

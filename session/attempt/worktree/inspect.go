@@ -154,7 +154,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	admin := adminOf(common, t.Worktree)
 	if admin == "" {
 		i.report.Fault(t.Worktree, fmt.Sprintf("the repository %s does not know this worktree of attempt %s", t.RepoPath, e.ID),
-			fmt.Sprintf("run git -C %q worktree repair %q, or if git cannot do that, %s; what is not committed is kept", t.RepoPath, t.Worktree, doDelete))
+			fmt.Sprintf("run git -C %s worktree repair %s, or if git cannot do that, %s; what is not committed is kept", session.InShell(t.RepoPath), session.InShell(t.Worktree), doDelete))
 		return nil
 	}
 	if id, err := commitOf(ctx, inRepo(common), *t.BaseCommit); err != nil && git.ExitCode(err) < 0 {

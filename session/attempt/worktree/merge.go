@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"deepwork/actor/xslices"
@@ -79,7 +78,7 @@ type Landed struct {
 // NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
 func NotRun(programs map[string]string) string {
 	all := xslices.Map(slices.Sorted(maps.Keys(programs)), func(name string) string {
-		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %q", name, name, programs[name])
+		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %s", name, name, session.InShell(programs[name]))
 	})
 	return strings.Join(all, ". ")
 }
@@ -139,17 +138,22 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := advance(ctx, l, b, at, now); err != nil {
-			return nil, err
-		}
-		back = func() {}
+		before := b.Since // recorded first: a later call finds nothing to do, and could not tell that it was merged
 		if b.Since = (&since{From: b.from, Common: b.head}); l.Way != WayMerge {
 			b.Since.Common = now
 			if b.common != b.target { // others have changed the target
 				b.Since.From = b.target
 			}
 		}
-		return &Landed{Before: b.target, Commit: now}, k.save(b.journal)
+		if err := k.save(b.journal); err != nil {
+			return nil, err
+		}
+		if err := advance(ctx, l, b, at, now); err != nil {
+			b.Since = before
+			return nil, errors.Join(err, k.save(b.journal))
+		}
+		back = func() {}
+		return &Landed{Before: b.target, Commit: now}, nil
 	})
 }
 
@@ -244,13 +248,13 @@ func (l Landing) message(from, into string) string {
 
 // byHand describes why a target cannot be moved where it is checked out.
 func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
-	at := "git -C " + strconv.Quote(path)
+	at := "git -C " + session.InShell(path)
 	command := at + " merge --no-ff refs/heads/" + b.Branch // a tag may have the same name
 	switch l.Way {
 	case WaySquash:
 		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " + at + " merge --ff-only refs/heads/" + b.Branch
+		command = "git -C " + session.InShell(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " + at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -442,7 +446,7 @@ func treeOf(ctx context.Context, common, commit string) (string, error) {
 // finished returns ErrUnfinished if an operation is in progress.
 func (b *view) finished() error {
 	if operation := b.operation(); operation != "" {
-		return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
+		return fmt.Errorf("%w: %s, which this undoes: git -C %s %s", ErrUnfinished, operation, session.InShell(b.Path), ending(operation))
 	}
 	return nil
 }
@@ -471,6 +475,13 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		if l.Commit != "" {
+			tracked, others, err := b.changed(ctx)
+			if err == nil && len(tracked)+len(others) > 0 { // a merge that is refused for the user's checkout leaves no commit
+				_, err = targetCheckout(ctx, l, b)
+			}
+			if err != nil {
+				return err
+			}
 			if err := b.commitAll(ctx, l.Commit, false); err != nil {
 				return err
 			}
@@ -584,9 +595,9 @@ func (j *journal) lost(ctx context.Context, path string) error {
 		if err != nil {
 			return err
 		} else if len(used) > 0 && used[0].admin != e.Common {
-			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %q worktree move %q %q", ErrNoWorktree, e.Branch, used[0].path, e.Common, used[0].path, path)
+			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %s worktree move %s %s", ErrNoWorktree, e.Branch, used[0].path, session.InShell(e.Common), session.InShell(used[0].path), session.InShell(path))
 		}
-		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %q worktree add --force %q %s", ErrNoWorktree, e.Common, path, e.Branch)
+		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %s worktree add --force %s %s", ErrNoWorktree, session.InShell(e.Common), session.InShell(path), e.Branch)
 	}
 	return ErrNoWorktree
 }

@@ -264,6 +264,22 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 	}
 }
 
+// A merge that cannot be recorded is not made: a later call would find nothing to do, and not know that it was merged.
+func TestMergeThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		k, repo, path := worked(t)
+		full, before := filepath.Join(k.journal, attemptID+".new"), tip(repo, "main")+tip(path, "HEAD")
+		k.at = func(string) { write(t, full, "x", "") }
+		testkit.Fails(t, notMerged(t, k, path, way), "journal")
+		testkit.Equal(t, tip(repo, "main")+tip(path, "HEAD"), before, "%s", way)
+		k.at = func(string) {}
+		must(t, os.RemoveAll(full))
+		merged(t, k, path, way)
+		testkit.True(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Merged, "%s: it is not known to be merged", way)
+	}
+}
+
 // Where the user switches branches during a merge, the target is moved as it is checked out then, and no other branch.
 func TestMergeWhileTheUserSwitches(t *testing.T) {
 	t.Parallel()
@@ -311,6 +327,12 @@ func TestMergeIntoTargetsThatCannotBeMoved(t *testing.T) {
 	testkit.Equal(t, checkedOut(t, err).Also, canonical(second))
 	testkit.Fails(t, err, "switch --detach")
 	clean(t, repo, second, path)
+	commits, before := landing(path, WayMerge), tip(path, "HEAD")
+	commits.Commit = "all"
+	write(t, path, "loose", "x\n")
+	checkedOut(t, testkit.Get(k.Merge(t.Context(), commits)).Err())
+	testkit.Equal(t, tip(path, "HEAD"), before, "it was refused, and has committed")
+	must(t, os.Remove(filepath.Join(path, "loose")))
 	gits(t, second, "switch -q --detach") // as it was told
 	must(t, os.Remove(log))
 	write(t, log, "x", "")
@@ -365,4 +387,13 @@ func TestPush(t *testing.T) {
 	gits(t, repo, "config remote.origin.url "+remote)
 	testkit.Works(t, push(false))
 	testkit.True(t, !isThere(mark), "a program of the repository ran")
+	// A clone with --depth or --single-branch follows no other branch: what was pushed is replaced all the same.
+	gits(t, remote, "update-ref -d refs/heads/"+branchName)
+	gits(t, repo, "config remote.origin.fetch +refs/heads/main:refs/remotes/origin/main", "update-ref -d refs/remotes/origin/"+branchName)
+	for _, message := range []string{"fourth", "fifth"} {
+		gits(t, path, "commit -q --amend -m "+message)
+		testkit.Works(t, push(true))
+	}
+	gits(t, remote, "update-ref refs/heads/"+branchName+" "+other)
+	testkit.FailsWith(t, push(true), ErrRejected)
 }

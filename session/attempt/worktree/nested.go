@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -70,7 +71,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	var found []Nested
 	made := func(name, inIndex string) {
 		at := filepath.Join(s.root, filepath.FromSlash(inIndex))
-		found = append(found, Nested{Path: at, Why: "was made there", Discard: fmt.Sprintf("rm -rf %q", at), name: name})
+		found = append(found, Nested{Path: at, Why: "was made there", Discard: "rm -rf " + session.InShell(at), name: name})
 	}
 	if isDir(filepath.Join(s.root, ".git")) { // in the place of the worktree's file
 		made("", ".git")
@@ -97,7 +98,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		}
 		at := filepath.Join(s.root, filepath.FromSlash(name))
 		list, _ := os.ReadDir(at) // usually missing or empty
-		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: fmt.Sprintf("rm -rf %q", at), name: name}
+		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: "rm -rf " + session.InShell(at), name: name}
 		if isThere(filepath.Join(at, ".git")) {
 			if n, err = s.submodule(ctx, name); err != nil {
 				return nil, err
@@ -121,7 +122,8 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 // commands that help; Why is "" if all of it is also elsewhere.
 func (s *source) submodule(ctx context.Context, name string) (n Nested, err error) {
 	n = Nested{Path: filepath.Join(s.root, filepath.FromSlash(name)), name: name}
-	n.Discard = fmt.Sprintf("rm -rf %q", n.Path)
+	here := "git -C " + session.InShell(n.Path)
+	n.Discard = "rm -rf " + session.InShell(n.Path)
 	run := func(args ...string) (out string) {
 		if err == nil {
 			out, err = git.Line(ctx, within(n.Path, args...))
@@ -131,7 +133,7 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 	dirt := run("status", "--porcelain", "--untracked-files=all")
 	own := run("rev-list", "--max-count=1", "--all", "--not", "--remotes")
 	remote, _, _ := strings.Cut(run("remote"), "\n")
-	push := fmt.Sprintf("git -C %q push %s HEAD:refs/heads/%s", n.Path, remote, slug(filepath.Base(n.Path), "work"))
+	push := fmt.Sprintf("%s push %s HEAD:refs/heads/%s", here, session.InShell(remote), slug(filepath.Base(n.Path), "work"))
 	switch {
 	case git.ExitCode(err) > 0:
 		n.Why = "cannot be read (" + err.Error() + ")"
@@ -139,8 +141,8 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 	case err != nil:
 		return n, err
 	case dirt != "":
-		n.Why, n.Publish = "has changes that are not committed", fmt.Sprintf("git -C %q add -A && git -C %[1]q commit && %s", n.Path, push)
-		n.Discard = fmt.Sprintf("git -C %q reset --hard && git -C %[1]q clean -ffd", n.Path)
+		n.Why, n.Publish = "has changes that are not committed", fmt.Sprintf("%s add -A && %[1]s commit && %s", here, push)
+		n.Discard = fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
 	case own != "":
 		n.Why, n.Publish = "has commits that are nowhere else", push
 	}

@@ -175,9 +175,9 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 	asUser(t, "")
 	k, repo, path := worked(t)
 	asUser(t, "[commit]\n\tgpgSign = true\n")
-	gits(t, repo, "config gpg.format ssh", "config user.signingKey "+filepath.Join(dir, "missing"), "config gpg.ssh.program /opt/sign")
+	gits(t, repo, "config gpg.format ssh", "config user.signingKey "+filepath.Join(dir, "missing"), "config gpg.ssh.program /opt/$(sign)")
 	before := tip(repo, "main")
-	testkit.Fails(t, notMerged(t, k, path, WayMerge), "git config --global gpg.ssh.program \"/opt/sign\"")
+	testkit.Fails(t, notMerged(t, k, path, WayMerge), "git config --global gpg.ssh.program '/opt/$(sign)'")
 	testkit.Equal(t, tip(repo, "main"), before, "it was merged")
 }
 

@@ -74,6 +74,9 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
+		if err == nil { // git does so only for the branches that the repository fetches, and the next push with force needs it
+			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
+		}
 		return err
 	})
 	return r, err

@@ -352,11 +352,11 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 	k, repo, path := worked(t)
 	commit(t, repo, "theirs", "a.txt", "theirs\n")
 	tryGit(path, "rebase", "main")
-	expectError(t, notMerged(t, k, path, WayMerge), ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
+	expectError(t, notMerged(t, k, path, WayMerge), ErrUnfinished, fmt.Sprintf("git -C %s rebase --abort", path))
 	gits(t, path, "rebase --abort")
 	testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
-	expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
+	expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished, fmt.Sprintf("git -C %s merge --abort", path))
 	gits(t, path, "merge --abort")
 	write(t, repo, "a.txt", "one\ntwo\nthr") // half a merge in the checkout
-	testkit.ContainsAll(t, notMerged(t, k, path, WayMerge).Error(), []string{`"a.txt"`, fmt.Sprintf("git -C %q merge", canonical(repo))})
+	testkit.ContainsAll(t, notMerged(t, k, path, WayMerge).Error(), []string{`"a.txt"`, fmt.Sprintf("git -C %s merge", canonical(repo))})
 }

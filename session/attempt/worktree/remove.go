@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -61,7 +62,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func(
 		}
 		for _, e := range j.Trees {
 			if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked {
-				return nil, nil, fmt.Errorf("%w: git has it locked (%s). This unlocks it: git -C %q worktree unlock %q", ErrInUse, cmp.Or(reason, "no reason is given"), e.Common, e.Path)
+				return nil, nil, fmt.Errorf("%w: git has it locked (%s). This unlocks it: git -C %s worktree unlock %s", ErrInUse, cmp.Or(reason, "no reason is given"), session.InShell(e.Common), session.InShell(e.Path))
 			}
 		}
 		if out, discarded, err = k.keepAll(ctx, j, force); err != nil {

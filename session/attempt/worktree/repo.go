@@ -86,10 +86,21 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	// Not rev-parse: it would take main~3 for a branch.
 	c.Args = []string{"show-ref", "--verify", "--hash", "--", ref}
 	id, err := git.Line(ctx, c)
-	if git.Said(err, "not a valid ref") {
-		return "", nil
+	if !git.Said(err, "not a valid ref") {
+		return id, err
 	}
-	return id, err
+	// show-ref says so, too, of one that it cannot read.
+	c.Args = []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}
+	found, warnings, err := git.Run(ctx, c)
+	for line := range strings.Lines(found + warnings) {
+		before, is := strings.CutSuffix(strings.TrimSpace(line), " "+ref)
+		if is && strings.Contains(before, " ") {
+			return "", fmt.Errorf("git cannot read %s in %s (%s)", ref, c.GitDir, strings.TrimSpace(line))
+		} else if is {
+			return before, nil
+		}
+	}
+	return "", err
 }
 
 // commitOf returns the commit that a name refers to, or "" if git finds none.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/session"
 )
 
 func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
@@ -140,8 +141,9 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 		prepare func(t *testing.T, path string)
 		says    []string
 	}{
-		"a clone": {func(t *testing.T, path string) { clone(t, filepath.Join(path, "nested")) }, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
-		"empty":   {func(t *testing.T, path string) { gits(t, path, "init -q nested/deeper") }, []string{filepath.Join("nested", "deeper")}},
+		"a clone":                       {func(t *testing.T, path string) { clone(t, filepath.Join(path, "nested")) }, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
+		"a name that a shell would run": {func(t *testing.T, path string) { clone(t, filepath.Join(path, "$(touch x)")) }, []string{"$(touch x)" + session.InShell(" ")[:1]}},
+		"empty":                         {func(t *testing.T, path string) { gits(t, path, "init -q nested/deeper") }, []string{filepath.Join("nested", "deeper")}},
 		"in a folder of the worktree": {func(t *testing.T, path string) {
 			gits(t, path, "init -q lib")
 			commit(t, filepath.Join(path, "lib"), "one")
@@ -240,7 +242,7 @@ func TestSubmodules(t *testing.T) {
 	write(t, sub, "new", "in the submodule")
 	refused("add -A")
 	commit(t, sub, "in the submodule")
-	refused(fmt.Sprintf("git -C %q push origin HEAD:refs/heads/sub", sub))
+	refused(fmt.Sprintf("git -C %s push origin HEAD:refs/heads/sub", sub))
 	write(t, path, "other/hidden", "in a submodule that is not checked out")
 	refused("not checked out")
 	must(t, os.RemoveAll(filepath.Join(path, "other")))
@@ -252,7 +254,7 @@ func TestSubmodules(t *testing.T) {
 	commit(t, sub, "inner")
 	gits(t, sub, push)
 	write(t, sub, "inner/new", "n")
-	refused(fmt.Sprintf("git -C %q add -A", filepath.Join(sub, "inner")))
+	refused(fmt.Sprintf("git -C %s add -A", filepath.Join(sub, "inner")))
 	must(t, os.Remove(filepath.Join(sub, "inner", "new")))
 	gits(t, sub, push) // as it was told
 	gits(t, path, "add sub")

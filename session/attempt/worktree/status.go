@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -231,11 +232,11 @@ func (e *CheckedOutError) Error() string {
 	why := fmt.Sprintf("these files are changed there, or are in the way: %q", e.Files)
 	switch {
 	case e.Hidden:
-		why += fmt.Sprintf(" (git -C %q ls-files -v shows with S or a small letter what git status leaves out)", e.Path)
+		why += fmt.Sprintf(" (git -C %s ls-files -v shows with S or a small letter what git status leaves out)", session.InShell(e.Path))
 	case e.Also != "":
-		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %q switch --detach", e.Also, e.Also)
+		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %s switch --detach", e.Also, session.InShell(e.Also))
 	case e.Operation != "":
-		why = fmt.Sprintf("an operation is in progress there: %s, which git -C %q %s ends", e.Operation, e.Path, ending(e.Operation))
+		why = fmt.Sprintf("an operation is in progress there: %s, which git -C %s %s ends", e.Operation, session.InShell(e.Path), ending(e.Operation))
 	}
 	return fmt.Sprintf("the branch %s is checked out in %s, and %s; resolve that, or run: %s", e.Branch, e.Path, why, e.Command)
 }
@@ -281,7 +282,7 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 			on = on || line == "branch refs/heads/"+branch
 			if line == "bare" {
 				if c.path != common && isThere(filepath.Join(common, "index")) {
-					return nil, fmt.Errorf("core.bare is true in %s, which has files; this corrects it: git -C %q config core.bare false", filepath.Join(common, "config"), common)
+					return nil, fmt.Errorf("core.bare is true in %s, which has files; this corrects it: git -C %s config core.bare false", filepath.Join(common, "config"), session.InShell(common))
 				}
 				c.admin = "" // its HEAD is only a default
 			}
