@@ -75,6 +75,7 @@ func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 		return r, err
 	}
 	return func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
+		arrived := time.Now()
 		r, err := get(ctx, who, a)
 		if err != nil {
 			return nil, err
@@ -84,7 +85,7 @@ func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 			if w.For != board.WaitsForPerson {
 				continue
 			}
-			has, err := sessions.AskAbout(ctx, who, w.SessionID, w.StepID)
+			has, err := sessions.AskAbout(ctx, who, arrived, w.SessionID, w.StepID)
 			if err != nil {
 				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
 			}
@@ -100,8 +101,9 @@ func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 // runSessions are the sessions of runs.
 type runSessions interface {
 	run.Sessions
-	// AskAbout asks the user of a client about a step that waits for a person, and reports whether they answered.
-	AskAbout(ctx context.Context, who session.Caller, sessionID, stepID string) (bool, error)
+	// AskAbout asks the user of a client about a step that waits for a person, as long as a call may take that came
+	// at a time, and reports whether they answered.
+	AskAbout(ctx context.Context, who session.Caller, arrived time.Time, sessionID, stepID string) (bool, error)
 }
 
 // share adds the board to the engines of a server.

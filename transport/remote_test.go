@@ -231,7 +231,8 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	}
 	trusted := testkit.Get(os.ReadFile(config.UserFile())).Must(t)
 	f := newFactory(standardWorkflows...)
-	s, root := withSource(t, f, "  reply_within: 10ms\n")
+	book := new(logBook)
+	s, root := withSource(t, f, "  reply_within: 10ms\n", book.into)
 	cs := client(t, s)
 	running := into[remote.Run](t, cs, "hang", `{}`)
 	testkit.Need(t, running.State == remote.Running, "got %+v", running)
@@ -244,6 +245,8 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 		testkit.ContainsAll(t, refusedAs(t, cs, call[0], call[1], "untrusted"), []string{"'factory' (\"" + f.url + "\")", "deepwork trust --path " + root}, "%v", call)
 	}
 	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
+	refusedAs(t, cs, strings.Repeat("z", 1000), `{}`, "untrusted")
+	testkit.True(t, !strings.Contains(book.String(), strings.Repeat("z", 500)), "a name of any length is logged")
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	testkit.True(t, len(listed.Skipped) == 1 && listed.Skipped[0].Source == "factory" && strings.Contains(listed.Skipped[0].Reason, "not approved"), "list_workflow_tools: %+v", listed)
 	status := `{"execution_id":"` + running.ExecutionID + `"}`

@@ -150,6 +150,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		"pass over HTTP": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NextStep, ""},
 		"fail":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
 		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
+		"no form":        {stateful, &mcp.ElicitResult{Action: "accept"}, false, machine.NeedsWork, "Waiting: "},
 		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
 		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NeedsWork, "Waiting: "},
 		"newer MCP": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
@@ -161,10 +162,11 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 				}
 			})
 			write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
-			o := &mcp.ClientOptions{}
+			o, times := &mcp.ClientOptions{}, 0
 			if test.answer != nil {
 				o.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					testkit.ContainsAll(t, r.Params.Message, []string{"Would you sign it?", "text.txt"}, "asked")
+					times++
 					return test.answer, nil
 				}
 			}
@@ -176,7 +178,12 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
 			}
 			cs := connect(t, over, test.version, o)
-			res := callTool(t, cs, "finished_step", finishText(into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID))
+			finish := finishText(into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID)
+			res := callTool(t, cs, "finished_step", finish)
+			if again := map[string]int{"decline": 1, "no form": 2}[name]; again > 0 { // only who closes it is not asked again
+				callTool(t, cs, "finished_step", finish)
+				testkit.Equal(t, times, again, "times asked")
+			}
 			testkit.ContainsAll(t, text(res), []string{test.says, `"status":"` + string(test.want) + `"`}, "reply")
 			testkit.Equal(t, res.Meta[tool.WaitingMeta] != nil, test.says == "Waiting: ", "waiting: %v", res.Meta)
 		})

@@ -277,6 +277,11 @@ func TestConnectionLimit(t *testing.T) {
 	third := open()
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
 	testkit.Equal(t, h.Stats().Streams, 2, "streams")
+	const call = "POST /sse?sessionid=x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nAuthorization: Bearer "
+	waiting := raw(t, h, call+token[0]+"\r\n\r\n{}")
+	waitFor(t, "a call that waits", func() bool { return h.Stats().Requests == 1 })
+	waiting.Close()
+	waitFor(t, "the end of the call whose client has left", func() bool { return h.Stats().Requests == 0 })
 	streams[0].Close()
 	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(), "the third is not served when there is room")
 

@@ -157,6 +157,29 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	p.clean()
 }
 
+// What waits for a person in a run is asked about within the time of one call, however much that is.
+func TestRunAsksWithinTheTimeOfACall(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\nquality_gate: {reply_within: 500ms}\n", runJob("NAME", "[a, b]", "a"+byHuman, "b"+byHuman)).inGit()
+	r := p.begin()
+	p.awaits("b", 1)
+	eventually(t, func() (bool, any) { return len(p.status().Waits) == 2, &r.out })
+	var asked atomic.Int32
+	client := askedClient(t, p.root, func(string) *mcp.ElicitResult {
+		asked.Add(1)
+		<-t.Context().Done()
+		return &mcp.ElicitResult{Action: "cancel"}
+	})
+	callTool(t, client, "get_run", map[string]any{"run_id": p.status().RunID})
+	testkit.Equal(t, asked.Load(), 1, "forms of a user who does not answer")
+	for left := 2; left > 0; left-- {
+		eventually(t, func() (bool, any) { return len(p.status().Waits) == left, &r.out })
+		p.review(p.status(), "pass")
+	}
+	r.exits(0)
+	p.clean()
+}
+
 // isolatedJob is a job whose items have worktrees of their own.
 func isolatedJob(more string) string {
 	return runJob("NAME", "list, {for_each: text, steps: [port, look], isolation: worktree"+more+"}, last",

@@ -120,8 +120,8 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 }
 
 // AskAbout asks the user of a call's client about a step of a run that waits for a person, for as long as a call may
-// take and under the conditions of a finished_step.
-func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID string) (settled bool, err error) {
+// take that came at a time, and under the conditions of a finished_step.
+func (e *Engine) AskAbout(ctx context.Context, who session.Caller, arrived time.Time, id, stepID string) (settled bool, err error) {
 	how, err := e.Reviewing(ctx)
 	if err != nil || clientOf(ctx) == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
@@ -134,7 +134,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	if err != nil {
 		return false, err
 	}
-	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
+	within, cancel := context.WithDeadline(ctx, arrived.Add(how.ReplyWithin))
 	defer cancel()
 	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Digest})
 }

@@ -366,7 +366,7 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 			if used[key] = given; !given && question != "" {
 				asked[key] = form
 			}
-			return AnswerOf(r), given
+			return AnswerOf(r), given && closed(r)
 		}
 		if question == "" {
 			return nil, false
@@ -376,8 +376,13 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
 			return nil, false
 		}
-		return AnswerOf(r), true
+		return AnswerOf(r), closed(r)
 	})
+}
+
+// closed reports whether a client's user closed the form. What is neither that nor an answer says nothing.
+func closed(r *mcp.ElicitResult) bool {
+	return r != nil && (r.Action == "decline" || r.Action == "cancel")
 }
 
 // tooLate says that an answer of the client's user did not count.

@@ -42,19 +42,14 @@ func (h *Server) admit(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
-		if hasBody(r) {
-			body, ok := h.read(w, r)
-			if !ok {
-				return
-			}
-			if answer := wire.RefusalOfID(body); answer != nil {
+		if body, is := r.Body.(*readBody); is {
+			if answer := wire.RefusalOfID(body.data); answer != nil {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = w.Write(answer)
 				return
 			}
-			r.Body = newReadBody(body)
-			if more := messages(body) - 1; more > 0 {
+			if more := messages(body.data) - 1; more > 0 {
 				leave, ok := h.count(w, r, more)
 				if !ok {
 					return
@@ -75,14 +70,22 @@ func messages(body []byte) int {
 	return len(batch)
 }
 
-// enter counts a request and waits until it may be served; the caller calls leave in the end. If the server
-// is stopping, or the request is one too many, enter refuses it and reports false.
+// enter counts a request, reads its body, and waits until it may be served; the caller calls leave in the end. If the
+// server is stopping, or the request is one too many, enter refuses it and reports false.
 func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (leave func(), ok bool) {
 	counted := func() {}
 	if !stream { // streams last until their client ends them
 		if counted, ok = h.count(w, r, 1); !ok {
 			return nil, false
 		}
+	}
+	if _, known := r.Body.(*readBody); !known && hasBody(r) && h.stopping.Err() == nil {
+		body, ok := h.read(w, r) // before it waits: net/http notices only then that a client has left
+		if !ok {
+			counted()
+			return nil, false
+		}
+		r.Body = newReadBody(body)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -176,7 +179,6 @@ func (*readBody) Close() error { return nil }
 // read reads the body of a request. It reports false if it refused the request.
 func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := int64(h.LastSettings().MaxBodyBytes)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.options.BodyTimeout)) // it may have waited for its turn
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err == nil {
 		// The deadline must not pass during the call: the connection would be considered broken.

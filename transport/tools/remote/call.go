@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/jsontext"
 	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -33,7 +34,7 @@ func (r *Tools) handler(ctx context.Context, name string) tool.Handler {
 		return nil
 	}
 	return func(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return r.set.Serve(ctx, c, req, tool.CallLog{Tool: name, Counted: countedAs},
+		return r.set.Serve(ctx, c, req, tool.CallLog{Tool: jsontext.Clip(name, tool.MaxName), Counted: countedAs},
 			func(*tool.CallLog) *session.Error { return nil }, // the workflow's own schema checks them
 			func(ctx context.Context) (any, error) { return do(ctx, c, req.Params.Arguments) })
 	}
