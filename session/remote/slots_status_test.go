@@ -366,6 +366,21 @@ func TestASourceThatTellsLittle(t *testing.T) {
 	})
 }
 
+// TestASourceThatStartsAgainIsGivenTime: also by a server that has not asked it before, or that asks often.
+func TestASourceThatStartsAgainIsGivenTime(t *testing.T) {
+	bubbles(t, map[string]time.Duration{"often": 10 * time.Millisecond, "as usual": 2 * time.Second}, func(t *testing.T, interval time.Duration, p *plant, open opener) {
+		s := open(func(w *config.WorkflowTools) { w.StatusInterval = interval })
+		id := s.start(workflow(t, "w", true, script{lasts: 10 * time.Second, answer: output(`1`)}), `{}`).id()
+		time.Sleep(time.Second)
+		p.with(func() { p.statuses = false })
+		s = s.restart()
+		time.Sleep(5 * time.Second)
+		p.with(func() { p.statuses = true })
+		time.Sleep(time.Minute)
+		s.is(id, Completed, `1`)
+	})
+}
+
 func TestAPollThatHangsIsGivenUp(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		p.hangs = 2
