@@ -31,6 +31,19 @@ type outcome struct {
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
+// error returns what is stored of what went wrong. It ends with seeFirst if the outcome is unsure, so that whoever asks
+// later is told as well.
+func (o outcome) error() *string {
+	switch said := clip(o.words, maxWords); {
+	case o.words == "":
+		return nil
+	case o.unsure:
+		return new(said + ". " + seeFirst)
+	default:
+		return &said
+	}
+}
+
 // drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
 // one, and stores the outcome. It reports false if the engine is closed.
 func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {

@@ -182,6 +182,10 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		err := call.over(c.state, c.code)
 		testkit.Contains(t, err.Message, c.says)
 		testkit.Equal(t, strings.Contains(err.Message, seeFirst), c.look, "it is told to look first: %v", err)
+		if !c.stop { // and who asks later is
+			_, later := s.Outcome(t.Context(), "me", call.id())
+			testkit.Equal(t, strings.Contains(later.Error(), seeFirst), c.look, "later: %v", later)
+		}
 		again := strings.Contains(err.Message, "and call again") || strings.Contains(err.Message, "Call again")
 		testkit.True(t, !again || !c.look, "it is told to call again: %v", err)
 	})
