@@ -119,8 +119,12 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 		j.Steps = append(j.Steps, made.Steps...)
 	}
 	j.index()
+	passed := map[string]bool{}
 	for i := range j.Workflows {
-		j.passOn(&j.Workflows[i], map[string]bool{})
+		w := &j.Workflows[i]
+		if j.passOn(w, passed); len(w.Inputs) > maxInputs && !d.Full() {
+			d.FaultAt(place{"workflows", w.Name}, "takes more than %d inputs, with those of the workflows that it calls: have fewer", maxInputs)
+		}
 	}
 	d.checkCalls(j, func(i int, s *Step) place {
 		w := &j.Workflows[i]
@@ -128,13 +132,16 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	})
 }
 
+// maxInputs bounds the inputs of a workflow, since those of a chain of workflows add up.
+const maxInputs = 200
+
 // passOn adds to the inputs of a workflow what the workflows of this job that are its steps take and no earlier step
-// makes: it has to be given from outside.
-func (j *Job) passOn(w *Workflow, busy map[string]bool) {
-	if busy[w.Name] {
-		return // a circle, which is an error
+// makes: it has to be given from outside. passed are the workflows of which that is done.
+func (j *Job) passOn(w *Workflow, passed map[string]bool) {
+	if passed[w.Name] {
+		return // or a circle, which is an error
 	}
-	busy[w.Name] = true
+	passed[w.Name] = true
 	made := map[string]bool{}
 	for _, s := range w.Steps {
 		for _, o := range s.Outputs {
@@ -144,14 +151,13 @@ func (j *Job) passOn(w *Workflow, busy map[string]bool) {
 			continue
 		}
 		of := j.Workflow(s.Call.Workflow)
-		j.passOn(of, busy)
+		j.passOn(of, passed)
 		for _, p := range of.Inputs {
-			if !made[p.Name] && w.Input(p.Name) == nil {
+			if !made[p.Name] && len(w.Inputs) <= maxInputs && w.Input(p.Name) == nil {
 				w.Inputs = append(w.Inputs, p)
 			}
 		}
 	}
-	busy[w.Name] = false
 }
 
 // argument returns the argument that a step uses; nil means that it is not declared.

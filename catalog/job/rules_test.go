@@ -285,6 +285,12 @@ var hostiles = map[string]hostile{
 	"billion laughs": {head + "steps:\n- &a0 [x,x,x,x,x,x,x,x,x,x]\n", "", func(i int) string {
 		return strings.Repeat(fmt.Sprintf("- &a%d [%s*a%d]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i), min(1, max(0, 60-i)))
 	}, "the aliases of this file expand to more than 100000 values"},
+	"workflows that call the next twice": {"name: a\nsummary: s\nstep_arguments: []\nworkflows:\n", "", func(i int) string {
+		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,sub_workflow: {workflow_name: w%d}},{name: b,sub_workflow: {workflow_name: w%d}}]}\n", i, i+1, i+1)
+	}, "this job has no workflow"},
+	"inputs that are passed on": {"name: a\nsummary: s\nstep_arguments: []\nworkflows:\n", "", func(i int) string {
+		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,inputs: {i%d: {}},sub_workflow: {workflow_name: w%d}}]}\n", i, i, i+1)
+	}, "takes more than 200 inputs"},
 	"text bomb":             again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
 	"alias to itself":       once(head+"steps: &s [*s]\n", "the alias *s is inside the value it names"),
 	"aliases to each other": once(head+"steps: &s {a: &t [*s], b: *t}\n", "the alias *s is inside the value it names"),
