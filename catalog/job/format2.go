@@ -178,6 +178,9 @@ func (d *decoder) undeclared(f *file2, name string, at place) {
 		yamltree.Quote(name), nearest(name, names, "they are "))
 }
 
+// maxMakers bounds the steps of which one has the newest value, the nearest of those that make it.
+const maxMakers = 100
+
 // steps makes the steps of a workflow.
 func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
@@ -233,7 +236,7 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 			}
 		}
 		for _, o := range made.Outputs {
-			makers[o.Name] = append([]string{made.ID}, makers[o.Name]...)
+			makers[o.Name] = append([]string{made.ID}, makers[o.Name][:min(len(makers[o.Name]), maxMakers-1)]...)
 		}
 		if len(s.Attributes) > 0 {
 			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
@@ -284,19 +287,31 @@ func firstLine(text string) string {
 
 // parameters returns the values that steps take from outside.
 func parameters(steps []Step) (all []Parameter) {
+	known := map[string]int{} // by name
 	for _, s := range steps {
 		for _, in := range s.Inputs {
 			if in.Name == "" {
 				continue
 			}
-			if i := slices.IndexFunc(all, func(p Parameter) bool { return p.Name == in.Name }); i >= 0 {
+			if i, ok := known[in.Name]; ok {
 				all[i].Required = all[i].Required || !in.Optional
 				continue
 			}
+			known[in.Name] = len(all)
 			all = append(all, Parameter{Name: in.Name, Description: in.Description, Required: !in.Optional, Type: in.Type})
 		}
 	}
 	return all
+}
+
+// maxSchemaNodes bounds a schema that is written into the file: decoding it takes quadratic time.
+const maxSchemaNodes = 20_000
+
+// fewer reports whether a tree has fewer nodes than are left.
+func fewer(n *yaml.Node, left *int) bool {
+	n = yamltree.Target(n)
+	*left--
+	return *left > 0 && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return !fewer(c, left) })
 }
 
 // schemaForm decodes a JSON Schema: one written into the file, or the path of its file.
@@ -304,6 +319,10 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 	s := to.(*ContentSchema)
 	if v.Target().Kind != yaml.MappingNode {
 		s.File, _ = d.Text(v, "a JSON Schema, or the path of its file", "path")
+		return
+	}
+	if !fewer(v.Target(), new(maxSchemaNodes)) {
+		d.Fault(v.At(), "is a JSON Schema of more than %d keys and values: shorten it", maxSchemaNodes)
 		return
 	}
 	var any any

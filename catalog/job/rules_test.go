@@ -189,6 +189,10 @@ const hostileBytes = MaxBytes / 8
 
 const head = "name: a\nversion: 1.0.0\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\n"
 
+const head2 = "name: a\nsummary: s\n"
+
+func key(i int) string { return fmt.Sprintf("a%d: {},", i) }
+
 // goodStep returns a step, whose id is a number, with dependencies on others.
 func goodStep(i int, dependencies string) string {
 	return fmt.Sprintf("- {id: s%d,name: a,description: a,instructions_file: a,outputs: {},reviews: [],dependencies: [%s]}\n", i, dependencies)
@@ -291,6 +295,14 @@ var hostiles = map[string]hostile{
 	"inputs that are passed on": {"name: a\nsummary: s\nstep_arguments: []\nworkflows:\n", "", func(i int) string {
 		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,inputs: {i%d: {}},sub_workflow: {workflow_name: w%d}}]}\n", i, i, i+1)
 	}, "takes more than 200 inputs"},
+	"a value made again": once(head2+"step_arguments: [{name: x,description: d,type: string}]\nworkflows:\n  w:\n    summary: s\n    steps:\n"+
+		many(0, 14_000, func(i int) string {
+			return fmt.Sprintf("    - {name: a%d,instructions: x,inputs: {x: {}},outputs: {x: {}}}\n", i)
+		}), ""),
+	"a step of many inputs": once(head2+"step_arguments: []\nworkflows: {w: {summary: s,steps: [{name: a,instructions: x,inputs: {"+many(0, 90_000, key)+"}}]}}\n", "more than 200 inputs"),
+	"a wide schema":         once(head2+"workflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+many(0, 90_000, key)+"}}}\n", "more than 20000 keys"),
+	"a long for_each": once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+
+		many(0, 50_000, func(i int) string { return fmt.Sprintf("{workflow: j/w%d},", i) })+"]}]}]\n", "has an output"),
 	"text bomb":             again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
 	"alias to itself":       once(head+"steps: &s [*s]\n", "the alias *s is inside the value it names"),
 	"aliases to each other": once(head+"steps: &s {a: &t [*s], b: *t}\n", "the alias *s is inside the value it names"),
