@@ -300,7 +300,13 @@ var hostiles = map[string]hostile{
 			return fmt.Sprintf("    - {name: a%d,instructions: x,inputs: {x: {}},outputs: {x: {}}}\n", i)
 		}), ""),
 	"a step of many inputs": once(head2+"step_arguments: []\nworkflows: {w: {summary: s,steps: [{name: a,instructions: x,inputs: {"+many(0, 90_000, key)+"}}]}}\n", "more than 200 inputs"),
-	"a wide schema":         once(head2+"workflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+many(0, 90_000, key)+"}}}\n", "more than 20000 keys"),
+	"steps times workflows": once(head+"steps:\n"+many(0, 4000, link)+"workflows:\n"+many(0, 4000, func(i int) string {
+		return fmt.Sprintf("- {name: w%d,summary: a,steps: [s0,{workflow: j/x}]}\n", i)
+	}), "too many workflows"),
+	"own steps": once(head2+"step_arguments: []\nworkflows:\n"+many(0, 18_000, func(i int) string {
+		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,instructions: b}]}\n", i)
+	}), ""),
+	"a wide schema": once(head2+"workflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+many(0, 90_000, key)+"}}}\n", "more than 20000 keys"),
 	"a long for_each": once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+
 		many(0, 50_000, func(i int) string { return fmt.Sprintf("{workflow: j/w%d},", i) })+"]}]}]\n", "has an output"),
 	"text bomb":             again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
