@@ -119,8 +119,12 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 		j.Steps = append(j.Steps, made.Steps...)
 	}
 	j.index()
+	passed := map[string]bool{}
 	for i := range j.Workflows {
-		j.passOn(&j.Workflows[i], map[string]bool{})
+		w := &j.Workflows[i]
+		if j.passOn(w, passed); len(w.Inputs) > maxInputs && !d.Full() {
+			d.FaultAt(place{"workflows", w.Name}, "takes more than %d inputs, with those of the workflows that it calls: have fewer", maxInputs)
+		}
 	}
 	d.checkCalls(j, func(i int, s *Step) place {
 		w := &j.Workflows[i]
@@ -128,13 +132,16 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	})
 }
 
+// maxInputs bounds the inputs of a workflow, since those of a chain of workflows add up.
+const maxInputs = 200
+
 // passOn adds to the inputs of a workflow what the workflows of this job that are its steps take and no earlier step
-// makes: it has to be given from outside.
-func (j *Job) passOn(w *Workflow, busy map[string]bool) {
-	if busy[w.Name] {
-		return // a circle, which is an error
+// makes: it has to be given from outside. passed are the workflows of which that is done.
+func (j *Job) passOn(w *Workflow, passed map[string]bool) {
+	if passed[w.Name] {
+		return // or a circle, which is an error
 	}
-	busy[w.Name] = true
+	passed[w.Name] = true
 	made := map[string]bool{}
 	for _, s := range w.Steps {
 		for _, o := range s.Outputs {
@@ -144,14 +151,13 @@ func (j *Job) passOn(w *Workflow, busy map[string]bool) {
 			continue
 		}
 		of := j.Workflow(s.Call.Workflow)
-		j.passOn(of, busy)
+		j.passOn(of, passed)
 		for _, p := range of.Inputs {
-			if !made[p.Name] && w.Input(p.Name) == nil {
+			if !made[p.Name] && len(w.Inputs) <= maxInputs && w.Input(p.Name) == nil {
 				w.Inputs = append(w.Inputs, p)
 			}
 		}
 	}
-	busy[w.Name] = false
 }
 
 // argument returns the argument that a step uses; nil means that it is not declared.
@@ -171,6 +177,9 @@ func (d *decoder) undeclared(f *file2, name string, at place) {
 	d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
 		yamltree.Quote(name), nearest(name, names, "they are "))
 }
+
+// maxMakers bounds the steps of which one has the newest value, the nearest of those that make it.
+const maxMakers = 100
 
 // steps makes the steps of a workflow.
 func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
@@ -227,7 +236,7 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 			}
 		}
 		for _, o := range made.Outputs {
-			makers[o.Name] = append([]string{made.ID}, makers[o.Name]...)
+			makers[o.Name] = append([]string{made.ID}, makers[o.Name][:min(len(makers[o.Name]), maxMakers-1)]...)
 		}
 		if len(s.Attributes) > 0 {
 			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
@@ -278,19 +287,31 @@ func firstLine(text string) string {
 
 // parameters returns the values that steps take from outside.
 func parameters(steps []Step) (all []Parameter) {
+	known := map[string]int{} // by name
 	for _, s := range steps {
 		for _, in := range s.Inputs {
 			if in.Name == "" {
 				continue
 			}
-			if i := slices.IndexFunc(all, func(p Parameter) bool { return p.Name == in.Name }); i >= 0 {
+			if i, ok := known[in.Name]; ok {
 				all[i].Required = all[i].Required || !in.Optional
 				continue
 			}
+			known[in.Name] = len(all)
 			all = append(all, Parameter{Name: in.Name, Description: in.Description, Required: !in.Optional, Type: in.Type})
 		}
 	}
 	return all
+}
+
+// maxSchemaNodes bounds a schema that is written into the file: decoding it takes quadratic time.
+const maxSchemaNodes = 20_000
+
+// fewer reports whether a tree has fewer nodes than are left.
+func fewer(n *yaml.Node, left *int) bool {
+	n = yamltree.Target(n)
+	*left--
+	return *left > 0 && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return !fewer(c, left) })
 }
 
 // schemaForm decodes a JSON Schema: one written into the file, or the path of its file.
@@ -298,6 +319,10 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 	s := to.(*ContentSchema)
 	if v.Target().Kind != yaml.MappingNode {
 		s.File, _ = d.Text(v, "a JSON Schema, or the path of its file", "path")
+		return
+	}
+	if !fewer(v.Target(), new(maxSchemaNodes)) {
+		d.Fault(v.At(), "is a JSON Schema of more than %d keys and values: shorten it", maxSchemaNodes)
 		return
 	}
 	var any any

@@ -85,12 +85,7 @@ func (j *Job) Of(workflow string) *Job {
 
 // index makes the indexes. The first step of an id, and the first workflow of a name, count.
 func (j *Job) index() {
-	j.steps = make(map[string]int, len(j.Steps))
-	for i := range j.Steps {
-		if _, twice := j.steps[j.Steps[i].ID]; !twice && j.Steps[i].ID != "" {
-			j.steps[j.Steps[i].ID] = i
-		}
-	}
+	j.indexSteps()
 	j.workflows = make(map[string]int, len(j.Workflows))
 	for i := range j.Workflows {
 		if _, twice := j.workflows[j.Workflows[i].Name]; !twice {
@@ -98,6 +93,21 @@ func (j *Job) index() {
 		}
 	}
 }
+
+func (j *Job) indexSteps() {
+	j.steps = make(map[string]int, len(j.Steps))
+	for i := range j.Steps {
+		if _, twice := j.steps[j.Steps[i].ID]; !twice && j.Steps[i].ID != "" {
+			j.steps[j.Steps[i].ID] = i
+		}
+	}
+}
+
+// maxCopies bounds the steps in the views of all workflows that have calls or checks of their own.
+const maxCopies = 250_000
+
+// copies reports whether the workflow has steps besides those of the job, or other ones.
+func (w *Workflow) copies(ends map[string]*StepCheck) bool { return w.calls != nil || len(ends) > 0 }
 
 // see makes the views of the workflows that have steps or common info of their own.
 func (j *Job) see() {
@@ -114,13 +124,15 @@ func (j *Job) see() {
 		if w.Steps != nil {
 			view.Steps = w.Steps
 		}
-		view.Steps = slices.Concat(view.Steps, w.calls)
+		if w.Steps != nil || w.copies(ends) {
+			view.Steps = slices.Concat(view.Steps, w.calls)
+			view.indexSteps()
+		}
 		for i := range view.Steps {
 			if c := ends[view.Steps[i].ID]; c != nil {
 				view.Steps[i].Checks = append(slices.Clip(view.Steps[i].Checks), *c)
 			}
 		}
-		view.index()
 		j.views[w.Name] = &view
 	}
 }

@@ -123,16 +123,20 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 	turn := 0 // counts the entries, and those in a form
 	for e, entry := range w.Entries {
 		turn++
-		inside := 0
+		inside, after := 0, 0 // of the entries in a for_each: which, and the member after it
 		for m, id := range entry {
 			at := slices.Concat(at, w.at[e][m])
 			if last := len(at) - 1; !o.d.Has(at) { // an id that is no list
 				at = at[:last]
 			}
 			if f := w.Forms[e]; f != nil && f.ForEach != nil { // its steps come one after the other
-				for inside < len(f.Body)-1 && m >= len(slices.Concat(f.Body[:inside+1]...)) {
+				if m == 0 {
+					after = len(f.Body[0])
+				}
+				for inside < len(f.Body)-1 && m >= after {
 					inside++
 					turn++
+					after += len(f.Body[inside])
 				}
 			}
 			if strings.HasPrefix(id, CallPrefix) {

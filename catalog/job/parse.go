@@ -149,6 +149,15 @@ func (d *decoder) check(j *Job) {
 		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
 		d.checkForms(j, &j.Workflows[i], place{"workflows", i, "steps"})
 	}
+	copies := 0
+	for i := range j.Workflows {
+		if w := &j.Workflows[i]; w.copies(w.endChecks()) {
+			copies += len(j.Steps)
+		}
+	}
+	if copies > maxCopies {
+		d.FaultAt(place{"workflows"}, "has too many workflows that call others or repeat until a program passes, for a job of %d steps: divide the job", len(j.Steps))
+	}
 	d.checkCalls(j, func(i int, s *Step) place {
 		return append(place{"workflows", i, "steps"}, j.Workflows[i].place(s.ID)...)
 	})

@@ -61,7 +61,7 @@ func (r *reply) answer() *Answer {
 		return &Answer{Output: shallow(value)}
 	}
 	a := &Answer{
-		ExecutionID: cmp.Or(identifier(in.ExecutionID), identifier(in.ExecutionID2)), Progress: progressOf(in.Progress, in.Total, in.Message),
+		ExecutionID: plain(cmp.Or(identifier(in.ExecutionID), identifier(in.ExecutionID2))), Progress: progressOf(in.Progress, in.Total, in.Message),
 	}
 	var status string
 	if textOf(in.Status, &status) == "" {
@@ -101,6 +101,14 @@ func identifier(raw json.RawMessage) string {
 		return "" // too long to be used again
 	}
 	return s
+}
+
+// plain distinguishes a source's own id from that of a task.
+func plain(id string) string {
+	if strings.HasPrefix(id, taskID) || strings.HasPrefix(id, plainID) {
+		return plainID + id
+	}
+	return id
 }
 
 // errorText returns the text of an error: a text, an object with a message, or JSON.

@@ -55,9 +55,8 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 	if jsontext.IsNull(input) {
 		input = json.RawMessage(`{}`)
 	}
-	tool, is := strings.CutPrefix(w.ID, toolID)
-	arguments := input
-	if !is {
+	tool, arguments := w.tool, input
+	if tool == "" {
 		tool = s.def.ExecuteTool
 		arguments, err = jsontext.Encode(struct {
 			WorkflowID string          `json:"workflow_id"`
@@ -102,7 +101,7 @@ func (c *Catalog) about(ctx context.Context, name, method string, tool func(*sou
 	if strings.HasPrefix(executionID, taskID) {
 		return s.task(ctx, method, executionID)
 	}
-	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": executionID})
+	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": strings.TrimPrefix(executionID, plainID)})
 	if err != nil {
 		return nil, fmt.Errorf("writing the ids of an execution: %w", err)
 	}

@@ -118,20 +118,24 @@ func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
-	f := &fakery{list: listOf(workflow("a", "slow"))}
-	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
-		return text(`{"execution_id":"e1","status":"RUNNING"}`), nil
+	for _, id := range []string{"e1", "task:1", "id:task:1"} { // none is a task of MCP, and the workflow is no tool
+		f := &fakery{list: listOf(workflow("tool:a", "slow"))}
+		f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
+			return text(`{"execution_id":"` + id + `","status":"RUNNING"}`), nil
+		}
+		f.status = func(id string) *mcp.CallToolResult {
+			return structured(`{"status":"Running","progress":40,"message":"` + id + `"}`)
+		}
+		f.cancel = func(id string) *mcp.CallToolResult { return text(`{"status":"canceled"}`) }
+		r, w := offering(t, overHTTP(t, "web", f), "slow")
+		got, err := r.execute(t, w, `{}`)
+		testkit.Need(t, err == nil && (got.ExecutionID == id || id != "e1") && got.State == source.Running, "%+v %v", got, err)
+		own := got.ExecutionID
+		got, err = r.Status(t.Context(), "web", w.ID, own)
+		testkit.Need(t, err == nil && got.State == source.Running, "%+v %v", got, err)
+		testkit.True(t, *got.Progress.Value == 40 && *got.Progress.Total == 100 && got.Progress.Message == "tool:a/"+id, "%+v", got.Progress)
+		testkit.Equal(t, testkit.Get(r.Cancel(t.Context(), "web", w.ID, own)).Must(t).State, source.Cancelled)
 	}
-	f.status = func(id string) *mcp.CallToolResult {
-		return structured(`{"status":"Running","progress":40,"message":"` + id + `"}`)
-	}
-	f.cancel = func(id string) *mcp.CallToolResult { return text(`{"status":"canceled"}`) }
-	r, w := offering(t, overHTTP(t, "web", f), "slow")
-	got, err := r.execute(t, w, `{}`)
-	testkit.Need(t, err == nil && got.ExecutionID == "e1" && got.State == source.Running, "%+v %v", got, err)
-	got, err = r.Status(t.Context(), "web", "a", "e1")
-	testkit.True(t, err == nil && got.State == source.Running && *got.Progress.Value == 40 && *got.Progress.Total == 100 && got.Progress.Message == "a/e1", "%+v %v", got, err)
-	testkit.Equal(t, testkit.Get(r.Cancel(t.Context(), "web", "a", "e1")).Must(t).State, source.Cancelled)
 }
 
 func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // A listing collects the workflows of the pages of one query.
 type listing struct {
 	source    string
+	tool      string                         // the tool that the pages that are added are made of, or ""
 	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
 	workflows []*offered
 	ids       map[string]bool
@@ -57,14 +58,14 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 		}
 		sum := sha256.Sum256(item)
 		w := l.known[sum]
-		if w == nil {
+		if w == nil || w.tool != l.tool {
 			var label string
 			if w, label, err = parseWorkflow(l.source, item); err != nil {
 				label = cmp.Or(label, fmt.Sprintf("number %d", i))
 				l.skip(label, err.Error())
 				continue
 			}
-			w.sum = sum
+			w.sum, w.tool = sum, l.tool
 		}
 		switch {
 		case len(l.workflows) >= maxWorkflows:

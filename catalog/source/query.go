@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"deepwork/catalog/jsontext"
@@ -72,7 +71,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		if next == "" {
 			if !l.has(s.def.ExecuteTool) {
 				all.workflows = slices.DeleteFunc(all.workflows, func(w *offered) bool {
-					run := !strings.HasPrefix(w.ID, toolID)
+					run := w.tool == ""
 					if run {
 						all.skip(jsontext.Clip(w.ID, 100), fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
 					}

@@ -26,6 +26,9 @@ var tasksExtension = &mcp.ClientCapabilities{Extensions: map[string]any{"io.mode
 // taskID is before the id of a task where the id of a source's execution is expected.
 const taskID = "task:"
 
+// plainID is before an id of a source's execution that itself begins with taskID or plainID.
+const plainID = "id:"
+
 // The methods of tasks, which the SDK does not have.
 const (
 	getTask    = "tasks/get"
@@ -118,7 +121,9 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 		page, err := jsontext.Encode([]any{map[string]any{"id": toolID + tool.Name, "name": tool.Name, "category": "tool", "executionType": "sync",
 			"description": cmp.Or(strings.TrimSpace(tool.Description), tool.Title, "The tool "+tool.Name+" of "+s.def.Name), "inputSchema": tool.InputSchema}})
 		if err == nil {
+			all.tool = tool.Name
 			_, err = all.add(page)
+			all.tool = ""
 		}
 		if err != nil {
 			return err
@@ -132,5 +137,5 @@ func (s *source) own() []string {
 	return []string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}
 }
 
-// toolID is before the name of a tool where the id of a workflow is expected.
+// toolID is before the name of a tool where the id of a workflow is expected. A workflow's own id may begin with it, too.
 const toolID = "tool:"

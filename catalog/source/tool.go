@@ -33,6 +33,8 @@ type Workflow struct {
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
 	Performer   Performer       // from Metadata
+
+	tool string // of the source, which the config names and this is; or ""
 }
 
 // A Performer is who must perform the steps of a workflow at its source while it is executed.

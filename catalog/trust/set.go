@@ -72,7 +72,13 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 	}
 	for _, s := range c.WorkflowTools.Sources {
-		b.add("workflow_tools.sources."+s.Name, map[string]any{"command": s.Command, "env": s.Env, "pass_env": s.PassEnv, "url": s.URL, "headers": s.Headers}, s.Command)
+		value := map[string]any{"command": s.Command, "env": s.Env, "pass_env": s.PassEnv, "url": s.URL, "headers": s.Headers, "tools": s.Tools}
+		for key, tool := range map[string]string{"list": s.ListTool, "execute": s.ExecuteTool, "status": s.StatusTool, "cancel": s.CancelTool} {
+			if tool != "workflows-"+key+"-tool" { // the default
+				value[key+"_tool"] = tool
+			}
+		}
+		b.add("workflow_tools.sources."+s.Name, value, s.Command)
 	}
 	for _, e := range c.Executors {
 		commands := [][]string{e.Command, e.Resume}

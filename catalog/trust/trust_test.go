@@ -81,6 +81,9 @@ func TestWhatChangesASet(t *testing.T) {
 		{"max_in_review: 2", "max_in_review: 3", false},
 		{"executor: CODEX", "executor: CODEX:FAST", false},
 		{"{A: b}", "{A: c}", false},
+		{"{A: b}", "{A: b}, tools: ['*']", false},
+		{"{A: b}", "{A: b}, list_tool: wipe", false}, // it is called at once
+		{"{A: b}", "{A: b}, list_tool: workflows-list-tool, execution_timeout: 5", true},
 		{"${TOKEN}", "${OTHER}", false},
 		{"--fast\"}", "--slow\"}", false},
 		{"make deps", "make all", false},

@@ -127,7 +127,9 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	case err != nil:
 		return nil, fmt.Errorf("waiting for remote run %s to be cancelled: %w", n.id, err)
 	case v.lost:
-		return e.cancelElsewhere(ctx, &v.Run)
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askTime) // the caller's has ended
+		defer cancel()
+		return e.cancelElsewhere(asking, &v.Run)
 	default:
 		return v, nil
 	}

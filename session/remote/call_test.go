@@ -189,6 +189,7 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 		"still there": {source.Answer{State: source.Running}, nil, "still runs there"},
 		"late":        {source.Answer{State: source.Failed, Error: "it is too late"}, nil, "it failed: it is too late"},
 		"mute":        {source.Answer{}, nil, "was cancelled at its"},
+		"done":        {source.Answer{State: source.Completed}, nil, "it may go on there"}, // the cancelling, not the run
 		"stuck":       {source.Answer{}, errors.New("the handle is stuck"), "the handle is stuck"},
 	}, func(t *testing.T, c answer, p *plant, open opener) {
 		p.onCancel = func(string) (*source.Answer, error) { return &c.Answer, c.err }

@@ -112,10 +112,7 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 		cancel(ErrCancelled)
 		o = e.broken(ctx, rec)
 	}
-	rec.State, rec.EndedAt, rec.Result = o.state, new(now()), o.result
-	if o.words != "" {
-		rec.Error = new(clip(o.words, maxWords))
-	}
+	rec.State, rec.EndedAt, rec.Result, rec.Error = o.state, new(now()), o.result, o.error()
 	if err = e.store.Save(ctx, rec, e.life); err != nil {
 		return nil, notSaved(x, err)
 	}

@@ -31,6 +31,19 @@ type outcome struct {
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
+// error returns what is stored of what went wrong. It ends with seeFirst if the outcome is unsure, so that whoever asks
+// later is told as well.
+func (o outcome) error() *string {
+	switch said := clip(o.words, maxWords); {
+	case o.words == "":
+		return nil
+	case o.unsure:
+		return new(said + ". " + seeFirst)
+	default:
+		return &said
+	}
+}
+
 // drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
 // one, and stores the outcome. It reports false if the engine is closed.
 func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {
@@ -115,7 +128,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 	if a.Progress != nil {
 		n.advance(*a.Progress)
 	}
-	return e.follow(ctx, n), true
+	return e.follow(ctx, n, false), true
 }
 
 // notExecuted is the outcome if Execute returned an error.
@@ -183,8 +196,9 @@ func deadline(timeout time.Duration) *time.Time {
 }
 
 // follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to
-// 7.5). It continues to ask a source that is away, for as long as the run may take.
-func (e *Engine) follow(ctx context.Context, n *entry) outcome {
+// 7.5). It continues to ask a source that is away, for as long as the run may take. taken says that another
+// server has followed it before.
+func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)
 	failed, refused := 0, 0 // consecutive polls
@@ -219,7 +233,7 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 		failed++
 		_, is := errors.AsType[*source.RefusedError](err)
 		switch {
-		case errors.Is(err, source.ErrUnsupported) && !asked:
+		case errors.Is(err, source.ErrUnsupported) && !asked && (!taken || refused == refusals-1):
 			return outcome{blind: true}
 		case is, errors.Is(err, source.ErrUnknown), errors.Is(err, source.ErrUnsupported):
 			// A source that is starting again may not have all its tools at once.
@@ -233,7 +247,10 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 			n.log().Warn("the status of a remote run cannot be had; trying again", "error", err)
 		}
 		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
-		if errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost) {
+		switch {
+		case refused > 0: // the time that it has does not depend on the interval
+			pause = max(pause, time.Second<<refused)
+		case errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost):
 			pause = interval // nothing was sent, and it may be back soon
 		}
 	}
@@ -280,8 +297,11 @@ func (e *Engine) broken(ctx context.Context, x *store.Execution) outcome {
 		o.unsure = true
 	case a == nil:
 		o.words += " and was cancelled at its source"
-	case a.State == source.Completed:
+	case a.State == source.Completed && a.Output != nil:
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
+	case a.State == source.Completed: // the cancelling did: asked, the source has not said that the run has ended
+		o.words += "; its source was asked to cancel it and answered that this is done, but not that the run has ended: it may go on there"
+		o.unsure = true
 	case a.State == source.Failed: // it failed, or the cancellation did
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
 		o.unsure = true

@@ -20,11 +20,10 @@ import (
 // A view is a run as its driver last published it. It is immutable.
 type view struct {
 	Run
-	newer  chan struct{} // closed when there is a newer view
-	over   bool          // nothing more will become known here
-	lost   bool          // over, since another server has taken it up
-	code   string        // of the error for callers that wait; "" if the state determines it
-	unsure bool          // it may have been carried out, or may continue: check before calling again
+	newer chan struct{} // closed when there is a newer view
+	over  bool          // nothing more will become known here
+	lost  bool          // over, since another server has taken it up
+	code  string        // of the error for callers that wait; "" if the state determines it
 }
 
 // An entry is a run that this process drives, or whose end could not be stored. Its driver's goroutine
@@ -143,9 +142,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	if o.sourceID != "" {
 		next.SourceExecutionID = &o.sourceID
 	}
-	if o.words != "" {
-		next.Error = new(clip(o.words, maxWords))
-	}
+	next.Error = o.error()
 	next.Result = o.result
 	run := shown(&next)
 	run.Progress = lastProgress(o, was)
@@ -166,7 +163,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	if stored { // before the end is visible: what is in memory and has ended is not stored
 		n.engine.remove(n)
 	}
-	n.publish(&view{Run: run, over: true, code: o.code, unsure: o.unsure})
+	n.publish(&view{Run: run, over: true, code: o.code})
 }
 
 // refOf returns the span of a run.

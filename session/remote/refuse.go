@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"strings"
 
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -35,9 +36,13 @@ func answer(v *view, setting string) (*Run, error) {
 		code, what = codes.WorkflowUnknown, "has an unknown state"
 		next = seeFirst
 	}
-	if v.unsure && x.State == TimedOut {
+	why, unsure := "no reason is known", false
+	if x.Error != nil {
+		why, unsure = strings.CutSuffix(*x.Error, ". "+seeFirst)
+	}
+	if unsure && x.State == TimedOut {
 		next += ". " + seeFirst
-	} else if v.unsure {
+	} else if unsure {
 		next = seeFirst
 	}
 	switch {
@@ -48,10 +53,6 @@ func answer(v *view, setting string) (*Run, error) {
 		code, next = v.code, "Call again when the source can be reached"
 	default:
 		code, next = v.code, "Call again when the server is able to run it"
-	}
-	why := "no reason is known"
-	if x.Error != nil {
-		why = *x.Error
 	}
 	if len(x.Result) > resultInError {
 		x.Result = nil // workflow_status has it

@@ -160,7 +160,7 @@ func (e *Engine) takeUp(x *store.Execution) bool {
 			ctx, cancel = context.WithTimeoutCause(ctx, max(x.Deadline.Sub(now()), graceTime), errTimedOut)
 			defer cancel()
 		}
-		return e.follow(ctx, n), true
+		return e.follow(ctx, n, true), true
 	})
 	if !ok {
 		e.slots.leave(nil, x)

@@ -156,6 +156,17 @@ func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 	testkit.Equal(t, len(p.cancelled), 0, "cancelled at the source")
 }
 
+// TestACallIsCancelledAlsoWhenAnotherFollowsTheRun by that server.
+func TestACallIsCancelledAlsoWhenAnotherFollowsTheRun(t *testing.T) {
+	p, a, b, c := twoServers(t, life)
+	a.disk.frozen.Lock()
+	b.follows()
+	a.disk.frozen.Unlock()
+	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+	c.cancelled()
+	testkit.Same(t, p.cancelled, []string{"x-1"})
+}
+
 // TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: also if nobody asks for them, and no server starts.
 func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 	bubbles(t, map[string]State{"its time is over": TimedOut, "it ends": Completed}, func(t *testing.T, want State, p *plant, open opener) {

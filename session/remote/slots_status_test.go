@@ -182,6 +182,10 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		err := call.over(c.state, c.code)
 		testkit.Contains(t, err.Message, c.says)
 		testkit.Equal(t, strings.Contains(err.Message, seeFirst), c.look, "it is told to look first: %v", err)
+		if !c.stop { // and who asks later is
+			_, later := s.Outcome(t.Context(), "me", call.id())
+			testkit.Equal(t, strings.Contains(later.Error(), seeFirst), c.look, "later: %v", later)
+		}
 		again := strings.Contains(err.Message, "and call again") || strings.Contains(err.Message, "Call again")
 		testkit.True(t, !again || !c.look, "it is told to call again: %v", err)
 	})
@@ -363,6 +367,21 @@ func TestASourceThatTellsLittle(t *testing.T) {
 			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
 		}
 		testkit.Equal(t, s.does(true, script{lasts: time.Hour}).ends().State, Completed)
+	})
+}
+
+// TestASourceThatStartsAgainIsGivenTime: also by a server that has not asked it before, or that asks often.
+func TestASourceThatStartsAgainIsGivenTime(t *testing.T) {
+	bubbles(t, map[string]time.Duration{"often": 10 * time.Millisecond, "as usual": 2 * time.Second}, func(t *testing.T, interval time.Duration, p *plant, open opener) {
+		s := open(func(w *config.WorkflowTools) { w.StatusInterval = interval })
+		id := s.start(workflow(t, "w", true, script{lasts: 10 * time.Second, answer: output(`1`)}), `{}`).id()
+		time.Sleep(time.Second)
+		p.with(func() { p.statuses = false })
+		s = s.restart()
+		time.Sleep(5 * time.Second)
+		p.with(func() { p.statuses = true })
+		time.Sleep(time.Minute)
+		s.is(id, Completed, `1`)
 	})
 }
 
