@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -292,7 +294,11 @@ A project that was moved to another folder finds its state again after
 				if dir, err := state.Canonical(filepath.Dir(old)); err == nil { // the state names a project without links
 					old = filepath.Join(dir, filepath.Base(old))
 				}
-				err = folder.Adopt(old, func() error {
+				empty := func() bool {
+					s, err := backend.Look(cmd.Context(), folder, backend.Choice{})
+					return err == nil && s.Problem == "" && len(s.Servers) == 0 && !fileExists(folder.Worktrees()) && slices.Max(slices.Collect(maps.Values(s.Counts))) == 0
+				}
+				err = folder.Adopt(old, empty, func() error {
 					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
 						return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
 					}
