@@ -88,6 +88,7 @@ type app struct {
 	err    *show.Screen
 
 	path          string // --path, or what was found without it
+	found         bool   // path was found: commands find it again
 	saidProject   bool   // boardFolder has named the project of an attempt
 	saidElsewhere bool   // elsewhere has named another state
 	json          bool   // --json
@@ -162,7 +163,7 @@ func (a *app) report(err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
-	text := strings.TrimRight(forPeople(err).Error(), "\n") // what follows a newline in a name must not look like a separate message
+	text := strings.TrimRight(a.here(forPeople(err).Error()), "\n") // what follows a newline in a name must not look like a separate message
 	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
