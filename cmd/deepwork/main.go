@@ -301,7 +301,7 @@ func inCommands(message string) string {
 		"Pass job_name and workflow_name", "Pass --job and --workflow", "leave inputs out", "leave --input out",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ". Then call again.", ".", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false
