@@ -90,13 +90,17 @@ func (a *app) givenRoot() (string, error) {
 	return root, nil
 }
 
-// findFolder returns the state of the project, whose place it does not change.
-func (a *app) findFolder() (*state.Folder, error) {
+// findFolder returns the state of the project, whose place it does not change; see elsewhere.
+func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return nil, err
 	}
-	return state.Find(root)
+	folder, err := state.Find(root)
+	if err == nil {
+		err = a.elsewhere(ctx, folder)
+	}
+	return folder, err
 }
 
 // display formats path for a person in the project: relative to the --path argument, with that in

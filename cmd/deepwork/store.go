@@ -109,7 +109,7 @@ Exit 1 if the store cannot be used.`,
 
 // chosen returns the project's state and the store that was chosen for it.
 func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
-	folder, err := a.findFolder()
+	folder, err := a.findFolder(ctx)
 	if err != nil {
 		return nil, backend.Choice{}, err
 	}
@@ -282,7 +282,7 @@ A project that was moved to another folder finds its state again after
 "deepwork where --adopt OLDPATH" in the new one.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := a.findFolder()
+			folder, err := a.findFolder(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ where prints its path).`,
 }
 
 func (a *app) trust(ctx context.Context, f trustFlags) error {
-	folder, err := a.findFolder()
+	folder, err := a.findFolder(ctx)
 	if err != nil {
 		return err
 	}
