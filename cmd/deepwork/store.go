@@ -244,7 +244,7 @@ server continues with remote runs at other systems.`,
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
 			if target.File != "" {
-				a.out.Prose(fmt.Sprintf("%s is a backup. `deepwork store copy --from %s --to files` restores the project from it, where the state folder has nothing of the project.", target.File, session.InShell(target.File)))
+				a.out.Prose(fmt.Sprintf("%s is a backup. `%s` restores the project from it, where the state folder has nothing of the project.", target.File, a.onPath("deepwork store copy --from "+session.InShell(target.File)+" --to files")))
 				return nil
 			}
 			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
