@@ -205,7 +205,7 @@ func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*boar
 	if len(found) == 1 {
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("there is no project %q on the board; the projects are %s (those in .deepwork/config.yml need your approval first: deepwork trust)", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no project %q on the board; the projects are %s (those in .deepwork/config.yml need your approval first: 'deepwork trust')", name, strings.Join(names, ", "))
 }
 
 // tasksOfAll returns the tasks of all projects.
@@ -231,11 +231,16 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 	if err != nil {
 		return err
 	}
+	for i, item := range r.Items {
+		if strings.HasPrefix(item.Command, "deepwork ") {
+			r.Items[i].Command = a.onPath(item.Command)
+		}
+	}
 	if a.json {
 		return a.printJSON(r.Items)
 	}
 	if len(r.Items) == 0 {
-		a.out.Prose("Nothing waits for you. 'deepwork board tasks' lists the tasks.")
+		a.out.Prose(a.here("Nothing waits for you. 'deepwork board tasks' lists the tasks."))
 		return nil
 	}
 	var rows [][]string

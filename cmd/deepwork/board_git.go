@@ -134,7 +134,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
 				} else if err == nil && t.Status != "done" {
-					a.out.Prose(fmt.Sprintf("'deepwork board done %s' sets the task done", now.TaskID[:shortID]))
+					a.out.Prose(a.here(fmt.Sprintf("'deepwork board done %s' sets the task done", now.TaskID[:shortID])))
 				}
 			}
 			return failed
@@ -173,19 +173,19 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, "nothing to do")
 		case merge.Updated:
 			failed = &exitError{exitFailure}
-			fmt.Fprintf(a.out, "the commits of %s can't be rebased onto %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', with --squash if you like\n", branch, target, id)
+			fmt.Fprintf(a.out, "the commits of %s can't be rebased onto %s one by one, so %[2]s was merged into it; now run '%s', with --squash if you like\n", branch, target, a.onPath("deepwork board merge "+id))
 		case merge.Conflicts:
 			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
 			}
-			fmt.Fprintf(a.out, "Resolve them there and commit; then run '%s %s' again.\n", cmd.CommandPath(), id)
+			fmt.Fprintf(a.out, "Resolve them there and commit; then run '%s' again.\n", a.onPath(cmd.CommandPath()+" "+id))
 		default:
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if len(m.Untracked) > 0 && m.Status != merge.Conflicts { // --commit is refused while there are conflicts
-			fmt.Fprintf(a.out, "not committed, so not merged: %s\n'deepwork board merge --commit %s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), id)
+			fmt.Fprintf(a.out, "not committed, so not merged: %s\n'%s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), a.onPath("deepwork board merge --commit "+id))
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})

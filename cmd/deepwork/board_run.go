@@ -84,7 +84,7 @@ func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Eng
 	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
 		if cmd.Name() == "add" { // given again, it would add another task
-			fmt.Fprintf(a.err, "deepwork: note: the task is on the board; once this is corrected, 'deepwork board start %s' starts it\n", board.Short(t.TaskID))
+			fmt.Fprintf(a.err, "deepwork: note: the task is on the board; once this is corrected, '%s' starts it\n", a.onPath("deepwork board start "+board.Short(t.TaskID)))
 		}
 		return runRefused(cmd, "starting the task "+board.Short(t.TaskID), err)
 	}
@@ -182,7 +182,7 @@ func (a *app) sending(ctx context.Context, engine *attempt.Engine, id string, de
 		return err
 	}
 	if queued && detach {
-		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or 'deepwork board tail -f %s'\n", id[:shortID])
+		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or '%s'\n", a.onPath("deepwork board tail -f "+id[:shortID]))
 		return nil
 	}
 	return a.run(ctx, engine, id, before.NextIndex, detach)
@@ -223,10 +223,10 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		case err != nil:
 			return err
 		case full:
-			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
+			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or '%s'.\n", *r.Notice, a.onPath("deepwork board tail -f "+id[:shortID]))
 			return nil
 		case r.State == board.Running:
-			fmt.Fprintf(a.out, "The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+			fmt.Fprintln(a.out, a.here(fmt.Sprintf("The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
 			return nil
 		case !r.Open:
 			return a.ended(ctx, engine, &r.AttemptReply)
@@ -272,7 +272,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
-	fmt.Fprintf(a.err, "deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+	fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
 	return &exitError{exitFailure}
 }
 
@@ -296,7 +296,7 @@ func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.Atte
 // note prints a notice of a reply, which is for people here.
 func (a *app) note(notice *string) {
 	if notice != nil {
-		fmt.Fprintf(a.err, "deepwork: %s\n", inCommands(*notice))
+		fmt.Fprintf(a.err, "deepwork: %s\n", a.here(inCommands(*notice)))
 	}
 }
 

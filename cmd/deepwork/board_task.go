@@ -113,15 +113,21 @@ func (a *app) printNext(ctx context.Context, engine *attempt.Engine, r *attempt.
 			a.fields("first", b.Command+" ("+b.Title+")")
 		}
 	}
-	a.fields("next", next(r, run))
+	a.fields("next", a.next(r, run))
 }
 
 // next returns the commands that go on with an attempt, or with a run, as it is: each works as it is printed.
-func next(r *attempt.AttemptReply, run *board.RunReply) string {
+func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 	id, of := board.Short(r.AttemptID), board.Short(r.TaskID)
 	has := func(is func(attempt.AttemptRepo) bool) bool { return slices.ContainsFunc(r.Repos, is) }
 	var all []string
-	add := func(format string, args ...any) { all = append(all, "deepwork "+fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) {
+		command, purpose, _ := strings.Cut("deepwork "+fmt.Sprintf(format, args...), " (to ")
+		if command = a.onPath(command); purpose != "" {
+			command += " (to " + purpose
+		}
+		all = append(all, command)
+	}
 	switch {
 	case r.Open && r.State != board.Interrupted, r.State == board.Merged:
 	case has(func(repo attempt.AttemptRepo) bool { return repo.Merging }):
@@ -163,7 +169,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", inCommands(optional(r.Error)), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", a.here(inCommands(optional(r.Error))), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
@@ -174,7 +180,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		}
 		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))
 	}
-	a.fields("notice", inCommands(optional(r.Notice)))
+	a.fields("notice", a.here(inCommands(optional(r.Notice))))
 }
 
 // costText describes a cost; what is not known is left out or called so.
@@ -256,7 +262,7 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 					return a.start(ctx, cmd, engine, t, start)
 				}
 				if _, _, is := show.TerminalSize(a.rawOut); is {
-					a.fields("next", "deepwork board start "+board.Short(t.TaskID))
+					a.fields("next", a.onPath("deepwork board start "+board.Short(t.TaskID)))
 				}
 				return nil
 			})

@@ -85,7 +85,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 		return err
 	}
 	a.out.Prose("The database was set aside: " + to)
-	a.out.Prose("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside, and the attempts' worktrees and branches stay as they are.")
+	a.out.Prose(a.here("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside, and the attempts' worktrees and branches stay as they are."))
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (a *app) printReport(root string, r session.Report) error {
 	})
 	const width = 2000 // of a line: files may contain anything
 	for _, f := range r.Findings {
-		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", kind(f), oneLine(a.display(root, f.Where), width), oneLine(f.What, width), oneLine(f.Do, width))
+		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", kind(f), oneLine(a.display(root, f.Where), width), oneLine(a.here(f.What), width), oneLine(a.here(f.Do), width))
 	}
 	var counts []string
 	for _, c := range r.Counts {

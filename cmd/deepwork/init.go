@@ -310,7 +310,7 @@ func (p *preparation) layOutConfig(file string) (string, error) {
 	}
 	line := "toolsets: [" + strings.Join(toolsets, ", ") + "]"
 	if len(toolsetsLine.FindAll(text, -1)) != 1 {
-		return "left", fmt.Errorf("it was left as it is; set this in it:\n%s", line)
+		return "left", fmt.Errorf("it was left as it is; set this in it: %s", line)
 	}
 	return clients.Replaced, durable.Disk{}.Put(file, toolsetsLine.ReplaceAll(text, []byte(line)), durable.PutOptions{Temp: ".config.yml.*", Mode: 0o644})
 }

@@ -90,10 +90,10 @@ It says what to do next.`,
 				a.out.Text("  ", "- in .deepwork/config.yml set: "+piece.Config)
 			}
 			if piece.Checks || piece.Config != "" {
-				a.out.Text("  ", "- read what it runs, and approve it: deepwork trust")
+				a.out.Text("  ", "- read what it runs, and approve it: "+a.onPath("deepwork trust"))
 			}
 			if piece.Say != "" {
-				a.out.Text("  ", "- change it as you like: deepwork jobs show "+piece.Name+" prints what an agent will read")
+				a.out.Text("  ", "- change it as you like: "+a.onPath("deepwork jobs show "+piece.Name)+" prints what an agent will read")
 				fmt.Fprintf(a.out, "\nSay to your agent:\n\n  %s\n", piece.Say)
 			}
 			return nil
@@ -104,14 +104,14 @@ It says what to do next.`,
 func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	missing := snapshot.Missing()
 	if len(snapshot.Jobs) == 0 && len(snapshot.Errors) == 0 {
-		fmt.Fprintln(a.out, "There are no jobs. Make an example with 'deepwork init'.")
+		fmt.Fprintln(a.out, a.here("There are no jobs. Make an example with 'deepwork init'."))
 		return
 	}
 	var bundled []string
 	blank := ""
 	for _, j := range snapshot.Jobs {
 		if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() && snapshot.Err(j.Name) == nil {
-			bundled = append(bundled, fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): %s", j.Name, j.Summary))
+			bundled = append(bundled, a.here(fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): ", j.Name))+j.Summary)
 			for _, w := range j.Workflows {
 				bundled = append(bundled, "  "+j.Name+"/"+w.Name+": "+w.Summary)
 			}

@@ -74,7 +74,7 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 		case errors.Is(err, job.ErrCurrent):
 			says := "needs no conversion: it is read as it is"
 			if j, _ := job.Load(dir); j == nil && fileExists(filepath.Join(dir, job.FileName)) {
-				says = "has nothing to convert, but it does not load; 'deepwork validate' says why"
+				says = a.here("has nothing to convert, but it does not load; 'deepwork validate' says why")
 			}
 			fmt.Fprintf(a.out, "%s %s.\n", inline(name), says)
 		default:

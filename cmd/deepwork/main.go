@@ -88,6 +88,7 @@ type app struct {
 	err    *show.Screen
 
 	path          string // --path, or what was found without it
+	found         bool   // path was found: commands find it again
 	saidProject   bool   // boardFolder has named the project of an attempt
 	saidElsewhere bool   // elsewhere has named another state
 	json          bool   // --json
@@ -162,7 +163,7 @@ func (a *app) report(err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
-	text := strings.TrimRight(forPeople(err).Error(), "\n") // what follows a newline in a name must not look like a separate message
+	text := strings.TrimRight(a.here(forPeople(err).Error()), "\n") // what follows a newline in a name must not look like a separate message
 	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
@@ -300,7 +301,7 @@ func inCommands(message string) string {
 		"Pass job_name and workflow_name", "Pass --job and --workflow", "leave inputs out", "leave --input out",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ". Then call again.", ".", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false

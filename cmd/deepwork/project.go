@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,11 +43,32 @@ func (a *app) onProject(asJSON string, cmd *cobra.Command) *cobra.Command {
 func (a *app) projectRoot() (string, error) {
 	if here, err := os.Getwd(); err == nil && a.path == "" {
 		if found := state.Upwards(here); found != here {
-			a.path = relative(here, found)
+			a.path, a.found = relative(here, found), true
 			fmt.Fprintf(a.err, "deepwork: note: using the project %s around this folder; --path . uses this folder\n", inline(found))
 		}
 	}
 	return a.givenRoot()
+}
+
+// projectCommand matches a command on a project in a text: in quotes, or one that a person decides with.
+var projectCommand = regexp.MustCompile("'deepwork (?:board|check|init|jobs|run|serve|sessions|store|token|trust|validate|where)\\b[^'\\n]*'|`deepwork (?:check|serve|sessions|trust|validate|where)\\b[^`\\n]*`|deepwork sessions (?:review|override) [0-9a-f]{8} (?:'[^'\\n]*'|[^\\s'`]+)(?: --reason TEXT)?(?: --path )?")
+
+// here returns a text whose commands are about the project of this one.
+func (a *app) here(text string) string {
+	return projectCommand.ReplaceAllStringFunc(text, func(command string) string {
+		if quote := command[:1]; quote != "d" {
+			return quote + a.onPath(command[1:len(command)-1]) + quote
+		}
+		return a.onPath(command)
+	})
+}
+
+// onPath returns a command with the --path that this one has.
+func (a *app) onPath(command string) string {
+	if a.path == "" || a.found || strings.Contains(command, " --path ") || strings.HasSuffix(command, " --help") {
+		return command
+	}
+	return command + " --path " + session.InShell(a.path)
 }
 
 // givenRoot is projectRoot without a search: --path, or the current directory.
@@ -68,13 +90,17 @@ func (a *app) givenRoot() (string, error) {
 	return root, nil
 }
 
-// findFolder returns the state of the project, whose place it does not change.
-func (a *app) findFolder() (*state.Folder, error) {
+// findFolder returns the state of the project, whose place it does not change; see elsewhere.
+func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return nil, err
 	}
-	return state.Find(root)
+	folder, err := state.Find(root)
+	if err == nil {
+		err = a.elsewhere(ctx, folder)
+	}
+	return folder, err
 }
 
 // display formats path for a person in the project: relative to the --path argument, with that in

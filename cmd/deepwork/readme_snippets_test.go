@@ -346,6 +346,7 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
 	}
 	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
+	testkit.Equal(t, inCommands("It is full: 13. Then call again."), "It is full: 13.")
 	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
 }
 

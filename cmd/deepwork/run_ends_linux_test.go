@@ -304,7 +304,7 @@ func TestRunBudgets(t *testing.T) {
 		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"}, func(t *testing.T, p *runProject) {
 			r := p.begin()
 			p.awaits("b", 1)
-			p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop'") // it goes on with the budgets that it has
+			p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'") // it goes on with the budgets that it has
 			r.kill()
 			p.resume("--max-cost", "0.3").paused("0.3 USD")
 			testkit.Equal(t, p.steps(), "a b")

@@ -79,7 +79,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", board.Short(r.RunID), err)
 		}
 		if !a.json {
-			fmt.Fprintf(a.out, "It continues in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+			fmt.Fprintln(a.out, a.here(fmt.Sprintf("It continues in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.", r.RunID[:shortID])))
 		}
 		return nil
 	}
@@ -107,7 +107,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == board.Queued {
 					goesOn = "the run waits for a process to lead it: 'deepwork run resume %s', or a server of the project"
 				}
-				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+				fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.", r.RunID[:shortID])))
 				return &exitError{exitInterrupted}
 			}
 			fmt.Fprintln(a.err, "Interrupted: ending its agents.")
@@ -240,6 +240,9 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 			continue
 		}
 		v.waiting[key] = true
+		if w.Command != nil {
+			w.Command = new(v.app.onPath(*w.Command))
+		}
 		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: waitState(w), SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
 	}
 	waits := ""
@@ -328,7 +331,7 @@ func (v *runLines) event(e runEvent) {
 		}
 	default:
 		if e.Reason != nil {
-			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
+			fmt.Fprintf(v.app.out, "%s\n", v.app.here(*e.Reason))
 		}
 	}
 }
@@ -356,7 +359,7 @@ func (a *app) printSteps(v *run.View) {
 		if s.USD != nil {
 			cost = fmt.Sprintf("%.2f USD", *s.USD)
 		}
-		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, stepNote(s)})
+		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.here(stepNote(s))})
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)
@@ -379,13 +382,13 @@ func stepNote(s *run.Step) string {
 
 // printOutcome prints where a run is, and what can be done next.
 func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
-	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", inCommands(optional(r.Reason)), "session", optional(r.SessionID))
+	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(inCommands(optional(r.Reason))), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
 	for _, w := range r.Waits {
 		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
-			a.fields("waits", text)
+			a.fields("waits", a.here(text))
 		}
 	}
 	if at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err == nil {

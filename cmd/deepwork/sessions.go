@@ -131,7 +131,7 @@ func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error 
 		fmt.Fprintln(a.out, "There are no sessions.")
 		if root, err := a.projectRoot(); err == nil {
 			if files, _ := fs.Glob(os.DirFS(root), ".deepwork/tmp/"+state.ExportName("????????")); len(files) > 0 {
-				fmt.Fprintln(a.err, "deepwork: note: .deepwork/tmp has files of sessions. If the folder was moved here, 'deepwork where --adopt OLDPATH' takes over what it had there; else 'deepwork sessions import --all' makes sessions of them.")
+				fmt.Fprintln(a.err, a.here("deepwork: note: .deepwork/tmp has files of sessions. If the folder was moved here, 'deepwork where --adopt OLDPATH' takes over what it had there; else 'deepwork sessions import --all' makes sessions of them."))
 			}
 		}
 	default:

@@ -45,8 +45,8 @@ func TestSessionsAreImported(t *testing.T) {
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state")) // another computer
 	before := readAll(sessionFile(root, id))
 
-	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "list"), []string{"There are no sessions.", "'deepwork where --adopt OLDPATH'"})
-	fails(t, root, []string{"sessions", "show", id}, "`deepwork sessions import .deepwork/tmp/session_"+id+".json`", "`deepwork where --adopt OLD-PATH`")
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "list"), []string{"There are no sessions.", "'deepwork where --adopt OLDPATH --path " + root + "'"})
+	fails(t, root, []string{"sessions", "show", id}, "`deepwork sessions import .deepwork/tmp/session_"+id+".json --path "+root+"`", "`deepwork where --adopt OLD-PATH --path "+root+"`")
 	testkit.Equal(t, len(glob(os.Getenv(state.Env), "*")), 0, "what reading made")
 	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
 	asksAtNoPipe(t, one...)
@@ -56,6 +56,7 @@ func TestSessionsAreImported(t *testing.T) {
 	types(t, true, "yes", []string{"deepwork", "sessions", "import", "--all", "--path", root}, "Imported 1 session.")
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id), []string{"imported: ", "status:   active"}, "once it is imported")
 	fails(t, root, one[1:4], "session "+id+" is in the project already (active)")
+	fails(t, root, []string{"sessions", "drop", id, "b[3]", "--reason", "obsolete"}, "'b[3]' is not a step of an unfinished item") // before it asks
 	mustPrint(t, root, "check")
 	client, _ = startClient(t, root)
 	testkit.Contains(t, string(callTool(t, client, "get_step", map[string]any{"session_id": id})), "and more", "an agent is given")

@@ -188,7 +188,7 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 			case r.State.Open():
 				now = "The run goes on automatically."
 			default:
-				now = fmt.Sprintf("Its run is %s; to go on: deepwork run resume %s.", r.State.Words(), board.Short(r.RunID))
+				now = fmt.Sprintf("Its run is %s; to go on: %s.", r.State.Words(), a.onPath("deepwork run resume "+board.Short(r.RunID)))
 			}
 		}
 		return err
@@ -397,14 +397,25 @@ The other items go on. The session records it as a person's decision.`,
 				return err
 			}
 			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
-				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ", plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
+				s, err := engine.Read(cmd.Context(), id)
+				if err != nil {
 					return err
 				}
-				err := engine.DropFor(cmd.Context(), id, args[1], machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+				def, err := engine.Definition(s)
+				if err == nil { // before it asks
+					err = s.Droppable(def, args[1])
+				}
 				if err != nil {
 					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
 				}
-				fmt.Fprintf(a.out, "Dropped. The agent goes on with the other items; 'deepwork sessions show %s' shows them.\n", id)
+				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ", plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
+					return err
+				}
+				err = engine.DropFor(cmd.Context(), id, args[1], machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+				if err != nil {
+					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
+				}
+				fmt.Fprintln(a.out, a.here(fmt.Sprintf("Dropped. The agent goes on with the other items; 'deepwork sessions show %s' shows them.", id)))
 				return nil
 			})
 		},

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,7 +109,7 @@ Exit 1 if the store cannot be used.`,
 
 // chosen returns the project's state and the store that was chosen for it.
 func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
-	folder, err := a.findFolder()
+	folder, err := a.findFolder(ctx)
 	if err != nil {
 		return nil, backend.Choice{}, err
 	}
@@ -242,7 +244,7 @@ server continues with remote runs at other systems.`,
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
 			if target.File != "" {
-				a.out.Prose(fmt.Sprintf("%s is a backup. `deepwork store copy --from %s --to files` restores the project from it, where the state folder has nothing of the project.", target.File, session.InShell(target.File)))
+				a.out.Prose(fmt.Sprintf("%s is a backup. `%s` restores the project from it, where the state folder has nothing of the project.", target.File, a.onPath("deepwork store copy --from "+session.InShell(target.File)+" --to files")))
 				return nil
 			}
 			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
@@ -280,7 +282,7 @@ A project that was moved to another folder finds its state again after
 "deepwork where --adopt OLDPATH" in the new one.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := a.findFolder()
+			folder, err := a.findFolder(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -292,7 +294,11 @@ A project that was moved to another folder finds its state again after
 				if dir, err := state.Canonical(filepath.Dir(old)); err == nil { // the state names a project without links
 					old = filepath.Join(dir, filepath.Base(old))
 				}
-				err = folder.Adopt(old, func() error {
+				empty := func() bool {
+					s, err := backend.Look(cmd.Context(), folder, backend.Choice{})
+					return err == nil && s.Problem == "" && len(s.Servers) == 0 && !fileExists(folder.Worktrees()) && slices.Max(slices.Collect(maps.Values(s.Counts))) == 0
+				}
+				err = folder.Adopt(old, empty, func() error {
 					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
 						return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
 					}

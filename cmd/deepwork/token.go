@@ -79,8 +79,8 @@ may, so keep it secret.
     --header "Authorization: Bearer $(deepwork token show)"`,
 		Example: `  deepwork token show`,
 		Args:    takes(0, 0, ""),
-		RunE: func(*cobra.Command, []string) error {
-			folder, err := a.findFolder()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, err := a.findFolder(cmd.Context())
 			if err != nil {
 				return err
 			}

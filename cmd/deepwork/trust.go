@@ -59,7 +59,7 @@ where prints its path).`,
 }
 
 func (a *app) trust(ctx context.Context, f trustFlags) error {
-	folder, err := a.findFolder()
+	folder, err := a.findFolder(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,14 +75,14 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		}
 		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Running servers stop using it by their next call.\n", inline(folder.Root))
 		if record.Denied {
-			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run deepwork trust.")
+			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run "+a.onPath("deepwork trust")+".")
 		}
 		return nil
 	case f.deny:
 		if err := ledger.Deny(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "Everything that %s asks for is denied. To approve it later, run deepwork trust.\n", inline(folder.Root))
+		fmt.Fprintf(a.out, "Everything that %s asks for is denied. To approve it later, run %s.\n", inline(folder.Root), a.onPath("deepwork trust"))
 		return nil
 	case f.list:
 		a.listGrants(folder.Root, record)

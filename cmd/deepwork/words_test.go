@@ -48,12 +48,24 @@ func TestWhatIsNext(t *testing.T) {
 		if c.r.Lead == "" {
 			c.r.Lead = task.AgentLeads
 		}
-		lines := strings.FieldsFunc(next(&c.r, c.run), func(r rune) bool { return r == '\n' })
+		lines := strings.FieldsFunc((&app{}).next(&c.r, c.run), func(r rune) bool { return r == '\n' })
 		testkit.Equal(t, len(lines), len(c.want), "%+v: %q", c.r, lines)
 		for i, line := range lines[:min(len(lines), len(c.want))] {
 			testkit.True(t, strings.HasPrefix(line, "deepwork "+c.want[i]), "%q, want %q", line, c.want[i])
 		}
 	}
+}
+
+// Commands that a command with --path prints are about the same project.
+func TestCommandsKeepThePath(t *testing.T) {
+	a := &app{path: "my shop"}
+	const text = "run 'deepwork board done 3f2a'%[1]s or `deepwork sessions import --all`%[1]s; see 'deepwork run --help', 'deepwork help config'. Waits: deepwork sessions review 1a2b3c4d 'x[1]'%[1]s"
+	with := strings.NewReplacer("a'%[1]s", "a --path 'my shop''", "l`%[1]s", "l --path 'my shop'`", "%[1]s", " --path 'my shop'").Replace(text)
+	testkit.Equal(t, a.here(strings.ReplaceAll(text, "%[1]s", "")), with)
+	testkit.Equal(t, a.here(with), with, "again")
+	r := attempt.AttemptReply{AttemptID: "01234567", TaskID: "89abcdef", State: board.Completed}
+	testkit.Equal(t, a.next(&r, nil), "deepwork board done 89abcdef --path 'my shop' (to set its task done)")
+	testkit.Equal(t, (&app{path: "..", found: true}).next(&r, nil), "deepwork board done 89abcdef (to set its task done)")
 }
 
 // What is printed of tasks, attempts, runs and what was approved is in a golden file.

@@ -260,9 +260,9 @@ func (f *Folder) ID() (string, error) {
 }
 
 // Adopt makes the state of a project that was at old the state of f, which is its new place. The
-// project must be gone from old, and f must have no state. follow is called before that is so, with
-// f at the state's place; it must be repeatable.
-func (f *Folder) Adopt(old string, follow func() error) error {
+// project must be gone from old, and f must have no state, or one that empty says has nothing, which is put aside. follow
+// is called before that is so, with f at the state's place; it must be repeatable.
+func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error {
 	if filepath.Clean(old) == f.Root {
 		return fmt.Errorf("%s is where the project is now; name the folder that it was moved from", old)
 	}
@@ -277,7 +277,12 @@ func (f *Folder) Adopt(old string, follow func() error) error {
 		return fmt.Errorf("there is no state of a project at %q in %s", old, filepath.Join(f.Base, "projects"))
 	}
 	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
-		return fmt.Errorf("%s has its own state already, in %s, with its own sessions and board; to use that of %s instead, move this folder away first", f.Root, f.Dir, old)
+		if err != nil || !strings.HasPrefix(filepath.Base(f.Dir), Name(f.Root)) || !empty() {
+			return fmt.Errorf("%s has its own state already, in %s, with its own sessions and board; to use that of %s instead, move that state folder away first", f.Root, f.Dir, old)
+		}
+		if err := os.Rename(f.Dir, filepath.Join(f.Base, filepath.Base(f.Dir)+"-empty-"+rand.Text()[:8])); err != nil {
+			return fmt.Errorf("putting the empty state aside: %w", err)
+		}
 	}
 	own := f.Dir
 	f.Dir, f.id = was.Dir, was.id

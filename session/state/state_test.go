@@ -196,22 +196,25 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 	testkit.Fails(t, testkit.Get(f.Key(true)).Err(), "chmod 600", "a key that all can read")
 }
 
+// never says that a state is not empty.
+func never() bool { return false }
+
 func TestAdoptFollowsAMovedProject(t *testing.T) {
 	f, root, _ := made(t)
 	id := testkit.Get(f.ID()).Must(t)
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
 	must(t, os.Mkdir(moved, 0o700))
-	testkit.Fails(t, find(t, moved).Adopt(root, func() error { return nil }), "", "a project that is there was adopted")
+	testkit.Fails(t, find(t, moved).Adopt(root, never, func() error { return nil }), "", "a project that is there was adopted")
 	must(t, os.Remove(moved))
 	must(t, os.Rename(root, moved))
-	must(t, find(t, moved).Adopt(root, func() error { return nil }))
+	must(t, find(t, moved).Adopt(root, never, func() error { return nil }))
 	now := find(t, moved)
 	testkit.Equal(t, testkit.Get(now.ID()).Must(t), id)
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(now.Database())).Must(t)), "board", "the board")
 	again := root + " 3"
 	must(t, os.Rename(moved, again))
-	must(t, find(t, again).Adopt(moved, func() error { return nil }))
+	must(t, find(t, again).Adopt(moved, never, func() error { return nil }))
 	// Other projects where it was do not get its state.
 	for _, was := range []string{root, moved} {
 		must(t, os.Mkdir(was, 0o700))
@@ -220,6 +223,14 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 		testkit.True(t, testkit.Get(other.ID()).Must(t) != id && other.Dir != now.Dir, "the new project has the state in %s", other.Dir)
 	}
 	testkit.Equal(t, find(t, again).Dir, now.Dir, "the state of the moved project")
+	// A command has begun a state in the next place.
+	last := root + " 4"
+	must(t, os.Rename(again, last))
+	begun := find(t, last)
+	must(t, begun.Make())
+	testkit.Fails(t, begun.Adopt(again, never, func() error { return nil }), "has its own state already", "a state that is in use")
+	must(t, begun.Adopt(again, func() bool { return true }, func() error { return nil }))
+	testkit.Equal(t, find(t, last).Dir, now.Dir, "after an empty state was put aside")
 }
 
 // The projects that have state here, the one used last first, without those that are gone, moved or cannot be read.
@@ -249,7 +260,7 @@ func TestProjects(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "file")))
 	testkit.Write(t, filepath.Join(root, "file"), "x")
 	must(t, os.Rename(filepath.Join(root, "moved"), filepath.Join(root, "here")))
-	must(t, find(t, filepath.Join(root, "here")).Adopt(filepath.Join(root, "moved"), func() error { return nil }))
+	must(t, find(t, filepath.Join(root, "here")).Adopt(filepath.Join(root, "moved"), never, func() error { return nil }))
 	must(t, os.Mkdir(filepath.Join(root, "moved"), 0o700))
 	listed(2, "board", "here", "new", "old")
 }

@@ -4,9 +4,11 @@ package validate
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 	"deepwork/catalog/trust"
+	"deepwork/session"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/show"
 )
@@ -351,23 +354,46 @@ func missing(root string, command []string) (why string) {
 	return ""
 }
 
-// missingAgents adds a warning to each job for each of its steps whose executor is not installed on
+// executorsOf returns the executors of a project's config and of the user's own, which may define others. It reports
+// false if the user's own cannot be read.
+func executorsOf(root string, c *config.Config) (known []config.Executor, whole bool) {
+	settings := config.Open(root)
+	settings.Logger = slog.New(slog.DiscardHandler)
+	own, err := settings.Own(context.Background())
+	if err != nil {
+		own = &config.User{}
+	}
+	return executors.Merge(own.Over(c).Executors), err == nil
+}
+
+// missingAgents adds a warning to each job for each of its steps whose executor is not defined, or is not installed on
 // this machine. Those that the config defines have a warning there.
 func missingAgents(root string, c *config.Config, checks []*Check) {
-	known := executors.Merge(c.Executors)
+	known, whole := executorsOf(root, c)
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
 			name, variant, _ := strings.Cut(checked.job.Steps[i].Executor, ":")
-			if name == "" || defines(c, name) {
+			if name == "" {
 				continue
 			}
 			recipe, err := executors.Resolve(known, name, variant)
-			if why := missing(root, recipe.Command); err == nil && why != "" { // else it may be in the user's own config
+			if err != nil && whole {
+				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File, undefined(err)))
+			} else if why := missing(root, recipe.Command); why != "" && !defines(c, name) {
 				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File,
 					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name another executor", recipe.Command[0], name, why)))
 			}
 		}
 	}
+}
+
+// undefined says why an executor cannot be used, as a file names it.
+func undefined(err error) string {
+	text := err.Error()
+	if refused, ok := errors.AsType[*session.Error](err); ok {
+		text = refused.Message
+	}
+	return strings.ReplaceAll(strings.ToLower(text[:1])+strings.TrimSuffix(text[1:], "."), "leave 'variant' out", "leave :VARIANT out")
 }
 
 // defines reports whether a config defines an executor.
@@ -388,14 +414,20 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 			Message: fmt.Sprintf("the %s's program %q is not installed here (%s); install it, or correct the command", what, command[0], why)})
 	}
 	look("reviewer", "quality_gate.agent_review_command", c.QualityGate.AgentReviewCommand)
-	known := executors.Merge(c.Executors)
+	known, whole := executorsOf(root, c)
 	executor := func(what, path, name, variant string) {
-		if recipe, err := executors.Resolve(known, name, variant); err == nil { // else it may be in the user's own config
+		if recipe, err := executors.Resolve(known, name, variant); err == nil { // else it was said of what names it
 			look(what, path, recipe.Command)
 		}
 	}
 	named := func(what, path, full string) {
-		if name, variant, _ := strings.Cut(full, ":"); name != "" && !defines(c, name) {
+		name, variant, _ := strings.Cut(full, ":")
+		if name == "" {
+			return
+		}
+		if _, err := executors.Resolve(known, name, variant); err != nil && whole {
+			ds = append(ds, job.Diagnostic{File: file, Line: cmp.Or(lines[path], 1), Column: 1, Path: path, Warning: true, Message: undefined(err)})
+		} else if !defines(c, name) {
 			executor(what, path, name, variant)
 		}
 	}

@@ -237,18 +237,26 @@ func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
 	return &ItemInfo{Index: i, Count: len(all), Value: all[i]}
 }
 
+// Droppable returns why Drop refuses a step, or nil.
+func (s *State) Droppable(def *Definition, id string) error {
+	stepID, i, item := job.SplitItem(id)
+	if s.Status != Active {
+		return s.Ended()
+	}
+	here, members, _ := s.Position(def)
+	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(def.Workflow.Entries[here], i) == nil {
+		return session.NotNow(codes.StepNotCurrent, "'%s' is not a step of an unfinished item in session '%s': expected one such as port[3]. `deepwork sessions show %[2]s` lists its steps.", id, s.SessionID)
+	}
+	return nil
+}
+
 // Drop records that a person leaves out an item, and goes on with what then has its turn, for which begin
 // returns the definition and the instructions.
 func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error)) (*State, error) {
-	stepID, i, item := job.SplitItem(id)
-	if s.Status != Active {
-		return nil, s.Ended()
+	if err := s.Droppable(def, id); err != nil {
+		return nil, err
 	}
-	here, members, _ := s.Position(def)
-	entry := def.Workflow.Entries[here]
-	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(entry, i) == nil {
-		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is not a step of an unfinished item in session '%s': expected one such as port[3]. `deepwork sessions show %[2]s` lists its steps.", id, s.SessionID)
-	}
+	here, _, _ := s.Position(def)
 	n := s.Next(o.At)
 	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
 	p.Dropped, p.Folder = &o, s.Folder(def, id)

@@ -180,13 +180,17 @@ func (d *DB) open(ctx context.Context) (err error) {
 		}
 	}
 	switch {
-	case d.o.ReadOnly && !there: // replaces the missing one
-		d.reader = d.connect("file::memory:?", 1, "")
-		err = d.prepare(ctx, d.reader, d.migrate)
-	case d.o.ReadOnly:
+	case d.o.ReadOnly && there:
 		err = d.openReadOnly(ctx, Source(d.o.Path, "ro"))
-	default:
+	case !d.o.ReadOnly:
 		err = d.openFile(ctx)
+	}
+	if d.o.ReadOnly && (!there || errors.Is(err, errUnmade)) { // an empty one replaces it
+		if err := d.disconnect(); err != nil {
+			return err
+		}
+		d.reader = d.connect("file::memory:?", 1, "")
+		return d.prepare(ctx, d.reader, d.migrate)
 	}
 	if c := code(err); !there || c != sqlite3.SQLITE_CANTOPEN && c != sqlite3.SQLITE_READONLY {
 		return err
@@ -204,12 +208,17 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// errUnmade reports a file in which no transaction was ever committed: the disk was full, or the process was killed.
+var errUnmade = errors.New("the database is not made yet")
+
 // openReadOnly opens a database, which must have the current version, for reading.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 	d.reader, d.watcher = d.connect(dsn, readers, readOnly), d.connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
-		if err == nil && v < latest() {
+		if err == nil && v == 0 {
+			err = errUnmade
+		} else if err == nil && v < latest() {
 			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a command that writes it, such as deepwork serve", task.ErrVersion, v, latest())
 		}
 		return err

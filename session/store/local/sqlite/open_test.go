@@ -135,6 +135,11 @@ func TestReadOnly(t *testing.T) {
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Dir(path))).Err(), fs.ErrNotExist, "reading made a folder")
 	version := func(b board) int64 { return testkit.Get(b.Version(t.Context())).Must(t) }
 	testkit.Equal(t, version(b), 0, "the version without a file")
+	testkit.Must(t, os.Mkdir(filepath.Dir(path), 0o700))
+	half := raw(t, path) // as a full disk or a kill leaves it
+	testkit.Must(t, second(half.Exec("PRAGMA journal_mode = WAL")))
+	testkit.Must(t, half.Close())
+	testkit.Equal(t, len(testkit.Get(open().AllAttempts(t.Context())).Must(t)), 0, "before the first transaction")
 	w := openAt(t, path, time.Now)
 	testkit.Equal(t, version(b), 0, "the version of a database that was made later")
 	p := rootOf(t, w)
