@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store/transfer"
@@ -65,6 +66,11 @@ func TestBackups(t *testing.T) {
 	testkit.Same(t, names(t, backup), []string{"shop"}, "after a copy that failed")
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "files beside the backup")
 	testkit.FailsWith(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), os.ErrNotExist)
+	stale := NewBackup(f, filepath.Join(t.TempDir(), "stale.db")) // there is the log of another database, which must not become part of the copy
+	testkit.Write(t, stale.path+"-wal", "its log")
+	testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), own, stale)).Err(), "its write-ahead log "+stale.path+"-wal has data")
+	testkit.FailsWith(t, testkit.Get(transfer.Copy(t.Context(), stale, NewBackup(f, path))).Err(), task.ErrDamaged)
+	testkit.Fails(t, fill(t, stale, "x"), "stale.db-wal is the log of another database")
 	link := filepath.Join(dir, "link.db")
 	testkit.Must(t, os.Link(f.Database(), link))
 	for _, same := range []string{f.Database(), link} {
