@@ -71,6 +71,9 @@ func (s *File) Adapt(r transfer.Row) transfer.Row {
 // Rows implements transfer.Side.
 func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	db := s.database(s.path, true)
+	if s.backup && !db.Exists() {
+		return nil
+	}
 	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) })
 	return errors.Join(err, db.Close())
 }
