@@ -282,6 +282,16 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	return t
 }
 
+// goOn hands in a step of each session, once nothing is made to fail any more: then only the session's own state may
+// refuse that. Otherwise a program in which every session is stuck would pass.
+func (a *agent) goOn(ctx context.Context) {
+	for _, id := range a.history.known() {
+		if t := a.perform(ctx, input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Text: a.token("last ")}); t.kind != given {
+			a.history.fault("a session that cannot go on", "session %s: %s", id, t.text)
+		}
+	}
+}
+
 // add records an operation, and what it was to another session: a call that finishes the workflow of a step is an
 // operation of the session that goes on with it, too, and one whose reply begins such a workflow is its start.
 func (a *agent) add(in input, call int64, said string, ret int64, r *reply) {

@@ -295,12 +295,16 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 // readTasks reads each task at the end. A removal that was interrupted by a kill is completed by the same call.
 func (c *clerk) readTasks(ctx context.Context) {
 	for _, id := range slices.Sorted(maps.Keys(c.sim.tasks)) {
+		over := func(t answer) bool { return t.kind == given || t.kind == gone }
+		var t answer
 		for n := 0; n < tries && c.sim.tasks[id].removing; n++ {
-			if t := c.register(ctx, id, taskInput{Tool: "delete_task"}); t.kind == given || t.kind == gone {
+			if t = c.register(ctx, id, taskInput{Tool: "delete_task"}); over(t) {
 				break
 			}
 		}
-		c.register(ctx, id, taskInput{Tool: "get_task"})
+		if read := c.register(ctx, id, taskInput{Tool: "get_task"}); !over(t) || !over(read) {
+			c.history.fault("a task that cannot be deleted or read", "task %s: %s %s", id, t.text, read.text)
+		}
 	}
 }
 

@@ -176,6 +176,7 @@ func (f *fleet) end(ctx context.Context) error {
 			break
 		}
 	}
+	a.goOn(ctx)
 	(&clerk{agent: a, sim: f.simulation}).readTasks(ctx)
 	for _, p := range f.running() {
 		f.stop(p)

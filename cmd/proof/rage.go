@@ -132,6 +132,7 @@ func (s *simulation) end(ctx context.Context) error {
 	}
 	a := s.agent(s.clients * 2)
 	a.lose = 0
+	a.goOn(ctx)
 	for _, id := range s.history.known() { // which writes its export, whatever is in its place
 		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}

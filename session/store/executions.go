@@ -106,7 +106,7 @@ type Executions interface {
 	// TakeUp makes a process the owner, for life, of the executions that are not over and whose time is,
 	// except those that it follows, and returns them: running ones continue; waiting ones have failed,
 	// with the error NeverStarted; starting ones are unknown, with LostSight. Of several concurrent
-	// callers one gets each.
+	// callers one gets each. Those whose time is far ahead, since the clock was set back, have life left from now on.
 	TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]Execution, error)
 	// AskCancel records that the owner of an execution is to cancel it, whichever process that is. It
 	// changes nothing if the execution is over.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store/transfer"
@@ -65,6 +66,13 @@ func TestBackups(t *testing.T) {
 	testkit.Same(t, names(t, backup), []string{"shop"}, "after a copy that failed")
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "files beside the backup")
 	testkit.FailsWith(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), os.ErrNotExist)
+	stale := NewBackup(f, filepath.Join(t.TempDir(), "stale.db")) // there is the log of another database, which must not become part of the copy
+	testkit.Write(t, stale.path+"-wal", "its log")
+	testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), own, stale)).Err(), "stale.db-wal is the log of another database")
+	lost := state.Of(t.TempDir())
+	testkit.Must(t, session.MakeState(lost))
+	testkit.Write(t, lost.Database()+"-wal", "what is left of it")
+	testkit.FailsWith(t, testkit.Get(transfer.Copy(t.Context(), NewFile(lost), NewBackup(lost, path+"2"))).Err(), task.ErrDamaged)
 	link := filepath.Join(dir, "link.db")
 	testkit.Must(t, os.Link(f.Database(), link))
 	for _, same := range []string{f.Database(), link} {

@@ -71,7 +71,7 @@ func (s *File) Adapt(r transfer.Row) transfer.Row {
 // Rows implements transfer.Side.
 func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	db := s.database(s.path, true)
-	if !db.Exists() {
+	if s.backup && !db.Exists() {
 		return nil
 	}
 	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) })
@@ -82,6 +82,9 @@ func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
 func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error) error {
 	path := s.path
 	if s.backup { // it has its name once it is complete
+		if fi, err := os.Stat(path + "-wal"); err == nil && fi.Size() > 0 { // SQLite would carry it out on the copy
+			return fmt.Errorf("%s-wal is the log of another database: move it away, or choose another file", path)
+		}
 		path += ".part"
 		for _, rest := range parts { // of a copy that was killed
 			if err := os.Remove(path + rest); err != nil && !errors.Is(err, fs.ErrNotExist) {

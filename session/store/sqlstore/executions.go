@@ -24,6 +24,8 @@ const (
 
 	dbTime   = `unixepoch('subsec')` // by the clock of the database, in seconds since 1970
 	isLapsed = `until <= ` + dbTime
+	// isAhead is true if the clock was set back since until was set: what is in progress is renewed for seconds.
+	isAhead = `until > ` + dbTime + ` + 120`
 
 	// among is the condition for ids in a text of ids, which all have the same length.
 	among = `instr(?1, id) > 0`
@@ -136,7 +138,7 @@ func (e executions) Release(ctx context.Context, owner string) error {
 
 func (e executions) Due(ctx context.Context, following []string) (in time.Duration, found bool, err error) {
 	seconds, err := read(ctx, e.Store, "looking for executions of other servers", func(t Tx) (s *float64) {
-		t.First(`SELECT min(until) - `+dbTime+` FROM workflow_executions WHERE `+isOpen+` AND NOT `+among, []any{textOfIDs(following)}, &s)
+		t.First(`SELECT min(CASE WHEN `+isAhead+` THEN 0 ELSE until - `+dbTime+` END) FROM workflow_executions WHERE `+isOpen+` AND NOT `+among, []any{textOfIDs(following)}, &s)
 		return s
 	})
 	if seconds == nil {
@@ -147,6 +149,8 @@ func (e executions) Due(ctx context.Context, following []string) (in time.Durati
 
 func (e executions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
 	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.Execution {
+		// Their owners may live: then they renew them before that is over.
+		t.Exec(`UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE `+isOpen+` AND `+isAhead+` AND NOT `+among, textOfIDs(following), life.Seconds())
 		all := List[store.Execution](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?4, started_at) END,
 			progress = CASE state WHEN 'running' THEN progress END,

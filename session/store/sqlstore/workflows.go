@@ -43,9 +43,7 @@ const (
 	dropReview = `DELETE FROM session_reviews WHERE session_id = ? AND step = ?`
 	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, ` + dbTime + ` + ?)
 		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until`
-	// isReviewOver is also true if until is so far ahead that the clock was set back since: the runner of a review renews
-	// it for seconds.
-	isReviewOver = `(` + isLapsed + ` OR until > ` + dbTime + ` + 120)`
+	isReviewOver = `(` + isLapsed + ` OR ` + isAhead + `)`
 	keepReview   = `UPDATE session_reviews SET done = ?, until = ` + dbTime + ` + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
 
