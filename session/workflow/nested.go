@@ -26,11 +26,12 @@ type with struct {
 	before []*machine.State // of each; nil for a new one
 }
 
-// written exports what was made.
+// written exports and counts what was made.
 func (o *with) written(e *Engine) {
 	for i, w := range o.writes {
 		e.exports.Write(w.Session, o.states[i])
 		exportEnded(o.before[i], o.states[i])
+		e.records.Count(o.before[i], o.states[i])
 	}
 }
 
