@@ -197,7 +197,8 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 		Use:   "prune",
 		Short: "Remove sessions that ended long ago, and unused job definitions",
 		Long: `Remove the sessions that ended longer ago than --older-than, with their files on this
-machine, and print their ids. Active sessions are never removed. Job definitions that no
+machine, and print their ids. Active sessions are never removed, nor is a finished one whose
+outputs the workflow that called it has not taken over yet. Job definitions that no
 session needs are removed, too, except those of the last two hours. With
 sessions.keep_ended in the config, servers do this once an hour.`,
 		Example: `  deepwork sessions prune --older-than 168h --dry-run`,

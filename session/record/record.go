@@ -61,8 +61,9 @@ func (r *Store) Figures() Figures {
 	return r.figures
 }
 
-// count counts the transition from before, nil for a new session, to next.
-func (r *Store) count(before, next *machine.State) {
+// Count counts the transition from before, nil for a new session, to next. Write does so for its own; its caller does for
+// those that it makes together with it.
+func (r *Store) Count(before, next *machine.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := &r.figures
@@ -179,7 +180,7 @@ func (r *Store) Write(ctx context.Context, before *machine.State, row store.Sess
 	defer cancel()
 	began := time.Now()
 	if written, err = r.WriteSession(ctx, w); written {
-		r.count(before, next)
+		r.Count(before, next)
 	}
 	if r.Wrote != nil {
 		r.Wrote(time.Since(began))

@@ -278,8 +278,8 @@ func TestFigures(t *testing.T) {
 		state(machine.Completed, &machine.StepProgress{StepID: "b", CompletedAt: &at}),
 	}
 	for i, next := range states[1:] {
-		r.count(states[i], next)
+		r.Count(states[i], next)
 	}
-	r.count(states[1], state(machine.Aborted))
+	r.Count(states[1], state(machine.Aborted))
 	testkit.Equal(t, r.Figures(), Figures{Started: 1, Completed: 1, Aborted: 1, Steps: 2, Tries: 2, Asked: 2})
 }

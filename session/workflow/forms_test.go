@@ -11,6 +11,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/record"
 	"deepwork/session/workflow/machine"
 )
 
@@ -140,7 +141,7 @@ const hello = `{"outputs":{"said":"hello"}}`
 // A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
 // the transition that completes it.
 func TestForms_WorkflowAsStep(t *testing.T) {
-	p, _, c, id := called(t)
+	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
 	child := r.BeginStep.SessionID
 	testkit.Need(t, stepOf(r.BeginStep) == "write" && child != id && len(r.Stack) == 2 && r.Stack[1].SessionID == child && r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
@@ -150,6 +151,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"page":"r.md"}` && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "last", "the end of the call: %s", toJSON(t, r))
 	testkit.True(t, stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id && len(r.Stack) == 1, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
+	testkit.Equal(t, srv.Stats().Figures, record.Figures{Started: 2, Completed: 2, Steps: 5}, "what is counted")
 }
 
 // The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a check, and one that is taken back is.
@@ -196,8 +198,11 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	p.beta("", "publish", "")
 	srv, c, _ := p.begin()
 	p.finish(c, hello)
-	testkit.Contains(t, toJSON(t, p.finish(c, `{"outputs":{}}`).Notice), "waits for a person")
+	notice := toJSON(t, p.finish(c, `{"outputs":{}}`).Notice)
+	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"), "a command that finds nothing to override yet: %s", notice)
 	id := c.stackOf(ctx, "")[0].SessionID
+	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
+	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil, "what a person is to let through is not recorded")
 	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.True(t, err == nil && old == nil, "removed %v, %v", old, err)
 	testkit.Must(t, srv.OverrideFor(ctx, id, "workflow:beta/publish", obsolete))

@@ -26,11 +26,12 @@ type with struct {
 	before []*machine.State // of each; nil for a new one
 }
 
-// written exports what was made.
+// written exports and counts what was made.
 func (o *with) written(e *Engine) {
 	for i, w := range o.writes {
 		e.exports.Write(w.Session, o.states[i])
 		exportEnded(o.before[i], o.states[i])
+		e.records.Count(o.before[i], o.states[i])
 	}
 }
 
@@ -231,8 +232,8 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 		return err
 	}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
-		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
-			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
+		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. Call finished_step with session_id '%s' and step_id '%s': the reply says how they may let it go on.",
+			why, parent.State.SessionID, next.CalledAs))
 		return nil
 	}
 	pnext, pr, pdef, err := e.advance(ctx, parent.State, pdef, plan, f, e.exports.RootOf(parent.Row))
