@@ -298,6 +298,7 @@ var hostiles = map[string]hostile{
 	"own steps":                          once(arguments+"workflows:\n"+each(18_000, "  w%[1]d: {summary: s,steps: [{name: a,instructions: b}]}\n"), ""),
 	"a value made again":                 once("name: a\nsummary: s\nstep_arguments: [{name: x,description: d,type: string}]\nworkflows:\n  w:\n    summary: s\n    steps:\n"+each(14_000, "    - {name: a%[1]d,instructions: x,inputs: {x: {}},outputs: {x: {}}}\n"), ""),
 	"a wide schema":                      once("name: a\nsummary: s\nworkflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+each(90_000, "a%[1]d: {},")+"}}}\n", "more than 20000 keys"),
+	"equal keys in a schema":             once("name: a\nsummary: s\nworkflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+strings.Repeat("a: {},", 9_000)+"}}}\n", `the key "a" is already defined`),
 	"steps times workflows":              once(head+"steps:\n"+many(0, 4000, link)+"workflows:\n"+each(4000, "- {name: w%[1]d,summary: a,steps: [s0,{workflow: j/x}]}\n"), "too many workflows"),
 	"a long for_each":                    once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+each(50_000, "{workflow: j/w%[1]d},")+"]}]}]\n", "has an output"),
 	"text bomb":                          again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
