@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
+	contentschema "deepwork/catalog/schema"
 )
 
 // Format 2 is that of DeepWork 0.10 and later: values that pass between steps are declared once, as
@@ -326,7 +327,10 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 		return
 	}
 	var any any
-	err := v.Target().Decode(&any)
+	err := contentschema.CheckKeys(v.Target())
+	if err == nil {
+		err = v.Target().Decode(&any)
+	}
 	if err == nil {
 		s.JSON, err = json.Marshal(any)
 	}

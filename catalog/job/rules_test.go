@@ -189,9 +189,12 @@ const hostileBytes = MaxBytes / 8
 
 const head = "name: a\nversion: 1.0.0\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\n"
 
-const head2 = "name: a\nsummary: s\n"
+const arguments = "name: a\nsummary: s\nstep_arguments: []\n"
 
-func key(i int) string { return fmt.Sprintf("a%d: {},", i) }
+// each repeats a text; %[1]d and %[2]d in it are the number of the repetition and the next one.
+func each(n int, text string) string {
+	return many(0, n, func(i int) string { return fmt.Sprintf(text, i, i+1) })
+}
 
 // goodStep returns a step, whose id is a number, with dependencies on others.
 func goodStep(i int, dependencies string) string {
@@ -289,33 +292,22 @@ var hostiles = map[string]hostile{
 	"billion laughs": {head + "steps:\n- &a0 [x,x,x,x,x,x,x,x,x,x]\n", "", func(i int) string {
 		return strings.Repeat(fmt.Sprintf("- &a%d [%s*a%d]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i), min(1, max(0, 60-i)))
 	}, "the aliases of this file expand to more than 100000 values"},
-	"workflows that call the next twice": {"name: a\nsummary: s\nstep_arguments: []\nworkflows:\n", "", func(i int) string {
-		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,sub_workflow: {workflow_name: w%d}},{name: b,sub_workflow: {workflow_name: w%d}}]}\n", i, i+1, i+1)
-	}, "this job has no workflow"},
-	"inputs that are passed on": {"name: a\nsummary: s\nstep_arguments: []\nworkflows:\n", "", func(i int) string {
-		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,inputs: {i%d: {}},sub_workflow: {workflow_name: w%d}}]}\n", i, i, i+1)
-	}, "takes more than 200 inputs"},
-	"a value made again": once(head2+"step_arguments: [{name: x,description: d,type: string}]\nworkflows:\n  w:\n    summary: s\n    steps:\n"+
-		many(0, 14_000, func(i int) string {
-			return fmt.Sprintf("    - {name: a%d,instructions: x,inputs: {x: {}},outputs: {x: {}}}\n", i)
-		}), ""),
-	"a step of many inputs": once(head2+"step_arguments: []\nworkflows: {w: {summary: s,steps: [{name: a,instructions: x,inputs: {"+many(0, 90_000, key)+"}}]}}\n", "more than 200 inputs"),
-	"steps times workflows": once(head+"steps:\n"+many(0, 4000, link)+"workflows:\n"+many(0, 4000, func(i int) string {
-		return fmt.Sprintf("- {name: w%d,summary: a,steps: [s0,{workflow: j/x}]}\n", i)
-	}), "too many workflows"),
-	"own steps": once(head2+"step_arguments: []\nworkflows:\n"+many(0, 18_000, func(i int) string {
-		return fmt.Sprintf("  w%d: {summary: s,steps: [{name: a,instructions: b}]}\n", i)
-	}), ""),
-	"a wide schema": once(head2+"workflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+many(0, 90_000, key)+"}}}\n", "more than 20000 keys"),
-	"a long for_each": once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+
-		many(0, 50_000, func(i int) string { return fmt.Sprintf("{workflow: j/w%d},", i) })+"]}]}]\n", "has an output"),
-	"text bomb":             again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
-	"alias to itself":       once(head+"steps: &s [*s]\n", "the alias *s is inside the value it names"),
-	"aliases to each other": once(head+"steps: &s {a: &t [*s], b: *t}\n", "the alias *s is inside the value it names"),
-	"binary":                again(head+"description: !!binary ", "QUJD", "\n", `the tag "!!binary" is not supported`),
-	"merge keys":            again("", "<<: {}\n", "", "merge keys (<<) are not supported"),
-	"dates":                 again("", "- !!str 2001-01-01\n", "", ""),
-	"random bytes":          again("\xfe", "\x80", "", ""),
+	"workflows that call the next twice": once(arguments+"workflows:\n"+each(900, "  w%[1]d: {summary: s,steps: [{name: a,sub_workflow: {workflow_name: w%[2]d}},{name: b,sub_workflow: {workflow_name: w%[2]d}}]}\n"), "this job has no workflow"),
+	"inputs that are passed on":          once(arguments+"workflows:\n"+each(900, "  w%[1]d: {summary: s,steps: [{name: a,inputs: {i%[1]d: {}},sub_workflow: {workflow_name: w%[2]d}}]}\n"), "more than 200 inputs"),
+	"a step of many inputs":              once(arguments+"workflows: {w: {summary: s,steps: [{name: a,instructions: x,inputs: {"+each(90_000, "a%[1]d: {},")+"}}]}}\n", "more than 200 inputs"),
+	"own steps":                          once(arguments+"workflows:\n"+each(18_000, "  w%[1]d: {summary: s,steps: [{name: a,instructions: b}]}\n"), ""),
+	"a value made again":                 once("name: a\nsummary: s\nstep_arguments: [{name: x,description: d,type: string}]\nworkflows:\n  w:\n    summary: s\n    steps:\n"+each(14_000, "    - {name: a%[1]d,instructions: x,inputs: {x: {}},outputs: {x: {}}}\n"), ""),
+	"a wide schema":                      once("name: a\nsummary: s\nworkflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+each(90_000, "a%[1]d: {},")+"}}}\n", "more than 20000 keys"),
+	"equal keys in a schema":             once("name: a\nsummary: s\nworkflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+strings.Repeat("a: {},", 9_000)+"}}}\n", `the key "a" is already defined`),
+	"steps times workflows":              once(head+"steps:\n"+many(0, 4000, link)+"workflows:\n"+each(4000, "- {name: w%[1]d,summary: a,steps: [s0,{workflow: j/x}]}\n"), "too many workflows"),
+	"a long for_each":                    once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+each(50_000, "{workflow: j/w%[1]d},")+"]}]}]\n", "has an output"),
+	"text bomb":                          again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
+	"alias to itself":                    once(head+"steps: &s [*s]\n", "the alias *s is inside the value it names"),
+	"aliases to each other":              once(head+"steps: &s {a: &t [*s], b: *t}\n", "the alias *s is inside the value it names"),
+	"binary":                             again(head+"description: !!binary ", "QUJD", "\n", `the tag "!!binary" is not supported`),
+	"merge keys":                         again("", "<<: {}\n", "", "merge keys (<<) are not supported"),
+	"dates":                              again("", "- !!str 2001-01-01\n", "", ""),
+	"random bytes":                       again("\xfe", "\x80", "", ""),
 }
 
 // TestHostile: whatever the input, Parse comes back soon with few diagnostics, none of them long.

@@ -195,6 +195,9 @@ func Document(data []byte) (value any, err error) {
 	if !asTexts(&root, 0) {
 		return nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
+	if err := CheckKeys(&root); err != nil {
+		return nil, err
+	}
 	if err := root.Decode(&value); err != nil {
 		return nil, err
 	}
@@ -249,6 +252,33 @@ func asTexts(n *yaml.Node, depth int) bool {
 		}
 	}
 	return true
+}
+
+// maxPairs bounds the pairs of keys that the YAML library compares, in about a second.
+const maxPairs = 100_000_000
+
+// CheckKeys returns an error if decoding a tree would take too long, or too much memory: the YAML library compares each
+// key of an object with all others, and reports every pair of equal ones.
+func CheckKeys(n *yaml.Node) error { return checkKeys(n, new(int)) }
+
+func checkKeys(n *yaml.Node, pairs *int) error {
+	seen := map[string]bool{}
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			key := fmt.Sprint(child.Kind, " ", child.Value)
+			if seen[key] {
+				return fmt.Errorf("line %d: the key %q is already defined", child.Line, jsontext.Clip(child.Value, 100))
+			}
+			seen[key] = true
+			if *pairs += len(seen); *pairs > maxPairs {
+				return errors.New("it has too many keys for YAML: write it as JSON, or divide it")
+			}
+		}
+		if err := checkKeys(child, pairs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CheckDocument checks a value that Document returned. The error is an *Error if it does not match the schema.

@@ -153,6 +153,7 @@ func TestDocuments(t *testing.T) {
 		"a: 1\n---\nb: 2\n":              "more than one document",
 		"a: 1\na: 2\n":                   "already defined",
 		"{a: [\n":                        "yaml",
+		strings.Repeat("a: 1\n", 30_000): "line 2: the key \"a\" is already defined", // reported once
 		"1: a\n":                         "what JSON cannot have",
 		".nan\n":                         "what JSON cannot have",
 		strings.Repeat("[", 1000) + "1":  "yaml",
