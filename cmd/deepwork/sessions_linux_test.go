@@ -117,7 +117,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 	testkit.True(t, deref(now.WorkflowSession) == item.ID && strings.HasPrefix(item.Title, "Step a: ") && item.Since != nil, "%+v of %+v", item, now)
 	var printed []board.Attention
 	must(t, json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed))
-	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command }), "deepwork board: %+v", printed)
+	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command+" --path "+p.root }), "deepwork board: %+v", printed)
 	for _, id := range []string{item.ID, item.ID[:5], "latest"} {
 		testkit.ContainsAll(t, mustPrint(t, p.root, "sessions", "show", id), []string{"session:  " + item.ID, "attempt:  " + x.AttemptID}, id)
 	}
