@@ -154,7 +154,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	types(t, true, "", review(), "Nothing waits for your review.")
 	types(t, false, "", review(id, "a"), "does not wait for a person")
 	becomes("needs_work", "a", "Waiting: ")
-	testkit.ContainsAll(t, mustPrint(t, root, "board"), []string{"step_waits", "deepwork sessions review " + id + " a\n"}, "what needs a person")
+	testkit.ContainsAll(t, mustPrint(t, root, "board"), []string{"step_waits", "deepwork sessions review " + id + " a --path " + root + "\n"}, "what needs a person")
 	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "waits for a person, asked ", "sessions show")
 
 	// Not by stdin, not without a decision, not without words for the agent.
