@@ -117,7 +117,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 	testkit.True(t, deref(now.WorkflowSession) == item.ID && strings.HasPrefix(item.Title, "Step a: ") && item.Since != nil, "%+v of %+v", item, now)
 	var printed []board.Attention
 	must(t, json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed))
-	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command }), "deepwork board: %+v", printed)
+	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command+" --path "+p.root }), "deepwork board: %+v", printed)
 	for _, id := range []string{item.ID, item.ID[:5], "latest"} {
 		testkit.ContainsAll(t, mustPrint(t, p.root, "sessions", "show", id), []string{"session:  " + item.ID, "attempt:  " + x.AttemptID}, id)
 	}
@@ -154,7 +154,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	types(t, true, "", review(), "Nothing waits for your review.")
 	types(t, false, "", review(id, "a"), "does not wait for a person")
 	becomes("needs_work", "a", "Waiting: ")
-	testkit.ContainsAll(t, mustPrint(t, root, "board"), []string{"step_waits", "deepwork sessions review " + id + " a\n"}, "what needs a person")
+	testkit.ContainsAll(t, mustPrint(t, root, "board"), []string{"step_waits", "deepwork sessions review " + id + " a --path " + root + "\n"}, "what needs a person")
 	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "waits for a person, asked ", "sessions show")
 
 	// Not by stdin, not without a decision, not without words for the agent.
