@@ -294,6 +294,7 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 
 // readTasks reads each task at the end. A removal that was interrupted by a kill is completed by the same call.
 func (c *clerk) readTasks(ctx context.Context) {
+	c.lose = 0
 	for _, id := range slices.Sorted(maps.Keys(c.sim.tasks)) {
 		over := func(t answer) bool { return t.kind == given || t.kind == gone }
 		var t answer
