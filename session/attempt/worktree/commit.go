@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session/git"
@@ -59,4 +60,10 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	}
 	b.head, err = commitOf(ctx, b.call(), "HEAD")
 	return err
+}
+
+// isCopy reports whether an untracked file of the worktree is a copy: see Tree.Copy. In a folder that was copied there may
+// be an agent's work.
+func (e *record) isCopy(name string) bool {
+	return slices.ContainsFunc(e.Copy, func(copied string) bool { return name == filepath.ToSlash(filepath.Join(e.Folder, copied)) })
 }

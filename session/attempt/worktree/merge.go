@@ -69,7 +69,7 @@ type Landed struct {
 	Before    string   // the commit of the branch that was moved, before; of Push: at which the attempt began
 	Commit    string   // and after; the same if there was nothing to do
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
-	Untracked []string // files and folders of the worktree that no commit has
+	Untracked []string // files and folders of the worktree that no commit has, without copies: see isCopy
 	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
 	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
 	Unused map[string]string
@@ -476,7 +476,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		}
 		if l.Commit != "" {
 			tracked, others, err := b.changed(ctx)
-			if err == nil && len(tracked)+len(others) > 0 { // a merge that is refused for the user's checkout leaves no commit
+			if err == nil && len(tracked)+len(slices.DeleteFunc(others, b.isCopy)) > 0 { // a merge that is refused for the user's checkout leaves no commit
 				_, err = targetCheckout(ctx, l, b)
 			}
 			if err != nil {
@@ -509,7 +509,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		if r, err = do(b); r != nil {
-			r.Untracked, r.Adopted = others, was
+			r.Untracked, r.Adopted = slices.DeleteFunc(others, b.isCopy), was
 			if r.Before != r.Commit {
 				r.Unused = unused
 			}

@@ -21,7 +21,7 @@ type Status struct {
 	Merged  bool     // its commits were merged at least once
 	Ahead   int      // commits of the worktree that the target lacks
 	Behind  int      // commits of the target that the worktree lacks
-	Loose   int      // its changed and untracked files that no commit has
+	Loose   int      // its changed and untracked files that no commit has, without copies: see isCopy
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 
 	Elsewhere string   // what is checked out instead of the attempt's branch, or ""
@@ -69,9 +69,11 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if err != nil {
 		return Status{}, err
 	}
-	for _, names := range loose {
+	for xy, names := range loose {
 		for _, name := range names {
-			st.Loose++
+			if xy != untracked || !v.isCopy(name) {
+				st.Loose++
+			}
 			changed[name] = true
 		}
 	}

@@ -198,6 +198,7 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
 	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only"), "Una User left\n\na.txt\nnew dir/new.txt")
 	testkit.Equal(t, gitIn(t, path, "status", "--porcelain"), "?? secret")
+	testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, 0, "files that are left")
 	for _, inside := range []string{filepath.Join(path, "vendor", "theirs"), filepath.Join(path, "a.txt")} {
 		testkit.Must(t, errors.Join(os.RemoveAll(inside), os.CopyFS(inside, os.DirFS(newRepo(t)))))
 		testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
@@ -210,7 +211,7 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	testkit.FailsWith(t, k.Commit(t.Context(), path, "left"), ErrUnfinished)
 	gits(t, path, "checkout -q --ours a.txt", "add a.txt") // which changes nothing
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
-	merged(t, k, path, WayMerge)
+	testkit.Equal(t, len(merged(t, k, path, WayMerge).Untracked), 0, "a copy is said to be left")
 	holds(t, repo, "main", "a.txt", "theirs\n")
 }
 
