@@ -18,8 +18,8 @@ import (
 )
 
 // This server relies on the following behavior of the MCP SDK that the SDK does not
-// document. sdk_test.go has a test for each, against the bare SDK: if one fails after an
-// upgrade, correct the code that is named here.
+// document. If a test of sdk_test.go, which is against the bare SDK, or one of cancelled and
+// lost calls fails after an upgrade, correct the code that is named here.
 //
 //   - The handler of a call is that of the tool that middleware puts into the request,
 //     and middleware's context reaches it: tool.Set.Dispatch.

@@ -76,56 +76,6 @@ func TestSDKCallsTheToolThatMiddlewareNamesAndNotifiesOnce(t *testing.T) {
 	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
 
-func TestSDKSaysWhyACallEnds(t *testing.T) {
-	t.Parallel()
-	for name, lost := range map[string]bool{"cancelled": false, "lost": true} {
-		began, causes, proceed, waited := make(chan struct{}), make(chan error), make(chan struct{}), make(chan struct{})
-		s := bareSDK(func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			close(began)
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			<-proceed
-			return nil, ctx.Err()
-		})
-		in, to := io.Pipe()
-		out, w := io.Pipe()
-		ss := testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)).Must(t)
-		answered := make(chan bool, 1)
-		go func() {
-			var m struct {
-				ID    any
-				Error json.RawMessage
-			}
-			for from := json.NewDecoder(out); m.ID != 7.0 && from.Decode(&m) == nil; {
-			}
-			answered <- m.Error != nil
-		}()
-		io.WriteString(to, hello+toolsCallOf("7", "echo", "{}"))
-		<-began
-		if lost {
-			to.Close()
-		} else {
-			io.WriteString(to, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`+"\n")
-		}
-		err := <-causes
-		testkit.True(t, (err == context.Canceled) != lost, "%s: the cause is %v", name, err)
-		go func() { ss.Wait(); close(waited) }()
-		if lost {
-			select {
-			case <-waited:
-				t.Error("Wait returns while a call is in flight")
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-		close(proceed)
-		if !lost {
-			testkit.True(t, <-answered, "a cancelled call is not answered with an error")
-			to.Close()
-		}
-		<-waited
-	}
-}
-
 func TestSDKEndsAConnectionOverWhatItCannotDecodeAndRefusesASecondStream(t *testing.T) {
 	t.Parallel()
 	s := bareSDK(nothing)
