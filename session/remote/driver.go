@@ -31,8 +31,8 @@ type outcome struct {
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
-// error returns what is stored of what went wrong. It ends with seeFirst if the outcome is unsure, so that whoever asks
-// later is told as well.
+// error returns the message that is stored as the run's error, or nil. If the outcome is unsure it ends with seeFirst,
+// so that later callers get that advice too.
 func (o outcome) error() *string {
 	switch said := clip(o.words, maxWords); {
 	case o.words == "":
