@@ -241,7 +241,7 @@ func TestShimSurvivesSignals(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	v := b.next()
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR2} {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ} {
 		must(t, syscall.Kill(p.started.ShimPID, s))
 	}
 	testkit.Equal(t, testkit.Get(unix.Getsid(p.started.ShimPID)).Must(t), p.started.ShimPID, "the shim's session")
