@@ -45,6 +45,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
+	_ "deepwork/cmd/deepwork/early"
 	"deepwork/session"
 	"deepwork/session/show"
 )

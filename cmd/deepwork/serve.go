@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,14 +39,6 @@ const stopTimeout = 2 * time.Second
 // server stops within that time anyway. A network server, which gives its calls 5 s, is stopped by
 // the person who started it: a second signal ends it at once.
 const stopPatience = 3 * time.Second
-
-// gcPercentStarting is the growth of the heap before it is collected during the start, in percent of
-// the live heap: a start with 100 jobs takes one collection, and more would delay it. starting is how long
-// that lasts.
-const (
-	gcPercentStarting = 400
-	starting          = 300 * time.Millisecond
-)
 
 const transportStdio = "stdio"
 
@@ -168,15 +159,6 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 
-	// Loading the jobs creates much garbage: collect it at the end of the start, unless the user
-	// decides, and give the memory back, which Go alone would keep for minutes.
-	if os.Getenv("GOGC") == "" {
-		serving := debug.SetGCPercent(gcPercentStarting)
-		defer time.AfterFunc(starting, func() {
-			debug.SetGCPercent(serving)
-			debug.FreeOSMemory()
-		}).Stop()
-	}
 	a.traced(ctx, root, logger)
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{
