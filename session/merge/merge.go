@@ -394,7 +394,7 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
 	if markers, is := errors.AsType[*worktree.MarkersError](err); is {
-		return session.NotNow(codes.NotMerged, "Nothing was changed: %v. Resolve the conflicts there and commit, or pass force: true to merge the files as they are.", markers).
+		return session.NotNow(codes.NotMerged, "Nothing was merged: %v. Resolve the conflicts there and commit, or pass force: true to merge the files as they are.", markers).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", markers.Files).Because(err)
 	}
 	switch {

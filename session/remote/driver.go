@@ -196,7 +196,7 @@ func deadline(timeout time.Duration) *time.Time {
 }
 
 // follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to
-// 7.5). It continues to ask a source that is away, for as long as the run may take. taken says that another
+// 7.5). It continues to ask a source that is away, or not in the config, for as long as the run may take. taken says that another
 // server has followed it before.
 func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 	interval := e.statusInterval(ctx)
@@ -235,7 +235,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		switch {
 		case errors.Is(err, source.ErrUnsupported) && !asked && (!taken || refused == refusals-1):
 			return outcome{blind: true}
-		case is, errors.Is(err, source.ErrUnknown), errors.Is(err, source.ErrUnsupported):
+		case is, errors.Is(err, source.ErrUnsupported):
 			// A source that is starting again may not have all its tools at once.
 			if refused++; refused == refusals {
 				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v", refused, err)}
@@ -250,8 +250,8 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		switch {
 		case refused > 0: // the time that it has does not depend on the interval
 			pause = max(pause, time.Second<<refused)
-		case errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost):
-			pause = interval // nothing was sent, and it may be back soon
+		case errors.Is(err, source.ErrUnknown), errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost):
+			pause = interval // nothing was sent, and it may be back soon, as after a switch to another branch and back
 		}
 	}
 }

@@ -303,21 +303,23 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 
 func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 	bubble(t, forEver, func(t *testing.T, p *plant, s *server) {
-		c := s.does(true, script{lasts: time.Minute})
-		synctest.Wait()
-		p.with(func() { p.away = fmt.Errorf("%w: it restarts", source.ErrAway) })
-		time.Sleep(time.Hour)
-		p.with(func() {
-			testkit.Equal(t, p.polls, int(time.Hour/(2*time.Second)), "asked in an hour")
-			p.away = nil
-		})
-		testkit.True(t, s.log.has("level=WARN", "it restarts", c.id()), "not logged")
-		back := time.Now()
-		r := c.ends()
-		testkit.True(t, r.State == Completed && time.Since(back) <= 2*time.Second, "%+v, %v after it was back", r, time.Since(back))
+		for _, why := range []error{source.ErrAway, source.ErrUnknown} {
+			c := s.does(true, script{lasts: time.Minute})
+			synctest.Wait()
+			p.with(func() { p.away, p.polls = fmt.Errorf("%w: it restarts", why), 0 })
+			time.Sleep(time.Hour)
+			p.with(func() {
+				testkit.Equal(t, p.polls, int(time.Hour/(2*time.Second)), "asked in an hour")
+				p.away = nil
+			})
+			testkit.True(t, s.log.has("level=WARN", "it restarts", c.id()), "not logged")
+			back := time.Now()
+			r := c.ends()
+			testkit.True(t, r.State == Completed && time.Since(back) <= 2*time.Second, "%+v, %v after it was back", r, time.Since(back))
+		}
 		s.configure(nil) // it is away for longer than a run may take
 		began := time.Now()
-		c = s.does(true, script{lasts: time.Minute})
+		c := s.does(true, script{lasts: time.Minute})
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", source.ErrAway) })
 		testkit.Contains(t, c.over(TimedOut, "workflow_timed_out").Message, "it burnt down")
