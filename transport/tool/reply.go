@@ -175,12 +175,6 @@ func (s *Set) broken(tool string) *mcp.CallToolResult {
 
 // failed returns the result of a call whose handler returned an error, and notes it for the log.
 func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolResult, error) {
-	if e, ok := errors.AsType[*session.Error](store.Refused(err)); ok {
-		if l.outcome = e.Code; e.Err != nil {
-			l.failed(slog.LevelWarn, slog.Any("error", e.Err))
-		}
-		return refused(e), nil
-	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(context.Cause(ctx), ErrStopping) {
 			l.outcome = "stopping"
@@ -189,6 +183,12 @@ func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolR
 		}
 		l.outcome = "cancelled"
 		return nil, context.Canceled
+	}
+	if e, ok := errors.AsType[*session.Error](store.Refused(err)); ok {
+		if l.outcome = e.Code; e.Err != nil {
+			l.failed(slog.LevelWarn, slog.Any("error", e.Err))
+		}
+		return refused(e), nil
 	}
 	l.outcome = "internal"
 	l.failed(slog.LevelError, slog.Any("error", err))

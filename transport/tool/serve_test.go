@@ -180,9 +180,11 @@ func TestInterruptedCalls(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
 		log := CallLog{Tool: "echo", level: slog.LevelInfo}
-		res, err := s.failed(ctx, &log, fmt.Errorf("reading: %w", context.Cause(ctx)))
-		testkit.Equal(t, log.outcome, want)
-		testkit.True(t, (err != nil) == (cause == nil) && (cause == nil || strings.Contains(res.Content[0].(*mcp.TextContent).Text, "The server is stopping, and echo was interrupted.")), "%s: %v, %v", want, res, err)
+		for _, failed := range []error{fmt.Errorf("reading: %w", context.Cause(ctx)), session.NotNow(codes.BoardBusy, "It cannot be read.").Because(context.Canceled)} {
+			res, err := s.failed(ctx, &log, failed)
+			testkit.Equal(t, log.outcome, want)
+			testkit.True(t, (err != nil) == (cause == nil) && (cause == nil || strings.Contains(res.Content[0].(*mcp.TextContent).Text, "The server is stopping, and echo was interrupted.")), "%s: %v, %v", want, res, err)
+		}
 	}
 	for _, c := range []struct {
 		outcome string
