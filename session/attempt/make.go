@@ -62,9 +62,9 @@ func (r *execution) find() (Process, *outcome) {
 }
 
 // couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, or the store is away,
-// the execution waits again; otherwise it has failed for that reason.
+// the execution waits again; if it is another server's by now, it is left to that; otherwise it has failed for that reason.
 func (r *execution) couldNot(doing string, err error) *outcome {
-	if r.ctx.Err() != nil {
+	if r.ctx.Err() != nil || errors.Is(err, task.ErrEnded) {
 		return &outcome{fate: left}
 	}
 	if r.making.Err() != nil || errors.Is(err, store.ErrUnavailable) {
@@ -174,7 +174,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	}
 	// The worktrees exist: a board that is full for now must not make the attempt fail.
 	for {
-		err = b.SetWorkspace(context.WithoutCancel(ctx), a.ID, base)
+		err = b.SetWorkspace(context.WithoutCancel(ctx), a, base)
 		if !errors.Is(err, task.ErrFull) {
 			break
 		}

@@ -107,11 +107,11 @@ func (b absentBoard) Execution(ctx context.Context, id string) (*task.Execution,
 	return b.Board.Execution(ctx, id)
 }
 
-func (b absentBoard) SetWorkspace(ctx context.Context, id string, base map[string]string) error {
+func (b absentBoard) SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error {
 	if err := b.absent("recording a workspace"); err != nil {
 		return err
 	}
-	return b.Board.SetWorkspace(ctx, id, base)
+	return b.Board.SetWorkspace(ctx, a, base)
 }
 
 func (b absentBoard) SetRun(ctx context.Context, id string, run json.RawMessage) error {

@@ -192,9 +192,9 @@ type Board interface {
 	// AttemptContext returns what an attempt belongs to, from one state of the board (seed
 	// 004, "Workspace context data").
 	AttemptContext(ctx context.Context, attemptID string) (*task.AttemptContext, error)
-	// SetWorkspace records the base commits of an attempt's worktrees, by the id of
-	// their repo.
-	SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error
+	// SetWorkspace records the base commits of the worktrees of an attempt, by the id of their repo. It fails with
+	// ErrEnded if they are not those of the attempt any more: it was taken from the place where they were made.
+	SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error
 	// SetWorkflow records the position of an attempt's workflow.
 	SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error
 	// SetRun replaces what the leader of a run keeps.

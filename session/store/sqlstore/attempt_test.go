@@ -28,10 +28,10 @@ func TestCreateAttempt(t *testing.T) {
 	got := taskOf(t, b, s.ID)
 	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true, *got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
 	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111")) // until there are worktrees on it
-	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
+	testkit.Must(t, b.SetWorkspace(t.Context(), a, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
 	testkit.FailsWith(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
 	testkit.FailsWith(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
-	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}), task.ErrNotFound)
+	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a, map[string]string{"r9": "cccc"}), task.ErrNotFound)
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
 	a = testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
@@ -49,7 +49,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	for what, err := range map[string]error{
 		"project": second(b.Project(ctx, "x")), "repo": second(b.Repo(ctx, "x")), "repos": last(b.Repos(ctx, "x", task.Page{Limit: 1})),
 		"execution": second(b.Execution(ctx, "x")), "place": second(b.AttemptContext(ctx, "x")), "maker": second(b.Maker(ctx, "x")),
-		"workspace": b.SetWorkspace(ctx, "x", nil), "branch": b.SetBranch(ctx, "x", "x"), "run": b.SetRun(ctx, "x", json.RawMessage(`{}`)),
+		"workspace": b.SetWorkspace(ctx, &task.Attempt{ID: "x"}, nil), "branch": b.SetBranch(ctx, "x", "x"), "run": b.SetRun(ctx, "x", json.RawMessage(`{}`)),
 		"workflow": b.SetWorkflow(ctx, "x", task.WorkflowProgress{}), "push": b.SetPushError(ctx, "x", nil),
 		"start": second(b.StartExecution(ctx, "x", "X", time.Time{})), "end": ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
 		"release": second(b.Release(ctx, "x", "one")), "stop": second(b.Stop(ctx, "x")),

@@ -169,10 +169,13 @@ func (t Tx) touch(attemptID, columns string, args ...any) {
 	t.must(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`, append(args, t.Now, attemptID)...)
 }
 
-func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[string]string) error {
+func (b board) SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error {
 	return change(ctx, b, "recording a workspace", func(t Tx) {
-		t.touch(attemptID, ``)
-		t.setRepos(attemptID, "base_commit", base)
+		t.touch(a.ID, ``) // and hold it
+		if !t.has(`FROM attempts WHERE id = ? AND workspace = ? AND machine_id = ? AND root = ?`, a.ID, a.Workspace, a.MachineID, a.Root) {
+			t.Fail(fmt.Errorf("attempt %q is not in %s any more: %w", a.ID, a.Workspace, task.ErrEnded))
+		}
+		t.setRepos(a.ID, "base_commit", base)
 	})
 }
 
