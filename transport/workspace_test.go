@@ -133,8 +133,7 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 	// They end when the attempt is deleted, and stay. Its worktree, which is none of git, is gone by then.
 	must(t, errors.Join(os.RemoveAll(filepath.Dir(workspace)), os.Remove(filepath.Join(state.Of(root).Worktrees(), ".journal", id+".json"))))
 	inBoard(t, root, func(b store.Board) {
-		x := testkit.Get(b.LatestExecution(t.Context(), id)).Must(t)
-		_, _, err := b.EndExecution(t.Context(), x.ID, task.Ending{State: task.Stopped})
+		_, _, err := b.EndExecution(t.Context(), testkit.Get(b.LatestExecution(t.Context(), id)).Must(t).ID, task.Ending{State: task.Stopped})
 		must(t, err)
 		engine := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})).Must(t)
 		testkit.Get(engine.DeleteTask(t.Context(), session.LocalCaller(""), attempt.DeleteArgs{TaskID: testkit.Get(b.Attempt(t.Context(), id)).Must(t).TaskID})).Must(t)

@@ -197,9 +197,7 @@ func TestAnErrorAtExitIsOneMessage(t *testing.T) {
 	var b strings.Builder
 	a := &app{err: show.NewScreen(&b, os.Getenv)}
 	a.report(&fs.PathError{Op: "open", Path: "x\u2028\ndeepwork: all is well", Err: errors.New("no")})
-	if got, want := b.String(), "deepwork: open x\\u2028\n  deepwork: all is well: no\n"; got != want {
-		t.Errorf("it is %q, not %q", got, want)
-	}
+	testkit.Equal(t, b.String(), "deepwork: open x\\u2028\n  deepwork: all is well: no\n")
 }
 
 // The user's own flag wins over a pin, and the session says that it did.

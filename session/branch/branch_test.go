@@ -99,9 +99,8 @@ func TestField06_OperationsInProgress(t *testing.T) {
 			commit("second")
 			commit("third")
 			for i, step := range c.steps {
-				if out, err := testkit.TryGit(dir, strings.Fields(step)...); err != nil && i < len(c.steps)-1 {
-					t.Fatal(out, err)
-				}
+				out, err := testkit.TryGit(dir, strings.Fields(step)...)
+				testkit.Need(t, err == nil || i == len(c.steps)-1, "%s, %v", out, err)
 			}
 			head := func() string {
 				on, _ := testkit.TryGit(dir, "symbolic-ref", "HEAD")

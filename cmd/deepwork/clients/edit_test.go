@@ -160,9 +160,8 @@ func TestHTTPNamesTheVariable(t *testing.T) {
 			e, named := c.HTTP(u, true)
 			testkit.Equal(t, named, want)
 			testkit.Equal(t, strings.Contains(e.Whole(), TokenVariable), want)
-			if e, named := c.HTTP(u, false); !named || !strings.Contains(e.Whole(), TokenVariable) {
-				t.Errorf("%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
-			}
+			e, named = c.HTTP(u, false)
+			testkit.True(t, named && strings.Contains(e.Whole(), TokenVariable), "%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
 		}
 	}
 }
@@ -189,9 +188,7 @@ func TestAddToAFile(t *testing.T) {
 	testkit.Must(t, os.Symlink(filepath.Join(root, "elsewhere"), file))
 	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
 	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "elsewhere"))).Must(t)), "deepwork")
-	if info := testkit.Get(os.Lstat(file)).Must(t); info.Mode()&os.ModeSymlink == 0 {
-		t.Error("the link was replaced")
-	}
+	testkit.True(t, testkit.Get(os.Lstat(file)).Must(t).Mode()&os.ModeSymlink != 0, "the link was replaced")
 	outside := filepath.Join(testkit.Dir(t), "x.json")
 	for what, plant := range map[string]func() error{
 		"leads out":             func() error { return os.Symlink(outside, file) },

@@ -21,12 +21,8 @@ func TestTopicsFitTheTerminal(t *testing.T) {
 			if strings.HasPrefix(line, "    ") {
 				continue
 			}
-			if show.Columns(line) > width && len(strings.Fields(line)) > 2 {
-				t.Errorf("%s: %d columns: %q", topic.Name, show.Columns(line), line)
-			}
-			if strings.Contains(line, "](") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "|") || strings.Contains(line, "**") {
-				t.Errorf("%s: Markdown is left in %q", topic.Name, line)
-			}
+			testkit.True(t, show.Columns(line) <= width || len(strings.Fields(line)) <= 2, "%s: %d columns: %q", topic.Name, show.Columns(line), line)
+			testkit.True(t, !strings.Contains(line, "](") && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "|") && !strings.Contains(line, "**"), "%s: Markdown is left in %q", topic.Name, line)
 		}
 		testkit.True(t, topic.Title != "" && len(topic.First) >= 10 && len(topic.First) <= 160, "%s: the title is %q, and the first sentence %q", topic.Name, topic.Title, topic.First)
 	}
@@ -44,7 +40,6 @@ func TestFind(t *testing.T) {
 	}
 	found, near := Find("approv")
 	testkit.True(t, found == nil && slices.Contains(near, "tutorials/approval"), "approv: found %v, near it %q", found, near)
-	if found, near = Find("nonsense"); found != nil || near != nil {
-		t.Errorf("nonsense: found %v, near it %q", found, near)
-	}
+	found, near = Find("nonsense")
+	testkit.True(t, found == nil && near == nil, "nonsense: found %v, near it %q", found, near)
 }

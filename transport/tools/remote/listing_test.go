@@ -18,9 +18,8 @@ import (
 func TestListedWorkflowAsksForNoHeaders(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
 	listed := listedWorkflow(&sources.Tool{Name: "mirror", Workflow: sources.Workflow{ID: "m", Name: "mirror", InputSchema: schema}})
-	if got := string(listed.InputSchema.(json.RawMessage)); strings.Contains(got, "x-mcp-header") || !strings.Contains(got, `"region"`) {
-		t.Errorf("listed with %s", got)
-	}
+	got := string(listed.InputSchema.(json.RawMessage))
+	testkit.True(t, !strings.Contains(got, "x-mcp-header") && strings.Contains(got, `"region"`), "listed with %s", got)
 }
 
 // A page goes by its bytes too.
@@ -45,7 +44,5 @@ func TestPagesAreBounded(t *testing.T) {
 		after, _ = tool.Workflows.Decode(next)
 		first = nil
 	}
-	if pages != 3 || len(names) != 51 || names[0] != "get_step" || !slices.IsSorted(names[1:]) || len(slices.Compact(names)) != 51 {
-		t.Errorf("%d tools on %d pages: %v", len(names), pages, names)
-	}
+	testkit.True(t, pages == 3 && len(names) == 51 && names[0] == "get_step" && slices.IsSorted(names[1:]) && len(slices.Compact(names)) == 51, "%d tools on %d pages: %v", len(names), pages, names)
 }
