@@ -178,6 +178,7 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(1)(q) }))
 	}
 	unsynced()
+	testkit.FailsWith(t, b.Transact(t.Context(), sqlstore.Reading, func(context.Context, sqlstore.Querier) error { return task.ErrFull }), task.ErrFull)
 	testkit.Works(t, errors.Join(together(b, func(sqlstore.Querier) error { return nil }, look(2))...))
 	unsynced()
 }
