@@ -591,16 +591,11 @@ func BenchmarkRunSteps(b *testing.B) {
 // What starts an agent or a check ends before the packages are initialized that it does not need: they take far longer than it.
 func TestWhatStartsAgentsAndChecksNeedsLittle(t *testing.T) {
 	t.Parallel()
-	traced := func(args ...string) []byte {
+	for _, args := range [][]string{{runner.ShimCommand, t.TempDir()}, {process.ContainCommand}, {"-test.run=^$"}} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = process.With(os.Environ(), "GODEBUG=inittrace=1")
-		trace, _ := cmd.CombinedOutput() // contain-process is told of no command
-		return trace
-	}
-	before, _, _ := bytes.Cut(traced("-test.run=^$"), []byte("init github.com/santhosh-tekuri/jsonschema/v6 "))
-	testkit.Contains(t, string(before), "init deepwork/cmd/deepwork/early ", "initialized before what makes garbage")
-	for _, args := range [][]string{{runner.ShimCommand, t.TempDir()}, {process.ContainCommand}} {
-		trace := traced(args...)
+		trace, _ := cmd.CombinedOutput()                                            // contain-process is told of no command
+		trace, _, _ = bytes.Cut(trace, []byte("init deepwork/cmd/deepwork/early ")) // from which on others keep their garbage
 		testkit.Contains(t, string(trace), "init os/signal ")
 		for _, late := range []string{"net/http", "github.com/santhosh-tekuri/jsonschema/v6", "deepwork/catalog/config"} {
 			testkit.True(t, !bytes.Contains(trace, []byte("init "+late+" ")), "%s initializes %s", args[0], late)

@@ -74,7 +74,7 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 		return nil
 	}
 	setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
-	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
+	return b.SetPaths(ctx, a)
 }
 
 // dropEnded stops the runs of this server whose executions have ended on the board: while it was cut

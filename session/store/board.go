@@ -217,8 +217,8 @@ type Board interface {
 	// duplicates and unordered: the config may have named several over time.
 	WorktreeFolders(ctx context.Context, here task.Place) ([]string, error)
 	// SetPaths sets the workspace of an attempt that has none, and RepoPath and Worktree of its
-	// repositories, by their ids: the machine that claimed it knows them. ErrInvalid: it has one.
-	SetPaths(ctx context.Context, attemptID, workspace string, repos []task.AttemptRepo) error
+	// repositories: the machine that claimed it knows them. ErrInvalid: it has one. ErrEnded: it was taken from that machine.
+	SetPaths(ctx context.Context, a *task.Attempt) error
 	// SaveOutput and SaveDiff replace a part of an attempt's report by a JSON value, with the time.
 	// They do nothing if there is no such attempt.
 	SaveOutput(ctx context.Context, attemptID string, entries json.RawMessage) error

@@ -171,12 +171,20 @@ func (t Tx) touch(attemptID, columns string, args ...any) {
 
 func (b board) SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error {
 	return change(ctx, b, "recording a workspace", func(t Tx) {
-		t.touch(a.ID, ``) // and hold it
-		if !t.has(`FROM attempts WHERE id = ? AND workspace = ? AND machine_id = ? AND root = ?`, a.ID, a.Workspace, a.MachineID, a.Root) {
+		t.hold(a)
+		if !t.has(`FROM attempts WHERE id = ? AND workspace = ?`, a.ID, a.Workspace) {
 			t.Fail(fmt.Errorf("attempt %q is not in %s any more: %w", a.ID, a.Workspace, task.ErrEnded))
 		}
 		t.setRepos(a.ID, "base_commit", base)
 	})
+}
+
+// hold keeps others from changing an attempt, and fails with ErrEnded if it has another place than a says.
+func (t Tx) hold(a *task.Attempt) {
+	t.touch(a.ID, ``)
+	if !t.has(`FROM attempts WHERE id = ? AND machine_id = ? AND root = ?`, a.ID, a.MachineID, a.Root) {
+		t.Fail(fmt.Errorf("attempt %q is not on this machine any more: %w", a.ID, task.ErrEnded))
+	}
 }
 
 func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {

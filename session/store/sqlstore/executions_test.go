@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -302,8 +303,9 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, "the slots of one machine are not those of another", y.AttemptID, next.ID)
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
-	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
-	testkit.FailsWith(t, b.SetPaths(t.Context(), first.ID, "/else", at), task.ErrInvalid)
+	paths := task.Attempt{ID: first.ID, Situation: task.Situation{Place: red}, Workspace: at[0].Worktree, Repos: at}
+	testkit.Must(t, b.SetPaths(t.Context(), &paths))
+	testkit.FailsWith(t, b.SetPaths(t.Context(), &paths), task.ErrInvalid)
 	a := testkit.Get(b.Attempt(t.Context(), first.ID)).Must(t)
 	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
 	for _, folder := range []string{"/a b/trees", "/c", "/a b/trees"} { // at no place
@@ -317,10 +319,10 @@ func TestClaimsOfMachines(t *testing.T) {
 	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))
 	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
 	equal(t, "claimed after a release", x.Place, blue)
-	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
-	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a, map[string]string{"r": "late"}), task.ErrEnded, "of the machine that had it before")
-	a = testkit.Get(b.Attempt(t.Context(), first.ID)).Must(t)
-	testkit.Must(t, b.SetWorkspace(t.Context(), a, map[string]string{"r": "abc"}))
+	testkit.FailsWith(t, b.SetPaths(t.Context(), &paths), task.ErrEnded, "of the machine that had it before")
+	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a, nil), task.ErrEnded, "of the machine that had it before")
+	paths.Place = blue
+	testkit.Must(t, errors.Join(b.SetPaths(t.Context(), &paths), b.SetWorkspace(t.Context(), &paths, map[string]string{"r": "abc"})))
 	is(t, true)(b.Release(t.Context(), x.ID, "server of blue"))
 	equal(t, "a worktree of another machine is claimed", claim(t, b, red, 2, []string{"CODEX"}, repos), nil)
 	elsewhere := testkit.Get(b.OpenElsewhere(t.Context(), red)).Must(t)

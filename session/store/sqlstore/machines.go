@@ -19,13 +19,13 @@ func (t Tx) unplace(attemptID string) {
 	t.Exec(`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = 'waiting'`, attemptID)
 }
 
-func (b board) SetPaths(ctx context.Context, attemptID, workspace string, repos []task.AttemptRepo) error {
+func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
 	return change(ctx, b, "placing an attempt", func(t Tx) {
-		t.touch(attemptID, ``)
-		t.must(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, attemptID),
-			`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, workspace, attemptID)
-		for _, r := range repos {
-			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, attemptID, r.RepoID)
+		t.hold(a)
+		t.must(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, a.ID),
+			`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, a.Workspace, a.ID)
+		for _, r := range a.Repos {
+			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, a.ID, r.RepoID)
 		}
 	})
 }
