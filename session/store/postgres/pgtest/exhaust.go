@@ -2,10 +2,12 @@ package pgtest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"syscall"
 )
 
 // Exhaust takes all connections that the server of a URL has left, until release is called. The
@@ -20,6 +22,9 @@ func Exhaust(raw string) (release func(), err error) {
 	}
 	for range 1000 {
 		c, err := net.Dial(network, addr)
+		if errors.Is(err, syscall.EAGAIN) { // so many wait for a connection that the system takes no more
+			return release, nil
+		}
 		if err != nil {
 			release()
 			return nil, err
