@@ -58,6 +58,12 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 		return nil, "", false, err
 	}
 	defer end()
+	stored := false
+	defer func() {
+		if stored && errors.Is(err, store.ErrUnavailable) { // which says of itself that nothing was changed
+			err = session.NotNow(codeUncertain, "This call was carried out, and its reply cannot be read: %v. Make the same call again with the same request_id.", err).Because(err)
+		}
+	}()
 	for range 2 {
 		if id, err = c.engine.records.Find(ctx, key); err != nil {
 			return nil, "", false, err
@@ -80,7 +86,7 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 		if r, id, err = do(); !errors.Is(err, store.ErrRequested) {
 			return r, id, false, err
 		}
-		// The same call has begun or moved a session at another server meanwhile.
+		stored = true // by this process, which was not told so, or by another server meanwhile
 	}
 	return r, id, false, err
 }

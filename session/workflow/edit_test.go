@@ -382,8 +382,7 @@ func TestBranchesOfOneName(t *testing.T) {
 	testkit.Equal(t, len(slices.Compact(made)), 8, "branches")
 }
 
-// A branch that was not made when its session began, though that is stored, is made by the session's next call
-// at any server, and no other session gets its name.
+// A branch that was not made when its session began, though that is stored, is made by the session's next call at any server, and no other session gets its name.
 func TestABranchThatIsDue(t *testing.T) {
 	for _, mode := range []string{"create", "checkout"} {
 		t.Run(mode, func(t *testing.T) {

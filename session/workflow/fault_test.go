@@ -173,6 +173,10 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	refused(t, refusal(t, c, call), session.StateError, codeUncertain)
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
 	testkit.Equal(t, p.record(id).Revision, 1, "revision")
+	// A start that finds its own commit, and then the store away, does not say that it has changed nothing.
+	disk.lose.Store(1)
+	disk.during.Store(new(func() { disk.unread.Store(1) }))
+	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})), session.StateError, codeUncertain)
 }
 
 // A faulty store fails, hangs or loses replies on demand.
@@ -239,6 +243,13 @@ func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*stor
 		return nil, errNoSpace
 	}
 	return f.Sessions.ReadSession(ctx, id, known)
+}
+
+func (f *faulty) FindRequest(ctx context.Context, k store.Key) (string, error) {
+	if f.unread.Swap(0) > 0 {
+		return "", store.ErrUnavailable
+	}
+	return f.Sessions.FindRequest(ctx, k)
 }
 
 func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {

@@ -138,8 +138,7 @@ func called(t *testing.T) (*project, *server, *Conn, string) {
 
 const hello = `{"outputs":{"said":"hello"}}`
 
-// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
-// the transition that completes it.
+// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with the transition that completes it.
 func TestForms_WorkflowAsStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
@@ -327,8 +326,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.True(t, s.runs() >= 2 && fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 }
 
-// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for
-// the next round what was made for this one.
+// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for the next round what was made for this one.
 func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done; exit 3")
 	testkit.Write(t, s.path+".wait", "")
@@ -395,8 +393,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.True(t, !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", *r.Summary)
 }
 
-// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
-// a list of their paths, also of no items.
+// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as a list of their paths, also of no items.
 func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]",
 		testStep{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},
