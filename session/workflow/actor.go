@@ -132,8 +132,11 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		if failed == nil && unconfirmed >= maxUnsure && !changed {
 			failed = err
 		}
+		if failed == nil && !changed && unconfirmed > 0 && errors.Is(err, store.ErrUnavailable) {
+			failed = err // what was not confirmed may be made yet
+		}
 		switch {
-		case failed != nil && unsure:
+		case failed != nil && unconfirmed > 0:
 			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed

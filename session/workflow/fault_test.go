@@ -27,7 +27,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	srv, c, id := p.begin()
 	disk := srv.makeFaulty()
 	on := p.git("symbolic-ref", "--short", "HEAD")
-	disk.full.Store(true)
+	disk.full.Store(&errNoSpace)
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "not_saved", "no space left", "nothing has moved")
 	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "not_saved")
 	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})), session.StateError, "not_saved")
@@ -36,7 +36,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "branches that the failed start left")
 	s := c.stackOf(ctx, "")
 	testkit.True(t, len(s) == 1 && s[0].Step == "one", "stack %v", s)
-	disk.full.Store(false)
+	disk.full.Store(nil)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
@@ -173,6 +173,12 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	refused(t, refusal(t, c, call), session.StateError, codeUncertain)
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
 	testkit.Equal(t, p.record(id).Revision, 1, "revision")
+	// Nor does a step whose first commit may be made yet, when the store is away before the second.
+	disk.drop.Store(1)
+	disk.reading.Store(new(func() { disk.full.Store(&store.ErrUnavailable) }))
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, codeUncertain)
+	disk.reading.Store(nil)
+	disk.full.Store(nil)
 	// A start that finds its own commit, and then the store away, does not say that it has changed nothing.
 	disk.lose.Store(1)
 	disk.during.Store(new(func() { disk.unread.Store(1) }))
@@ -184,7 +190,7 @@ type faulty struct {
 	store.Sessions
 	twice     atomic.Bool                              // each first write of a transition is overtaken
 	overtaken atomic.Int64                             // counts those, and the second ones
-	full      atomic.Bool                              // writes fail, and change nothing
+	full      atomic.Pointer[error]                    // with which writes fail, and change nothing
 	lose      atomic.Int32                             // so many replies to writes are lost, after they were made
 	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
 	unread    atomic.Int32                             // so many reads fail
@@ -203,8 +209,8 @@ func (s *server) makeFaulty() *faulty {
 }
 
 func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
-	if f.full.Load() {
-		return false, errNoSpace
+	if err := f.full.Load(); err != nil {
+		return false, *err
 	}
 	parts := slices.Clone(w.Put)
 	slices.SortFunc(parts, func(a, b store.SessionPart) int { return cmp.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
@@ -264,8 +270,7 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	testkit.True(t, rev.calls() == 2 && len(s.History) == 1 && s.Status == machine.Aborted && disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
 }
 
-// A call that names no step is about the step that is current when it arrives, also at a server that last saw
-// the session at an earlier one, whose outputs have reviews, too.
+// A call that names no step is about the step that is current when it arrives, also at a server that last saw the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
 	p.write("better.md", "CONTENT OF better.md")

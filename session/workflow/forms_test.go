@@ -173,15 +173,14 @@ func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
 }
 
-// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins
-// with a group, which the reply has in full.
+// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins with a group, which the reply has in full.
 func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
 	srv := p.open()
 	r := p.start(srv.Connect("local"), "alpha", "main")
 	disk := srv.makeFaulty()
-	disk.during.Store(new(func() { disk.full.Store(true) }))
+	disk.during.Store(new(func() { disk.full.Store(&errNoSpace) }))
 	testkit.Must(t, srv.AbortFor(ctx, r.Stack[0].SessionID, "no"))
 	srv.stop()
 	srv = p.open()
@@ -272,8 +271,7 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
 }
 
-// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
-// a dropped check does, also from a step that came with the edit.
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas a dropped check does, also from a step that came with the edit.
 func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
 	how := reviewing(&Reviewing{ReplyWithin: patience})
@@ -365,8 +363,7 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
 }
 
-// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
-// stay texts, and the values of all are outputs of the entry.
+// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]", testStep{id: "list", outputs: oneList}, testStep{id: "last"})
 	p.beta(oneText, "publish", "\n    inputs: [{name: what, description: w}]")
