@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
-// A fakeAgent answers as the test wants, so that replies which the engine gives only after much work, or never should, can be had at once. What the engine really answers is tested in project_test.go.
+// A fakeAgent answers as the test wants, so that replies which the engine gives only after much work, or never should,
+// can be had at once. What the engine really answers is tested in project_test.go.
 type fakeAgent struct {
 	tool.WorkflowCaller // for what no test calls
 	identity            string

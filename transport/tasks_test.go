@@ -141,7 +141,8 @@ func finishText(id string) string {
 	return fmt.Sprintf(`{"outputs":{"text":"text.txt"},"session_id":%q,"step_id":"text"}`, id)
 }
 
-// A review that takes long is a task, which another server of the store finds when this one is gone; a call that is repeated gets the same task, and one without the extension today's reply. One review has run.
+// A review that takes long is a task, which another server of the store finds when this one is gone; a call that is
+// repeated gets the same task, and one without the extension today's reply. One review has run.
 func TestAReviewIsATask(t *testing.T) {
 	t.Parallel()
 	root := slowProject(t)
@@ -184,7 +185,8 @@ func TestAReviewIsATask(t *testing.T) {
 	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
-// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain call: TestWhatBindsAPersonsAnswer.)
+// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain
+// call: TestWhatBindsAPersonsAnswer.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -236,7 +238,8 @@ func (c *taker) task() any {
 	return structured(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
 }
 
-// A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
+// A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
+// server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
 func TestATaskOfASourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)

@@ -130,20 +130,18 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 		testkit.Equal(t, board.OrEmpty(a.WorkflowSessionID)+" "+board.OrEmpty(a.WorkflowStatus)+" "+board.OrEmpty(a.WorkflowStep), theirs+" active hotel", "the attempt is at")
 	})
 	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json"))).Err(), "the export is not in the session's root")
-	// They end when the attempt is deleted, and stay. Its worktree, which is none of git, is gone by then.
+	// They are aborted when the attempt is deleted, and kept. Its workspace, which is not a git worktree, is removed first.
 	must(t, errors.Join(os.RemoveAll(filepath.Dir(workspace)), os.Remove(filepath.Join(state.Of(root).Worktrees(), ".journal", id+".json"))))
 	inBoard(t, root, func(b store.Board) {
 		_, _, err := b.EndExecution(t.Context(), testkit.Get(b.LatestExecution(t.Context(), id)).Must(t).ID, task.Ending{State: task.Stopped})
 		must(t, err)
 		engine := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})).Must(t)
 		testkit.Get(engine.DeleteTask(t.Context(), session.LocalCaller(""), attempt.DeleteArgs{TaskID: testkit.Get(b.Attempt(t.Context(), id)).Must(t).TaskID})).Must(t)
+		for _, row := range testkit.Get(engine.Database.Sessions().ListSessions(t.Context(), store.SessionQuery{IDs: []string{theirs, own}})).Must(t) {
+			testkit.Equal(t, row.Status == string(machine.Aborted), row.ID == theirs, row.Status)
+		}
 		testkit.Same(t, engine.Close(context.Background()), nil, "not stopped")
 	})
-	stores := local.Stores(state.Of(root), false, nil)
-	for _, row := range testkit.Get(stores.Database.Sessions().ListSessions(t.Context(), store.SessionQuery{IDs: []string{theirs, own}})).Must(t) {
-		testkit.Equal(t, row.Status == string(machine.Aborted), row.ID == theirs, row.Status)
-	}
-	testkit.Works(t, stores.Close(context.Background()))
 }
 
 // Where worktrees are elsewhere, the environment of an agent names the attempt and the database confirms it.

@@ -284,8 +284,7 @@ func TestKind(t *testing.T) {
 func TestMoveNewReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-	must(t, os.WriteFile(from, []byte("1"), 0o600))
-	must(t, os.WriteFile(to, []byte("2"), 0o600))
+	must(t, errors.Join(os.WriteFile(from, []byte("1"), 0o600), os.WriteFile(to, []byte("2"), 0o600)))
 	for name, move := range moves {
 		testkit.FailsWith(t, move(from, to), fs.ErrExist, "%s over a file", name)
 		testkit.FailsWith(t, move(from+"x", to+"x"), fs.ErrNotExist, "%s of nothing", name)

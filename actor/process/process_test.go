@@ -268,10 +268,8 @@ func TestLook(t *testing.T) {
 		testkit.Write(t, at(name), "#!/bin/sh\n")
 		testkit.Must(t, os.Chmod(at(name), 0o755))
 	}
-	testkit.Must(t, os.Chmod(at("shut/tool"), 0o644))
-	testkit.Must(t, os.Symlink(at("project"), at("link")))
-	testkit.Must(t, os.Mkdir(at("links"), 0o755))
-	testkit.Must(t, os.Symlink(at("project/bin/tool"), at("links/tool")))
+	testkit.Must(t, errors.Join(os.Chmod(at("shut/tool"), 0o644), os.Symlink(at("project"), at("link"))))
+	testkit.Must(t, errors.Join(os.Mkdir(at("links"), 0o755), os.Symlink(at("project/bin/tool"), at("links/tool"))))
 	t.Chdir(at("project"))
 	for _, c := range []struct{ path, avoid, want string }{
 		{"project/bin other/bin", "", "project/bin/tool"},

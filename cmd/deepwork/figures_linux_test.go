@@ -595,7 +595,7 @@ func TestWhatStartsAgentsAndChecksNeedsLittle(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = process.With(os.Environ(), "GODEBUG=inittrace=1")
 		trace, _ := cmd.CombinedOutput()                                            // contain-process is told of no command
-		trace, _, _ = bytes.Cut(trace, []byte("init deepwork/cmd/deepwork/early ")) // from which on others keep their garbage
+		trace, _, _ = bytes.Cut(trace, []byte("init deepwork/cmd/deepwork/early ")) // what follows is not collected at once
 		testkit.Contains(t, string(trace), "init os/signal ")
 		for _, late := range []string{"net/http", "github.com/santhosh-tekuri/jsonschema/v6", "deepwork/catalog/config"} {
 			testkit.True(t, !bytes.Contains(trace, []byte("init "+late+" ")), "%s initializes %s", args[0], late)

@@ -143,8 +143,7 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			}
 			old := p.root
 			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
-			must(t, os.Mkdir(filepath.Dir(p.root), 0o755))
-			must(t, os.Rename(old, p.root))
+			must(t, errors.Join(os.Mkdir(filepath.Dir(p.root), 0o755), os.Rename(old, p.root)))
 			// The command was killed before its last step, and is given again.
 			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
 			must(t, attempt.Relocate(t.Context(), before, old))

@@ -47,8 +47,7 @@ func TestFullDisk(t *testing.T) {
 	testkit.Get(proc.Wait(ctx)).Must(t)
 	now := s.get(r.AttemptID)
 	testkit.True(t, now.State == "running" && now.QueuedFollowUp == nil, "%+v", now)
-	must(t, os.Remove(ballast))
-	must(t, os.Remove(rest))
+	must(t, errors.Join(os.Remove(ballast), os.Remove(rest)))
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
 }

@@ -57,8 +57,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	other := s.ran("! say on")
 	testkit.Equal(t, other.State, "completed", "the other attempt")
 	refused(t, testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Err(), session.StateError, "not_stoppable", records+" is a symbolic link")
-	must(t, os.Remove(records))
-	must(t, os.Rename(away, records))
+	must(t, errors.Join(os.Remove(records), os.Rename(away, records)))
 	testkit.Equal(t, s.ends(r.AttemptID).State, "stopped")
 	x, last := &execution{engine: s.Engine}, lastLogged("")
 	for _, why := range []string{"a", "a", "b", "a"} {

@@ -129,11 +129,8 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 			return r, err
 		}
 		changed, failed := a.refresh(ctx)
-		if failed == nil && unconfirmed >= maxUnsure && !changed {
-			failed = err
-		}
-		if failed == nil && !changed && unconfirmed > 0 && errors.Is(err, store.ErrUnavailable) {
-			failed = err // what was not confirmed may be made yet
+		if failed == nil && !changed && (unconfirmed >= maxUnsure || unconfirmed > 0 && errors.Is(err, store.ErrUnavailable)) {
+			failed = err // an earlier, unconfirmed commit may still be made
 		}
 		switch {
 		case failed != nil && unconfirmed > 0:

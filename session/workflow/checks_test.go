@@ -268,7 +268,8 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep && s.runs() == 1, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
 }
 
-// A call that waits at another server for the checks of a step that is begun again does not run them again: that would finish the step, which somebody wants done again.
+// A call that waits at another server for the checks of a step that is begun again does not run them again: that would
+// finish the step, which somebody wants done again.
 func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
 	s := newScript(t, "sleep 600")
 	k := checked(t, s, "")

@@ -113,7 +113,8 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 // at opens a server of another machine, as far as the stores are concerned.
 func at(place task.Place) func(*Options) { return func(o *Options) { o.Place = &place } }
 
-// A session that goes on at another machine says which of its files are not there, and does not take them for lost. The record has the place where each step's outputs were delivered.
+// A session that goes on at another machine says which of its files are not there, and does not
+// take them for lost. The record has the place where each step's outputs were delivered.
 func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
 	p.write("one.md", "1")
@@ -139,7 +140,8 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	testkit.True(t, kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v", kept)
 }
 
-// A checkout on another machine may have another path than the one where the session began: its own files are reviewed there, and the session's file is removed there with the session.
+// A checkout on another machine may have another path than the one where the session began: its own files are
+// reviewed there, and the session's file is removed there with the session.
 func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	p, _, rev, _, id := underReview(t)
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
@@ -380,7 +382,8 @@ func TestBranchesOfOneName(t *testing.T) {
 	testkit.Equal(t, len(slices.Compact(made)), 8, "branches")
 }
 
-// A branch that was not made when its session began, though that is stored, is made by the session's next call at any server, and no other session gets its name.
+// A branch that was not made when its session began, though that is stored, is made by the session's next call
+// at any server, and no other session gets its name.
 func TestABranchThatIsDue(t *testing.T) {
 	for _, mode := range []string{"create", "checkout"} {
 		t.Run(mode, func(t *testing.T) {

@@ -173,16 +173,14 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	refused(t, refusal(t, c, call), session.StateError, codeUncertain)
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
 	testkit.Equal(t, p.record(id).Revision, 1, "revision")
-	// Nor does a step whose first commit may be made yet, when the store is away before the second.
-	disk.drop.Store(1)
-	disk.reading.Store(new(func() { disk.full.Store(&store.ErrUnavailable) }))
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, codeUncertain)
-	disk.reading.Store(nil)
-	disk.full.Store(nil)
 	// A start that finds its own commit, and then the store away, does not say that it has changed nothing.
 	disk.lose.Store(1)
 	disk.during.Store(new(func() { disk.unread.Store(1) }))
 	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})), session.StateError, codeUncertain)
+	// Nor does a step whose first commit may be made yet, when the store is away before the second.
+	disk.drop.Store(1)
+	disk.reading.Store(new(func() { disk.full.Store(&store.ErrUnavailable) }))
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, codeUncertain)
 }
 
 // A faulty store fails, hangs or loses replies on demand.
@@ -270,7 +268,8 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	testkit.True(t, rev.calls() == 2 && len(s.History) == 1 && s.Status == machine.Aborted && disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
 }
 
-// A call that names no step is about the step that is current when it arrives, also at a server that last saw the session at an earlier one, whose outputs have reviews, too.
+// A call that names no step is about the step that is current when it arrives, also at a server that last saw
+// the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
 	p.write("better.md", "CONTENT OF better.md")

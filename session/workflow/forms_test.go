@@ -138,7 +138,8 @@ func called(t *testing.T) (*project, *server, *Conn, string) {
 
 const hello = `{"outputs":{"said":"hello"}}`
 
-// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with the transition that completes it.
+// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
+// the transition that completes it.
 func TestForms_WorkflowAsStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
@@ -173,7 +174,8 @@ func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
 }
 
-// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins with a group, which the reply has in full.
+// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins
+// with a group, which the reply has in full.
 func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
@@ -271,7 +273,8 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
 }
 
-// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas a dropped check does, also from a step that came with the edit.
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
+// a dropped check does, also from a step that came with the edit.
 func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
 	how := reviewing(&Reviewing{ReplyWithin: patience})
@@ -324,7 +327,8 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.True(t, s.runs() >= 2 && fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 }
 
-// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for the next round what was made for this one.
+// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for
+// the next round what was made for this one.
 func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done; exit 3")
 	testkit.Write(t, s.path+".wait", "")
@@ -363,7 +367,8 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
 }
 
-// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over stay texts, and the values of all are outputs of the entry.
+// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
+// stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]", testStep{id: "list", outputs: oneList}, testStep{id: "last"})
 	p.beta(oneText, "publish", "\n    inputs: [{name: what, description: w}]")
@@ -390,7 +395,8 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.True(t, !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", *r.Summary)
 }
 
-// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as a list of their paths, also of no items.
+// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
+// a list of their paths, also of no items.
 func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]",
 		testStep{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},

@@ -362,7 +362,8 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 }
 
-// A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was decided at another one. It begins no review.
+// A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was
+// decided at another one. It begins no review.
 func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 	finish := func(a FinishArgs) func(*Conn, string) error {
 		a.StepID = new("one")

@@ -226,7 +226,8 @@ func TestAStackAThousandDeep(t *testing.T) {
 //
 //	go test -run xxx -bench . ./session/workflow
 
-// BenchmarkResumable is get_workflows in a project with 20,000 sessions, active ones, and ended ones that are newer than the active ones. Wanted: under 10 ms.
+// BenchmarkResumable is get_workflows in a project with 20,000 sessions, active ones, and ended ones that are
+// newer than the active ones. Wanted: under 10 ms.
 func BenchmarkResumable(b *testing.B) {
 	for _, ended := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ended=%v", ended), func(b *testing.B) {

@@ -54,9 +54,7 @@ func withoutReviews(o *Options) { o.Reviews = false }
 
 func text(s string) machine.OutputValue { return machine.OutputValue{Paths: []string{s}} }
 
-func list(paths ...string) machine.OutputValue {
-	return machine.OutputValue{Paths: paths, List: true}
-}
+func list(paths ...string) machine.OutputValue { return machine.OutputValue{Paths: paths, List: true} }
 
 type given map[string]machine.OutputValue
 
@@ -163,7 +161,8 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	testkit.Equal(t, inputsOf(p.finish(c, `{"outputs": {"notes": ["one.md"]}}`).BeginStep)[0], "notes: [one.md] from prepare")
 }
 
-// Two workflows of one job have steps of one name: each has its own step, common information and inputs, also nested in the other, and after a restart.
+// Two workflows of one job have steps of one name: each has its own step, common information and inputs, also
+// nested in the other, and after a restart.
 func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	p, srv, c := surveyed(t)
 	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})

@@ -174,8 +174,7 @@ func TestAddToAFile(t *testing.T) {
 	testkit.Equal(t, testkit.Get(add(false)).Must(t), Created)
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(file)).Must(t)), c.Stdio().Whole())
 	testkit.Equal(t, testkit.Get(add(true)).Must(t), Kept)
-	testkit.Must(t, os.WriteFile(file, []byte("{}\n"), 0o640))
-	testkit.Must(t, os.Chmod(file, 0o640))
+	testkit.Must(t, errors.Join(os.WriteFile(file, []byte("{}\n"), 0o640), os.Chmod(file, 0o640)))
 	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
 	info := testkit.Get(os.Stat(file)).Must(t)
 	testkit.True(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o640, "the mode is %v", info.Mode())
@@ -194,8 +193,7 @@ func TestAddToAFile(t *testing.T) {
 		"is not a regular file": func() error { return os.Mkdir(file, 0o700) },
 		"cannot be written":     func() error { return os.WriteFile(file, []byte("{}"), 0o400) },
 	} {
-		testkit.Must(t, os.RemoveAll(file))
-		testkit.Must(t, os.WriteFile(outside, []byte("{}"), 0o600))
+		testkit.Must(t, errors.Join(os.RemoveAll(file), os.WriteFile(outside, []byte("{}"), 0o600)))
 		testkit.Must(t, plant())
 		_, err := add(false)
 		testkit.True(t, err != nil && errors.As(err, new(*LeftAloneError)), "%s: %v", what, err)

@@ -385,8 +385,7 @@ func TestServerKilledWhileStarting(t *testing.T) {
 		testkit.True(t, e.Stopped && e.NotStarted == "" && !e.Interrupted, "%d: %+v", i, e)
 		// Stopped at once, the agent may not have come to leave its file.
 		testkit.True(t, b.ran() <= 1, "%d: %d agents ran", i, b.ran())
-		must(t, os.RemoveAll(b.path("ran")))
-		must(t, os.Mkdir(b.path("ran"), 0o700))
+		must(t, errors.Join(os.RemoveAll(b.path("ran")), os.Mkdir(b.path("ran"), 0o700)))
 	}
 }
 

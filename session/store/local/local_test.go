@@ -121,8 +121,7 @@ func TestSetAside(t *testing.T) {
 	}
 	damage()
 	testkit.Fails(t, testkit.Get(SetAside(t.Context(), f, now)).Err(), "is there already")
-	testkit.Must(t, os.Remove(f.Database()))
-	testkit.Must(t, os.Remove(f.Database()+"-wal"))
+	testkit.Must(t, errors.Join(os.Remove(f.Database()), os.Remove(f.Database()+"-wal")))
 	stores := Stores(f, false, slog.New(slog.DiscardHandler))
 	others, err := stores.Others(t.Context())
 	testkit.True(t, !others && err == nil, "%t, %v", others, err)

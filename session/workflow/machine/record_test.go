@@ -149,9 +149,7 @@ func TestPreviewOfAStep(t *testing.T) {
 
 func textOf(text string) OutputValue { return OutputValue{Text: &text} }
 
-func outputOf(name string, v OutputValue) Outputs {
-	return Outputs{{Key: name, Value: v}}
-}
+func outputOf(name string, v OutputValue) Outputs { return Outputs{{Key: name, Value: v}} }
 
 // Rules 13 and 14: what the outputs argument may say for each type.
 func TestRules13And14_ValuesByType(t *testing.T) {
