@@ -30,7 +30,7 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 		}
 		late := time.Now().After(until)
 		if open == "" {
-			if half, err := s.halfDone(); err != nil || !half || late {
+			if half, err := s.halfDone(ctx); err != nil || !half || late {
 				return err
 			}
 			continue
@@ -42,13 +42,18 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-// halfDone reports whether the creation or removal of an attempt's worktrees has not ended.
-func (s *simulation) halfDone() (bool, error) {
+// halfDone reports whether the creation or removal of an attempt's worktrees has not ended, or that of a deleted one has yet to begin.
+func (s *simulation) halfDone(ctx context.Context) (bool, error) {
+	known, id := []string{}, ""
+	if err := s.query(ctx, "SELECT id FROM attempts", func() { known = append(known, id) }, &id); err != nil {
+		return false, err
+	}
 	journals, err := s.glob((*folder.Folder).Worktrees, ".journal", "*.json")
 	for _, path := range journals {
 		text, rerr := os.ReadFile(path)
 		_, gone := os.Lstat(strings.TrimSuffix(filepath.Join(filepath.Dir(filepath.Dir(path)), filepath.Base(path)), ".json") + ".removing")
-		if gone == nil || rerr == nil && !bytes.Contains(text, []byte(`"phase": "made"`)) {
+		whole := bytes.Contains(text, []byte(`"phase": "made"`)) && slices.ContainsFunc(known, func(id string) bool { return bytes.Contains(text, []byte(id)) })
+		if gone == nil || rerr == nil && !whole {
 			return true, nil
 		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			return false, rerr

@@ -178,6 +178,9 @@ func (f *fleet) end(ctx context.Context) error {
 	}
 	a.goOn(ctx)
 	(&clerk{agent: a, sim: f.simulation}).readTasks(ctx)
+	if err := f.settleBoard(ctx); err != nil { // other machines have yet to look for what they have of deleted tasks
+		return err
+	}
 	for _, p := range f.running() {
 		f.stop(p)
 	}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/board"
@@ -72,6 +74,28 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	}
 	e.exportEnded(ctx, b)
 	return true
+}
+
+// clear removes the worktrees that are here of tasks that were deleted. Their attempts were at another place by then, or
+// this one seemed to be gone: otherwise the call that deletes a task has them removed.
+func (e *Engine) clear(ctx context.Context) {
+	for {
+		b, err := e.Store(ctx)
+		var cfg *config.Config
+		if err == nil {
+			cfg, err = e.Config(ctx)
+		}
+		if err == nil {
+			err = e.recoverWorktrees(ctx, b, cfg)
+		}
+		switch {
+		case errors.Is(err, store.ErrUnavailable) && wait.For(ctx, time.Second) == nil:
+			continue
+		case err != nil && ctx.Err() == nil:
+			e.Log.Error("cannot look for worktrees of deleted tasks", "error", err)
+		}
+		return
+	}
 }
 
 // recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all

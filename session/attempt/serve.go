@@ -137,7 +137,8 @@ func (e *Engine) poll() time.Duration {
 // sharedPolls makes 3 seconds of the default of Options.Poll.
 const sharedPolls = 6
 
-// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, until Close begins.
+// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, and removes what this
+// place has of tasks that were deleted, until Close begins.
 func (e *Engine) followBoard() {
 	position := ""
 	for wait.For(e.serving, e.o.Poll) == nil {
@@ -146,6 +147,9 @@ func (e *Engine) followBoard() {
 			position = news.Next
 			if news.Reset || slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskChanged || c.Kind == store.AttemptChanged }) {
 				e.wakeUp()
+			}
+			if slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskDeleted }) {
+				e.clear(e.serving)
 			}
 			err = e.changes.Wait(e.serving, position)
 		}

@@ -43,6 +43,7 @@ const (
 	SessionChanged   = "session"
 	ExecutionChanged = "execution"
 	TaskChanged      = "task"
+	TaskDeleted      = "task_deleted" // with it, for places that have something of the task
 	AttemptChanged   = "attempt"
 )
 

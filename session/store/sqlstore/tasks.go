@@ -170,6 +170,7 @@ func (b board) DeleteTask(ctx context.Context, id string) error {
 	return change(ctx, b, "deleting a task", func(t Tx) {
 		t.idle(id)
 		t.changed(store.TaskChanged, id)
+		t.changed(store.TaskDeleted, id)
 		t.changedDependents(id)
 		t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
 	})
