@@ -258,9 +258,14 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	}
 	here, _, _ := s.Position(def)
 	n := s.Next(o.At)
-	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
-	p.Dropped, p.Folder = &o, s.Folder(def, id)
-	n.setProgress(p)
+	_, i, _ := job.SplitItem(id)
+	for _, member := range def.Workflow.Entries[here] { // what is done of it now ends, whichever of its steps was named
+		if member = job.Item(member, i); member == id || n.Progress(member).Current() {
+			p := n.ProgressOrNew(member, o.At).voided(movedOn, o.At).clone()
+			p.Dropped, p.Folder = &o, s.Folder(def, id)
+			n.setProgress(p)
+		}
+	}
 	_, _, pending := n.Position(def)
 	f := FinishInput{At: o.At}
 	if _, ids := n.opening(def, here, pending); ids != nil {

@@ -187,7 +187,7 @@ func (s *State) Results(def *Definition) Outputs {
 const maxLostNamed = 20
 
 func (s *State) summary(def *Definition, lost []string) string {
-	done, unreported, dropped := 0, []string(nil), []string(nil)
+	done, unreported, dropped, drops := 0, []string(nil), []string(nil), map[int64]bool{}
 	for _, p := range s.StepProgress {
 		switch {
 		case p.Value.Done():
@@ -195,7 +195,8 @@ func (s *State) summary(def *Definition, lost []string) string {
 		case p.Value.Unreported:
 			unreported = append(unreported, p.Key)
 		}
-		if d := p.Value.Dropped; d != nil {
+		if d := p.Value.Dropped; d != nil && !drops[d.At.UnixMicro()] { // the steps of an item have one time
+			drops[d.At.UnixMicro()] = true
 			dropped = append(dropped, fmt.Sprintf("'%s' (%s)", p.Key, jsontext.Clip(d.Reason, 200)))
 		}
 	}

@@ -33,8 +33,7 @@ func (m *model) finish(step string) string {
 	if m.status != Active {
 		return "refused"
 	}
-	entry := m.entries[m.at]
-	target := step
+	entry, target := m.entries[m.at], step
 	if step == "" {
 		if target = entry[0]; m.done[target] {
 			return "refused"

@@ -199,6 +199,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		done, total := s.Counts(def)
 		say("%s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def), s.Displayed(def, s.CurrentEntryIndex))
 		for _, p := range s.StepProgress {
+			testkit.True(t, !s.IsCurrent(p.Key) || slices.Contains(s.Shown(def), p.Key), "after %s: %s is current, and not shown", line, p.Key)
 			if p.Value.Folder != "" {
 				say("%s is in %s", p.Key, s.RootOf("", p.Key))
 			}
