@@ -66,8 +66,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 	jobs := testkit.Get(catalog.Open(t.Context(), catalog.Options{Root: root})).Must(t)
 	t.Cleanup(func() { testkit.Works(t, jobs.Close(context.Background())) })
 	k := &kept{all: map[string][]byte{}}
-	d := &Store{Catalog: jobs, Records: record.Of(k, root)}
-	j := jobs.Snapshot().Job("alpha")
+	d, j := &Store{Catalog: jobs, Records: record.Of(k, root)}, jobs.Snapshot().Job("alpha")
 	def := machine.Define(j, "main")
 	testkit.Works(t, d.CheckSchemas(def))
 	texts := testkit.Get(d.Texts(def, job.Entry{"a"})).Must(t)

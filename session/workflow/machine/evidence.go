@@ -130,19 +130,33 @@ func (p *Pinned) WeakerReviewer(now string) string {
 
 // Weaker returns how a definition reviews the session's unfinished steps less strictly than an earlier one.
 func (s *State) Weaker(was, now *Definition) (what []string) {
-	for _, id := range slices.Concat(was.Workflow.Entries...) {
-		st := was.Job.Step(id)
-		switch {
-		case len(st.Reviews) == 0 || s.Progress(id).Done():
-		case now.Workflow.Find(id) < 0:
-			what = append(what, fmt.Sprintf("step '%s', which has reviews, is gone from the workflow", id))
-		default:
+	for i, entry := range was.Workflow.Entries {
+		for _, id := range entry {
+			st, at := was.Job.Step(id), now.Workflow.Find(id)
+			if len(st.Reviews) == 0 || s.hadTurn(was, now, i, id) {
+				continue
+			}
+			if at < 0 || at < now.Workflow.Find(s.CurrentStepID) {
+				what = append(what, fmt.Sprintf("step '%s', which has reviews, is gone from what is still to do", id))
+				continue
+			}
+			of := now.Job.Step(id)
+			if forEach(now, at) == nil && id == entry[0] && id != now.Workflow.Entries[at][0] && len(of.ReviewsBy(true))+len(of.Checks) == 0 {
+				what = append(what, fmt.Sprintf("step '%s', which has reviews, need not be reported, since it is in a group now", id))
+			}
 			for _, r := range st.Reviews {
-				what = append(what, weakerReview(st, now.Job.Step(id), r)...)
+				what = append(what, weakerReview(st, of, r)...)
 			}
 		}
 	}
 	return what
+}
+
+// hadTurn reports whether a step of the entry at an index of an earlier definition is finished, or no longer due.
+func (s *State) hadTurn(was, now *Definition, index int, id string) bool {
+	at, p := now.Workflow.Find(id), s.Progress(id)
+	return p.Done() || p != nil && p.Unreported ||
+		at >= 0 && at < now.Workflow.Find(s.CurrentStepID) && s.passedBy(now, at) && s.passedBy(was, index) && index < s.reached(was)
 }
 
 // weakerReview returns how the best counterpart of a review is weaker than it.
@@ -163,6 +177,9 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 		}
 		if r.ByHuman && !n.ByHuman {
 			what = append(what, of+"it is no longer by a person")
+		}
+		if n.Together != r.Together || n.Brief != r.Brief || n.OtherOutputs != r.OtherOutputs {
+			what = append(what, of+"its strategy, context or depth was changed")
 		}
 		if guidance(n) != guidance(r) {
 			what = append(what, of+"its guidance was changed")
@@ -188,10 +205,8 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 		for _, id := range entry {
 			st := was.Job.Step(id)
 			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
-			at, p := now.Workflow.Find(id), s.Progress(id)
-			switch {
-			case len(st.Checks) == 0 && !hasSchema, p.Done(), p != nil && p.Unreported:
-			case at >= 0 && at < here && s.passedBy(now, at) && s.passedBy(was, i) && i < s.reached(was): // it has had its turn
+			switch at := now.Workflow.Find(id); {
+			case len(st.Checks) == 0 && !hasSchema, s.hadTurn(was, now, i, id):
 			case at < 0, at < here:
 				what = append(what, fmt.Sprintf("step '%s', which has checks, is gone from what is still to do", id))
 			default:

@@ -18,8 +18,7 @@ import (
 
 // What no transition can have made is found in a record, each with words of its own, and a good record has none of it.
 func TestWhatIsWrongWithARecord(t *testing.T) {
-	at := began
-	def := memoryDefinition(t, "[a, b]")
+	at, def := began, memoryDefinition(t, "[a, b]")
 	def.Texts = map[string]string{"a": "A", "b": "B"}
 	ended := func(s *State) { s.Status, s.CompletedAt = Aborted, &at }
 	step := func(change func(p *StepProgress)) func(s *State) {
@@ -186,8 +185,7 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 // A long text is a part of its own, and an export has it once.
 func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	def, at := memoryDefinition(t, "[a, b]"), began
-	s := testkit.Get(begin(def)).Must(t)
-	long := strings.Repeat("é", MaxInlineText+1)
+	s, long := testkit.Get(begin(def)).Must(t), strings.Repeat("é", MaxInlineText+1)
 	for text, want := range map[string]int{long: 1, long[2:]: 0} {
 		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
 		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
@@ -220,8 +218,7 @@ func TestTheTextsOfASessionAreBounded(t *testing.T) {
 	for i := range MaxTexts / MaxText {
 		s.setProgress(&StepProgress{StepID: fmt.Sprint(i), Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i)))})
 	}
-	left := MaxTexts % MaxText
-	room := func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
+	left, room := MaxTexts%MaxText, func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
 	testkit.Works(t, room(strings.Repeat("x", left)))
 	testkit.Fails(t, room(strings.Repeat("x", left+1)), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
 	testkit.Works(t, room(fmt.Sprintf("%0*d", MaxText, 3)), "it is kept already")
@@ -234,8 +231,7 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	of := func(outputs Outputs) *State {
 		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs}}}}
 	}
-	encode := func(v any) string { return string(testkit.Get(jsontext.Encode(v)).Must(t)) }
-	text := strings.Repeat("word ", 1000)
+	encode, text := func(v any) string { return string(testkit.Get(jsontext.Encode(v)).Must(t)) }, strings.Repeat("word ", 1000)
 	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
 	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
 	got := encode(s.CompletedSteps(def)[0].Outputs)

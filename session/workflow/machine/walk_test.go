@@ -244,7 +244,9 @@ func TestWhatAnEditWeakens(t *testing.T) {
 		{[]string{"Is it true?", "Is it?", "Be kind.", "Pass it."}, []string{`step 'b', review of doc: the criterion "true" was changed`, "step 'b', review of doc: its guidance was changed"}},
 		{[]string{"by: human, ", ""}, []string{"step 'b', review of step: it is no longer by a person"}},
 		{[]string{"description: D, required: true", "description: D, required: false"}, []string{"step 'b', review of doc: the output is no longer required"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, c]"}, []string{"step 'b', which has reviews, is gone from the workflow"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, c]"}, []string{"step 'b', which has reviews, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [b, a, c]"}, []string{"step 'b', which has reviews, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [[a, b], c]", "by: human, ", ""}, []string{"step 'b', which has reviews, need not be reported, since it is in a group now", "step 'b', review of step: it is no longer by a person"}},
 		{[]string{"{run: [make], name: builds}, ", ""}, []string{`step 'c': the check "builds" is gone`}},
 		{[]string{"[make], name", "[make, all], name"}, []string{`step 'c': the check "builds" was changed`}},
 		{[]string{"schema: {type: object}", "schema: {type: array}"}, []string{"step 'c': the schema of the output 'list' was dropped or changed"}},
@@ -257,6 +259,7 @@ func TestWhatAnEditWeakens(t *testing.T) {
 		now := parse(c.edits...)
 		testkit.Same(t, append(s.Weaker(was, now), s.LessChecked(was, now)...), c.want, "%q", c.edits)
 	}
+	testkit.Same(t, weakerReview(&job.Step{ID: "b"}, &job.Step{Reviews: []job.Review{{RunEach: "doc", Brief: true}}}, job.Review{RunEach: "doc"}), []string{"step 'b', review of doc: its strategy, context or depth was changed"})
 	for _, id := range []string{"b", "c"} {
 		s.StepProgress = s.StepProgress.Set(id, &StepProgress{StepID: id, CompletedAt: new(time.Now())})
 	}
@@ -286,8 +289,7 @@ func begin(def *Definition) (*State, error) {
 
 // Only a verdict on exactly the same content counts again, and none that was imported.
 func TestVerdictsThatCountAgain(t *testing.T) {
-	at := began
-	verdict := func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
+	at, verdict := began, func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
 	s := testkit.Get(begin(memoryDefinition(t, "[[a]]"))).Must(t)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a", []*Verdict{verdict("c", false)}, "", at)
