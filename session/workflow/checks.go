@@ -96,20 +96,49 @@ func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition,
 	_, i, item := job.SplitItem(stepID)
 	for _, p := range a.state.StepProgress {
 		_, k, is := job.SplitItem(p.Key)
-		at := def.Workflow.Find(p.Key)
-		later := at > to || at == to && item && is && i == k && p.Key != stepID
-		if !later || p.Value.Protected == nil || !a.state.IsCurrent(p.Key) {
+		at, left := def.Workflow.Find(p.Key), *p.Value
+		if at < to || at == to && p.Key != stepID && (!is || item && i != k) {
 			continue
 		}
-		changed, err := check.Changed(ctx, a.state.RootOf(a.root(), p.Key), p.Value.Protected)
-		if err == nil && changed == nil {
-			continue
+		if p.Key == stepID {
+			left.Protected = nil // it keeps it
 		}
+		if err := a.engine.leavesEdits(ctx, a.root(), a.state, &left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leavesEdits is what sessionActor.leavesEdits does for one step and for those of the workflow that it is, also of one
+// that was aborted: they begin again with it.
+func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State, p *machine.StepProgress) error {
+	if !p.Current() {
+		return nil
+	}
+	if p.Protected != nil {
+		changed, err := check.Changed(ctx, s.RootOf(root, p.StepID), p.Protected)
 		what := fmt.Sprintf("it cannot be found out whether they are (%v)", err)
 		if err == nil {
 			what = strings.Join(changed[:min(len(changed), maxUndecided)], ", ")
 		}
-		return session.NotNow(codes.FileProtected, "The files that the checks of step '%s' protect are not as they were when it began: %s. Restore them first, and edit them after going back, if that is what the earlier step is for. Nothing has moved.", p.Key, what).With("step_id", p.Key)
+		if what != "" {
+			return session.NotNow(codes.FileProtected, "The files that the checks of step '%s' protect are not as they were when it began: %s. Restore them first, and edit them after going back, if that is what the earlier step is for. Nothing has moved.", p.StepID, what).With("step_id", p.StepID)
+		}
+	}
+	if p.Child == "" {
+		return nil
+	}
+	child, err := e.records.Read(ctx, p.Child, nil)
+	if session.CodeOf(err) == codes.UnknownSession {
+		return nil // it was removed
+	} else if err != nil {
+		return err
+	}
+	for _, of := range child.State.StepProgress {
+		if err := e.leavesEdits(ctx, root, child.State, of.Value); err != nil {
+			return err
+		}
 	}
 	return nil
 }

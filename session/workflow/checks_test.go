@@ -124,8 +124,7 @@ func TestACheckWithFilesIsAboutThoseAlone(t *testing.T) {
 }
 
 func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
-	s := newScript(t, "exit 0")
-	k := checkedProject(t, true, "", "")
+	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
 	k.alpha("[[two, one]]", testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
 	k.begin()
 	// The shortcut that finishes a group by its primary does not skip the checks of a member.
@@ -175,8 +174,7 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 }
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
-	s := newScript(t, "exit 1")
-	please := machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
+	s, please := newScript(t, "exit 1"), machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
 	k := checked(t, s, ", override: never")
 	k.hands(machine.NeedsWork)
 	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codeNeedsPerson, "override: never")
@@ -238,8 +236,7 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 }
 
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
-	s := newScript(t, "exit 0")
-	allowed := error(session.NotNow(session.CodeUntrusted, "not approved"))
+	s, allowed := newScript(t, "exit 0"), error(session.NotNow(session.CodeUntrusted, "not approved"))
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin(func(o *Options) {
 		o.Checks.Allowed = func(context.Context, *check.Subject, *job.StepCheck) error { return allowed }
 	})
@@ -340,9 +337,9 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 }
 
 func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
-	s := newScript(t, "exit 0")
-	k := checkedProject(t, true, "", "")
-	k.alpha("[first, one, two]", testStep{id: "first"}, testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, testStep{id: "two"})
+	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
+	steps := []testStep{{id: "list", outputs: oneList}, {id: "first"}, {id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, {id: "two"}}
+	k.alpha("[first, one, two]", steps...)
 	k.write("tests/old", "untracked from the beginning")
 	k.begin()
 	goTo := func(step string) error { return errOf(k.c.GoTo(ctx, GoToArgs{StepID: step})) }
@@ -357,4 +354,19 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	k.write("tests/t", "edited by the step that may")
 	k.finish(k.c, `{"outputs":{}}`)
 	k.hands(machine.NextStep)
+	// Nor do other ways to begin a step again: an edit that moves it behind the current step, its workflow, or all items.
+	k.alpha("[[first, one], two]", steps...)
+	k.begin()
+	k.write("tests/t", "t")
+	k.alpha("[first, one, two]", steps...)
+	k.finish(k.c, `{"outputs":{}}`)
+	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	for form, step := range map[string]string{"{workflow: inner}": "workflow:inner", "{for_each: todo, steps: [first, one]}": "first"} {
+		k.job("alpha", steps, map[string]string{"main": "[list, " + form + "]", "inner": "[first, one]"})
+		k.begin()
+		k.finish(k.c, `{"outputs":{"todo":"[\"a\"]"}}`)
+		k.finish(k.c, `{"outputs":{}}`)
+		k.write("tests/t", "edited for "+step)
+		refused(t, errOf(k.c.GoTo(ctx, GoToArgs{StepID: step, SessionID: &k.id})), session.StateError, codes.FileProtected, "'tests/t' was changed")
+	}
 }

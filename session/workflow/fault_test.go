@@ -25,8 +25,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	p.git("commit", "-qm", "first", "--allow-empty")
 	p.branching("checkout")
 	srv, c, id := p.begin()
-	disk := srv.makeFaulty()
-	on := p.git("symbolic-ref", "--short", "HEAD")
+	disk, on := srv.makeFaulty(), p.git("symbolic-ref", "--short", "HEAD")
 	disk.full.Store(&errNoSpace)
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "not_saved", "no space left", "nothing has moved")
 	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "not_saved")
@@ -88,8 +87,7 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := simpleProject(t)
 			srv := p.open()
-			lose := lost(srv.makeFaulty())
-			c := srv.Connect("local")
+			lose, c := lost(srv.makeFaulty()), srv.Connect("local")
 			lose.Store(1)
 			id := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t).BeginStep.SessionID
 			srv.onlySession(t, id)
@@ -111,8 +109,7 @@ func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t).alpha("[one, two, three, four]", testStep{id: "one"}, testStep{id: "two"}, testStep{id: "three"}, testStep{id: "four"})
 			srv, c, id := p.begin()
-			other := p.open().Connect("local")
-			disk := srv.makeFaulty()
+			other, disk := p.open().Connect("local"), srv.makeFaulty()
 			call := `{"outputs":{},"session_id":"` + id + `"}`
 			others := func() {
 				disk.reading.Store(nil)
@@ -135,8 +132,7 @@ func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 			p := newProject(t).alpha("[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]", testStep{id: "list", outputs: oneList}, testStep{id: "port"})
 			p.job("beta", []testStep{{id: "plan"}}, map[string]string{"main": "[plan]"})
 			srv := p.open()
-			lose := lost(srv.makeFaulty())
-			c := srv.Connect("local")
+			lose, c := lost(srv.makeFaulty()), srv.Connect("local")
 			lose.Store(1)
 			r := p.start(c, "alpha", "main")
 			lose.Store(1)
@@ -154,8 +150,7 @@ func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
-	disk := srv.makeFaulty()
-	late := make(chan *store.SessionWrite, 1)
+	disk, late := srv.makeFaulty(), make(chan *store.SessionWrite, 1)
 	disk.delay.Store(&late)
 	id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 	written, err := disk.Sessions.WriteSession(ctx, <-late)
@@ -345,8 +340,7 @@ func startedAtOnce(t *testing.T, c *Conn, a StartArgs) string {
 func TestRequestIDs(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
-	c := srv.Connect("local")
-	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
+	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 	id := startedAtOnce(t, c, start)
 	other := start
 	other.Goal = "another"
@@ -406,8 +400,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
-	c := srv.Connect("local")
-	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")}
+	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")}
 	id := testkit.Get(c.Start(ctx, start)).Must(t).BeginStep.SessionID
 	goTo := func(i int) error {
 		return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id, RequestID: new(fmt.Sprint("go ", i))}))

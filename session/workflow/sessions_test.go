@@ -98,8 +98,7 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	p, srv, _, id := begun(t)
 	path := p.export(id)
-	before := string(testkit.Get(os.ReadFile(path)).Must(t))
-	remove := func() { testkit.Must(t, os.Remove(path)) }
+	before, remove := string(testkit.Get(os.ReadFile(path)).Must(t)), func() { testkit.Must(t, os.Remove(path)) }
 	for name, spoil := range map[string]func(){
 		"cut off":                      func() { testkit.Write(t, path, before[:len(before)/2]) },
 		"edited":                       func() { testkit.Write(t, path, strings.ReplaceAll(before, `"one"`, `"two"`)) },
@@ -125,8 +124,7 @@ func TestResumableSessions(t *testing.T) {
 	p := simpleProject(t)
 	p.simple("beta")
 	srv := p.open()
-	before := srv.Connect("local")
-	goal := strings.Repeat("long ", 100)
+	before, goal := srv.Connect("local"), strings.Repeat("long ", 100)
 	r := testkit.Get(before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})).Must(t)
 	testkit.True(t, r.Notice == nil, "notice %s", toJSON(t, r.Notice))
 	alpha := r.BeginStep.SessionID
@@ -325,8 +323,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	p := simpleProject(t)
 	p.simple("beta")
 	srv := p.open()
-	c := srv.ConnectStateless("local")
-	nested := StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"}
+	c, nested := srv.ConnectStateless("local"), StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"}
 	nest := func(parent string) string {
 		t.Helper()
 		nested.ParentSessionID = &parent
@@ -370,8 +367,7 @@ func TestStatelessRetries(t *testing.T) {
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
 	// A call that names its session is not repeated by one that names none: that is another agent's.
-	one := p.start(c, "alpha", "main").BeginStep.SessionID
-	two := p.start(c, "alpha", "main").BeginStep.SessionID
+	one, two := p.start(c, "alpha", "main").BeginStep.SessionID, p.start(c, "alpha", "main").BeginStep.SessionID
 	for _, args := range []string{`"step_id":"one"`, `"step_id":"two"`} {
 		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
 	}
@@ -412,8 +408,7 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 
 // Options.Moved is called after each transition that others see, of this process or another one.
 func TestMovedIsToldOfEachTransition(t *testing.T) {
-	p := simpleProject(t)
-	moved := make(chan struct{}, 100)
+	p, moved := simpleProject(t), make(chan struct{}, 100)
 	told := func(of string) {
 		t.Helper()
 		select {

@@ -280,7 +280,7 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 		d = s.Describe(def, ids, f.Texts)
 		r.Feedback = new(fmt.Sprintf("Round %d of %d begins, since it does not hold that %s. %s", again.Number, again.AtMost, again.Until, again.Failed))
 	default:
-		d = s.enter(def, next, f.At, f.Texts)
+		d = s.enter(s.keepProtected(def), next, f.At, f.Texts)
 	}
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	return next
