@@ -230,8 +230,13 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 				continue
 			}
 			made.Outputs = append(made.Outputs, Output{Name: a.Name, Type: a.Type, Description: a.Description, Required: use.Required, Schema: a.Schema})
+			if here := append(slices.Clip(at), "outputs", use.Name); made.Call != nil && use.Review != nil {
+				d.FaultAt(append(here, "review"), "is of a step that is a workflow, and nobody would review it: move it to the step of that workflow that makes the output")
+			} else if made.Call != nil && s.Sub.Job != "" && s.Sub.Job != f.Name && (a.Review != nil || a.Schema.File != "" || a.Schema.JSON != nil) {
+				d.WarnAt(here, "is made by a workflow of another job, where the review and the json_schema of this step argument do not count: that job has its own")
+			}
 			for _, r := range []*review2{use.Review, a.Review} {
-				if r != nil {
+				if r != nil && made.Call == nil { // else the steps of that workflow have it
 					made.Reviews = append(made.Reviews, r.of(a.Name))
 				}
 			}
@@ -242,7 +247,9 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 		if len(s.Attributes) > 0 {
 			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
 		}
-		if r := requirements(slices.Concat(s.Requirements, s.Attributes)); r != nil {
+		if r := requirements(slices.Concat(s.Requirements, s.Attributes)); r != nil && made.Call != nil {
+			d.FaultAt(at, "has process_requirements and sub_workflow, and nobody would judge them: move them to the steps of that workflow")
+		} else if r != nil {
 			made.Reviews = append(made.Reviews, *r)
 		}
 		all = append(all, made)
