@@ -111,8 +111,7 @@ func TestForms_Repeat(t *testing.T) {
 
 // A condition is about what the last step that has the output handed in: left out there, it is the empty text, whatever an earlier step handed in.
 func TestForms_LeftOutIsEmpty(t *testing.T) {
-	said := "{said: {type: string, description: d, required: false}}"
-	p := newProject(t)
+	said, p := "{said: {type: string, description: d, required: false}}", newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: said}, {id: "two", outputs: said}, {id: "more"}, {id: "end"}}, map[string]string{
 		"chosen": `[one, two, {when: {output: said, is: done}, steps: [more]}, end]`,
 		"rounds": `[{repeat: {steps: [one, two], until: {output: said, is: done}, at_most: 2}}, end]`})
@@ -201,6 +200,7 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	notice := toJSON(t, p.finish(c, `{"outputs":{}}`).Notice)
 	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"), "a command that finds nothing to override yet: %s", notice)
 	id := c.stackOf(ctx, "")[0].SessionID
+	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "is completed, call finished_step with step_id 'workflow:beta/publish'")
 	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
 	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil, "what a person is to let through is not recorded")
 	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
@@ -212,10 +212,10 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
-	p.finish(c, hello)
-	r := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Must(t)
+	child, r := p.finish(c, hello).BeginStep.SessionID, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Must(t)
 	testkit.Equal(t, *r.ResumedStep, "workflow:beta/publish")
 	testkit.Contains(t, toJSON(t, r.Notice), "session '"+id+"'")
+	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded, "step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	goTo := func() *machine.GoToReply {
 		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t)

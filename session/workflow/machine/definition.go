@@ -132,7 +132,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		case p.Child == "":
 			infos[i].Instructions += fmt.Sprintf(" It has not begun yet: call go_to_step with step_id '%s'.", id)
 		default:
-			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session was aborted, go_to_step with step_id '%s' starts it again.", p.Child, id)
+			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session is completed, call finished_step with step_id '%s'; if it was aborted, go_to_step with that step_id starts it again.", p.Child, id)
 		}
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus

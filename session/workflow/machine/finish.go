@@ -116,9 +116,13 @@ func (s *State) Ended() error {
 	if s.Status == Aborted {
 		why = "was aborted"
 	}
+	then := "Start a new one with start_workflow."
+	if s.CalledAs != "" {
+		then = fmt.Sprintf("It was step '%s' of session '%s'. Call get_step with that session_id to go on.", s.CalledAs, *s.ParentSessionID)
+	}
 	return session.NotNow(codes.SessionEnded,
-		"Session '%s' (%s/%s) %s. Start a new one with start_workflow.",
-		s.SessionID, s.JobName, s.WorkflowName, why).With("session_id", s.SessionID).With("status", string(s.Status))
+		"Session '%s' (%s/%s) %s. %s",
+		s.SessionID, s.JobName, s.WorkflowName, why, then).With("session_id", s.SessionID).With("status", string(s.Status))
 }
 
 // current says which steps can be finished now.
