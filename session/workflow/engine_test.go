@@ -329,13 +329,17 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 
 func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 	a, b := testStep{id: "a", outputs: oneFile}, testStep{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}", reviews: reviewedStep}
-	p := newProject(t).alpha("[[a, b, x], d]", a, b, testStep{id: "x"}, testStep{id: "d"})
-	_, _, c, _ := p.reviewed()
+	p := newProject(t).alpha("[[a, b, x], d]", a, b, testStep{id: "x", reviews: `[{run_each: step, by: human, quality_criteria: {good: "Is it?"}}]`}, testStep{id: "d"})
+	srv, _, c, _ := p.reviewed()
+	says(t, p.finish(c, `{"outputs":{},"step_id":"x"}`), machine.NeedsWork, "a person must pass")
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	p.alpha("[a, d]", a, testStep{id: "d"})
+	testkit.Contains(t, toJSON(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Notice), "Call finished_step once more")
 	p.alpha("[[a, b], d]", a, b, testStep{id: "d"})
 	p.write("s.md", "y")
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`).BeginStep), "d", "the group does not close")
+	testkit.Same(t, testkit.Get(srv.ToReview(ctx)).Must(t), nil, "what waits for a person of a step that is gone")
 }
 
 // isolated begins a session as a run does, whose two items have worktrees of their own: the first has its folder.
@@ -363,8 +367,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{"out":"out.md"},"step_id":"port[1]"}`), session.ToolError, codes.FileNotFound, "out.md")
 	const call = `{"outputs":{"out":"out.md"},"step_id":"port[0]"}`
 	says(t, p.finish(c, call), machine.NeedsWork, "a person must pass")
-	digest := p.record(id).Progress("port[0]").Question.Digest
-	answer := machine.Answer{Passed: true, Identity: "me"}
+	digest, answer := p.record(id).Progress("port[0]").Question.Digest, machine.Answer{Passed: true, Identity: "me"}
 	testkit.Write(t, filepath.Join(folder, "out.md"), "y")
 	refused(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer), session.StateError, codes.OutputsChanged, "out.md")
 	testkit.Write(t, filepath.Join(folder, "out.md"), "x")

@@ -82,8 +82,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	p.write("good.md", "CONTENT OF good.md, revised")
 	waits(t, p.finish(c, call)) // the other outputs withdrew the answer
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
-	calls := rev.calls()
-	r := p.finish(c, call)
+	calls, r := rev.calls(), p.finish(c, call)
 	testkit.True(t, r.Status == machine.NextStep && strings.Contains(toJSON(t, r.Notice), "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
 	e := p.record(id).Progress("one").Evidence
 	testkit.True(t, e.Kind == machine.Passed && e.Identity == "ann" && e.Channel == "page" && e.Reason == "Well done", "evidence %s", toJSON(t, e))
@@ -235,8 +234,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t).reviewedJob(humanStep)
-			how := Reviewing{MaxTries: 3, ReplyWithin: patience}
+			p, how := newProject(t).reviewedJob(humanStep), Reviewing{MaxTries: 3, ReplyWithin: patience}
 			_, conn, id := p.begin(reviewing(&how))
 			asked := make(chan struct{})
 			with := asking(func(ctx context.Context, _ string) (*machine.Answer, bool) {
@@ -358,8 +356,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 
 // With reviews by the agent itself the closing call is an override.
 func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
-	p := newProject(t).reviewedJob(reviewedStep)
-	how := Reviewing{Override: config.OverrideHuman}
+	p, how := newProject(t).reviewedJob(reviewedStep), Reviewing{Override: config.OverrideHuman}
 	srv := p.open(reviewing(&how))
 	c := srv.Connect("local")
 	started := p.start(c, "alpha", "main")

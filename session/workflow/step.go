@@ -122,7 +122,7 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 	}
 	if _, _, item := job.SplitItem(entry[0]); item {
 		r.PendingConcurrentSteps = pending[:min(len(pending), machine.ShownItems)]
-	} else if len(entry) > 1 {
+	} else if len(entry) > 1 || len(pending) == 0 {
 		r.PendingConcurrentSteps = pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}

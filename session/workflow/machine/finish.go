@@ -225,6 +225,15 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 			}
 		}
 	}
+	if p.Pending == nil {
+		for _, o := range n.StepProgress { // members that an edit has removed
+			if def.Workflow.Find(o.Key) < 0 && o.Value.Current() {
+				m := o.Value.clone()
+				m.Unreported = true
+				changed = append(changed, m)
+			}
+		}
+	}
 	n.setProgress(changed...)
 
 	if job.IsMerge(p.Step.ID) {
