@@ -98,7 +98,7 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)
 		}
 		if u := p.Unfit; u != nil {
-			detail("handed in %s, and not as the schemas of its outputs demand:\n%s", Ago(u.At), Indent(u.Faults, "  "))
+			detail("handed in %s, and not accepted:\n%s", Ago(u.At), Indent(u.Faults, "  "))
 		}
 		printQuestion(detail, p.Question)
 		printEvidence(detail, p)

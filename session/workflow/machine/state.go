@@ -100,7 +100,7 @@ type StepProgress struct {
 	Granted      *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
 	Question     *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
 	Shown        *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
-	Unfit        *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas; nil if nothing was
+	Unfit        *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas, or would end the last round; nil if nothing was
 	Evidence     *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 	Place        *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
