@@ -179,8 +179,7 @@ func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
 	srv := p.open()
-	r := p.start(srv.Connect("local"), "alpha", "main")
-	disk := srv.makeFaulty()
+	r, disk := p.start(srv.Connect("local"), "alpha", "main"), srv.makeFaulty()
 	disk.during.Store(new(func() { disk.full.Store(&errNoSpace) }))
 	testkit.Must(t, srv.AbortFor(ctx, r.Stack[0].SessionID, "no"))
 	srv.stop()
@@ -386,7 +385,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	second := r.ConcurrentSteps[0].SessionID
 	r = finish(r.BeginStep.SessionID, strings.Repeat("long ", 2000))
 	testkit.Need(t, r.Status == machine.WorkflowComplete && r.BeginStep != nil && string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
-	finish(second, "two")
+	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
 	srv.stop()
 	c = p.open().Connect("local")
 	testkit.Equal(t, stepOf(finish(r.BeginStep.SessionID, "three").BeginStep), "last", "after the items")
@@ -480,7 +479,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 	} {
 		p := newProject(t)
 		p.beta("", "publish", "")
-		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: oneList}, {id: "port"}}, map[string]string{"main": main, "last": last})
+		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: oneList}, {id: "port"}}, map[string]string{"main": main + "\n    post_workflow_instructions: Tell them.", "last": last})
 		c := p.open().Connect("local")
 		begun := p.start(c, "alpha", "main")
 		p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
@@ -491,6 +490,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		child := p.record(id).Progress("workflow:beta/publish").Child
 		testkit.Contains(t, step.Instructions, "call get_step with session_id '"+child+"'")
 		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &child})).Must(t).BeginStep.StepID, "write", "get_step of the workflow")
+		testkit.Equal(t, p.finish(c, `{"outputs":{},"session_id":"`+child+`"}`).Closing, "Tell them.", "at the end of both")
 	}
 }
 

@@ -256,7 +256,9 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 		return err
 	}
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.Notice = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup, machine.Notice(r.Notice, pdef.Notice)
+	r.Feedback = pr.Feedback
 	if pnext.Status == machine.Completed {
+		r.Closing = strings.TrimSpace(r.Closing + "\n\n" + pr.Closing)
 		r.Notice = machine.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
 		return a.resume(ctx, pnext, pdef, by, r, made)
 	}
