@@ -79,8 +79,7 @@ func TestATreeIsItsContent(t *testing.T) {
 
 // A round gives each check one more run if the content differs, and then names the files.
 func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
-	root := repository(t, 1)
-	count := filepath.Join(t.TempDir(), "count")
+	root, count := repository(t, 1), filepath.Join(t.TempDir(), "count")
 	s := &Subject{Root: root, Checks: []job.StepCheck{
 		{Run: []string{"sh", "-c", "echo a >> " + count}, Name: "first"},
 		{Run: []string{"sh", "-c", "echo formatted > d0/f0"}, Name: "second"},
@@ -92,12 +91,13 @@ func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
 	testkit.True(t, r.Undecided == nil && r.Verdicts[0].Passed && r.Verdicts[0].Digest == r.After.Digest(0), "undecided %v", r.Undecided)
 }
 
-// What a step protects is compared with its beginning, in git and without it.
+// What a step protects is compared with its beginning, in git, without it, and in a folder that git ignores.
 func TestProtectedFilesThatChanged(t *testing.T) {
 	plain := testkit.Dir(t)
-	testkit.Write(t, filepath.Join(plain, "d0", "f0"), "")
-	testkit.Write(t, filepath.Join(plain, "d0", "f1"), "")
-	for _, root := range []string{repository(t, 2), plain} {
+	testkit.WriteAll(t, plain, map[string]string{"d0/f0": "", "d0/f1": ""})
+	around := repository(t, 1) // which ignores a folder with a project
+	testkit.WriteAll(t, around, map[string]string{".gitignore": "ignored/", "ignored/d0/f0": "", "ignored/d0/f1": ""})
+	for _, root := range []string{repository(t, 2), plain, filepath.Join(around, "ignored")} {
 		testkit.Equal(t, testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Name: "x"}})).Must(t), nil, "nothing is protected")
 		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{"d0/*"}}, {Protect: []string{"other/**"}}})).Must(t)
 		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), nil, "at once")

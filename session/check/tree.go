@@ -22,7 +22,8 @@ import (
 )
 
 // A tree is the files of a folder and what identifies the content of each: in a git repository those that git
-// does not ignore, else those that patterns name. Files of the exports of sessions are left out.
+// does not ignore, else, and in a folder that the repository ignores, those that patterns name. Files of the exports
+// of sessions are left out.
 type tree struct {
 	root string // without links
 	git  bool
@@ -41,7 +42,7 @@ const ownFiles = ".deepwork/tmp/"
 // look lists a folder. Outside of a git repository, only files that one of the patterns names are listed.
 func look(ctx context.Context, root string, patterns []string) (*tree, error) {
 	t := &tree{root: root, ids: map[string]string{}}
-	if inGit(root) {
+	if inGit(root) && !ignored(ctx, root) {
 		t.git = true
 		return t, t.fromGit(ctx)
 	}
@@ -61,6 +62,15 @@ func inGit(root string) bool {
 			return false
 		}
 	}
+}
+
+// ignored reports whether the repository around a folder ignores it, with all that is in it.
+func ignored(ctx context.Context, root string) bool {
+	if _, err := os.Lstat(filepath.Join(root, ".git")); err == nil {
+		return false
+	}
+	_, err := git.Output(ctx, git.Command{Dir: root, Args: []string{"check-ignore", "--quiet", "."}})
+	return err == nil
 }
 
 // fromGit lists the files, at about the cost of git status. Those that the index has as they are count by their
