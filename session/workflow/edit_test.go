@@ -52,8 +52,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 // get_workflows shows a missing instructions file before a session begins, until the file is there.
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	p, srv, c, id := begun(t)
-	another := srv.Connect("local")
-	steps := filepath.Join(p.root, ".deepwork/jobs/alpha/steps")
+	another, steps := srv.Connect("local"), filepath.Join(p.root, ".deepwork/jobs/alpha/steps")
 	faults := func() string { return string(testkit.Get(another.GetWorkflows(ctx)).Must(t).Errors) }
 	testkit.Equal(t, faults(), "[]")
 	testkit.Must(t, errors.Join(os.Remove(filepath.Join(steps, "one.md")), os.Remove(filepath.Join(steps, "two.md"))))
@@ -81,7 +80,9 @@ func TestGoToStep(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "d"})), session.StateError, "step_ahead", "finished_step")
-	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "x"})), session.ToolError, "unknown_step", "'a', 'b', 'c'")
+	for _, unknown := range []string{"x", "b[0]", "merge:b"} {
+		refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: unknown})), session.ToolError, "unknown_step", "'a', 'b', 'c'")
+	}
 	r := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "b"})).Must(t)
 	testkit.True(t, r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s", toJSON(t, r))
 	s := p.record(id)
@@ -403,8 +404,7 @@ func TestABranchThatIsDue(t *testing.T) {
 			refused(t, err, session.StateError, "git_failed", "has begun", name, "get_step")
 			e, _ := errors.AsType[*session.Error](err)
 			id, _ := e.Details["session_id"].(string)
-			c := p.open().Connect("local")
-			call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `"}`
+			c, call := p.open().Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`
 			refused(t, refusal(t, c, call), session.StateError, "git_failed", "has begun", name)
 			p.git("update-ref", "-d", "refs/heads/"+name+"/x")
 			testkit.Equal(t, testkit.Get(p.open().Connect("local").Start(ctx, begin)).Must(t).BeginStep.BranchName, name+"-2", "another session")

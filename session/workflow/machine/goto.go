@@ -44,9 +44,8 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	}
 	here, _, _ := s.Position(def)
 	to := def.Workflow.Find(stepID)
-	_, _, item := job.SplitItem(stepID)
 	switch {
-	case to < 0, item && forEach(def, to) == nil:
+	case to < 0, forEach(def, to) == nil && !slices.Contains(def.Workflow.Entries[to], stepID):
 		return 0, session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
 			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
 	case s.leftOut(def, to):
