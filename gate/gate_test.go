@@ -69,8 +69,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 }
 
 func TestNeverMoreThanTheCapacity(t *testing.T) {
-	p := newProject(t)
-	h := testkit.NewHub(t)
+	p, h := newProject(t), testkit.NewHub(t)
 	g := p.gate(always(Settings{Command: command("work", h.Addr().String(), "5ms"), MaxConcurrent: 3}))
 	most := count(t, h, 3)
 	s, tasks := p.files(30)
@@ -121,14 +120,12 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
-	p := newProject(t)
-	h := testkit.NewHub(t)
+	p, h := newProject(t), testkit.NewHub(t)
 	var now atomic.Pointer[Settings]
 	now.Store(&Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 1})
 	g := p.gate(func() Settings { return *now.Load() })
 	s, tasks := p.files(6)
-	verdicts := collect(t, t.Context(), g, "a", s, tasks)
-	running := []*testkit.Visitor{h.Next()}
+	verdicts, running := collect(t, t.Context(), g, "a", s, tasks), []*testkit.Visitor{h.Next()}
 	testkit.Equal(t, g.Stats(), Stats{Running: 1, Queued: 5, Capacity: 1})
 	// A larger pool is used though nothing ends.
 	now.Store(&Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 3})
@@ -151,16 +148,14 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 
 // A reviewer of a submission that is no longer allowed when its turn comes does not start; whether the configured one is, does not matter.
 func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
-	p := newProject(t)
-	h := testkit.NewHub(t)
+	p, h := newProject(t), testkit.NewHub(t)
 	refusal := errors.New("it was swapped")
 	g := p.gate(always(Settings{Command: saying(fails), MaxConcurrent: 1, Allowed: func() error { return refusal }}))
 	s, tasks := p.files(2)
 	var swapped atomic.Pointer[error]
 	swapped.Store(new(error))
 	s.Reviewer = &Reviewer{Command: command("gated", h.Addr().String()), Allowed: func() error { return *swapped.Load() }}
-	verdicts := collect(t, t.Context(), g, "a", s, tasks)
-	first := h.Next()
+	verdicts, first := collect(t, t.Context(), g, "a", s, tasks), h.Next()
 	swapped.Store(&refusal)
 	fmt.Fprintln(first, passes)
 	one, refused := <-verdicts, <-verdicts // they come in any order
@@ -176,8 +171,7 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 	g, h := p.gated(2)
 	s, tasks := p.files(10)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	mine := collect(t, ctx, g, "A", s, tasks)
-	running := []*testkit.Visitor{h.Next(), h.Next()}
+	mine, running := collect(t, ctx, g, "A", s, tasks), []*testkit.Visitor{h.Next(), h.Next()}
 	other := collect(t, t.Context(), g, "A", s, tasks[:1]) // of the same session
 	why := errors.New("the session was aborted")
 	cancel(why)
@@ -227,8 +221,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 	g := p.gate(always(Settings{Command: saying(passes), MaxConcurrent: 4}))
 	s, tasks := p.files(12)
 	var inside atomic.Int64
-	done := make(chan struct{})
-	n := 0
+	done, n := make(chan struct{}), 0
 	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(Verdict) {
 		testkit.Equal(t, inside.Add(1), 1, "calls at once")
 		defer inside.Add(-1)
@@ -247,8 +240,7 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: saying(passes), MaxConcurrent: 1}))
 	s, tasks := p.files(5)
-	release := make(chan struct{})
-	slow := make(chan Verdict, 5)
+	release, slow := make(chan struct{}), make(chan Verdict, 5)
 	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }))
 	quick := collect(t, t.Context(), g, "B", s, tasks)
 	for range tasks {
@@ -271,8 +263,7 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	const n = 100
 	before := runtime.NumGoroutine() // so it runs alone
-	p := &project{t, testkit.Dir(t)}
-	h := testkit.NewHub(t)
+	p, h := &project{t, testkit.Dir(t)}, testkit.NewHub(t)
 	g := p.gate(always(Settings{Command: command("stubborn", h.Addr().String()), MaxConcurrent: n}))
 	ctx, cancel := context.WithCancel(t.Context())
 	verdicts := make(chan Verdict, n)
@@ -303,10 +294,8 @@ func BenchmarkPool(b *testing.B) {
 	const sessions, workers = 200, 4
 	p, s := tides(b)
 	h := testkit.NewHub(b)
-	most := count(b, h, 1)
-	cmd := command("work", h.Addr().String(), "50ms")
-	g := p.gate(always(Settings{Command: cmd, MaxConcurrent: workers, MaxInlineFiles: 5}))
-	tasks := p.plan(s)
+	most, cmd := count(b, h, 1), command("work", h.Addr().String(), "50ms")
+	g, tasks := p.gate(always(Settings{Command: cmd, MaxConcurrent: workers, MaxInlineFiles: 5})), p.plan(s)
 	var total, own time.Duration
 	for b.Loop() {
 		var alone [15]time.Duration

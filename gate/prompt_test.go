@@ -364,8 +364,7 @@ func TestDigestsOfTextsAndAccounts(t *testing.T) {
 		change(&s)
 		return Plan(s, nil)[0].Digest
 	}
-	text := func(s *Submission) { s.Outputs[1].Text = new("Another text") }
-	notes := func(s *Submission) { s.Notes = "other" }
+	text, notes := func(s *Submission) { s.Outputs[1].Text = new("Another text") }, func(s *Submission) { s.Notes = "other" }
 	names := func(s *Submission) { s.Outputs[0].Paths = []string{"c.md"} }
 	for _, c := range []struct {
 		name   string

@@ -19,8 +19,7 @@ import (
 )
 
 func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
-	began := time.Now()
-	v := judge(t, Settings{Command: saying(passes)})
+	began, v := time.Now(), judge(t, Settings{Command: saying(passes)})
 	passed(t, v)
 	testkit.Equal(t, v.Feedback, "all is well")
 	testkit.Equal(t, v.Reviewer, words(saying(passes)), "reviewer")
@@ -250,8 +249,7 @@ func TestAReviewerHasEnded(t *testing.T) {
 func TestATaskThatIsTooLongForAnArgument(t *testing.T) {
 	p := newProject(t)
 	p.write("report.md", strings.Repeat("Tides. ", maxArgument/7))
-	file := filepath.Join(t.TempDir(), "received")
-	s := p.submission("step").submit("report", "report.md")
+	file, s := filepath.Join(t.TempDir(), "received"), p.submission("step").submit("report", "report.md")
 	settings := Settings{Command: command("record", file), Name: "executor X", Argument: true, MaxInlineFiles: 5,
 		Answer: func([]byte) []byte { return []byte(passes) }}
 	fault(t, p.judge(settings, s, p.plan(s)), NotStarted, "`executor X`", "at most 120000 are possible", "max_inline_files")

@@ -326,6 +326,20 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.True(t, s.runs() >= 2 && fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 }
 
+// A person who lets a workflow go on after the last round does so for the outputs that they were shown.
+func TestForms_OverrideAfterTheLastRound(t *testing.T) {
+	p := newProject(t).alpha("[{repeat: {steps: [fix], until: {run: [sh, "+newScript(t, "exit 3").path+"]}, at_most: 1}}, end]", testStep{id: "fix", outputs: oneFile}, testStep{id: "end"})
+	srv, c, id := p.begin(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
+	const call = `{"outputs":{"report":"r.md"}}`
+	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
+	given, _ := GivenFor(p.record(id), "fix")
+	testkit.Must(t, srv.OverrideFor(ctx, id, "fix", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
+	p.write("r.md", "other")
+	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
+	p.write("r.md", "x")
+	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "end")
+}
+
 // Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for
 // the next round what was made for this one.
 func TestForms_TwoCallsEndOneRound(t *testing.T) {

@@ -125,7 +125,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	tasks := gate.Plan(sub, hashes)
 	c.files = machine.FileHashes(c.expanded, hashes)
 	var checked []machine.FileHash
-	if len(m.schemas) > 0 {
+	if len(m.schemas)+len(c.plan.Step.Checks) > 0 {
 		checked = c.files
 	}
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
@@ -460,7 +460,7 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 }
 
 // contentDigest returns the digest of what a review judges: the outputs as submitted, for each
-// task its criteria and its files' content, and the content of files that schemas judge. Calls with the same digest share a review.
+// task its criteria and its files' content, and the content of files that schemas or checks judge. Calls with the same digest share a review.
 func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {
