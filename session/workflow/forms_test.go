@@ -494,7 +494,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		p := newProject(t)
 		p.beta("", "publish", "")
 		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: oneList}, {id: "port"}}, map[string]string{"main": main + "\n    post_workflow_instructions: Tell them.", "last": last})
-		c := p.open().Connect("local")
+		c := p.open(reviewing(&Reviewing{External: true, Reviewer: `["r"]`})).Connect("local")
 		begun := p.start(c, "alpha", "main")
 		p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
 		testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, begun.BeginStep.SessionID, "port[0]", obsolete))
@@ -505,6 +505,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		testkit.Contains(t, step.Instructions, "call get_step with session_id '"+child+"'")
 		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &child})).Must(t).BeginStep.StepID, "write", "get_step of the workflow")
 		testkit.Equal(t, p.finish(c, `{"outputs":{},"session_id":"`+child+`"}`).Closing, "Tell them.", "at the end of both")
+		testkit.Same(t, p.record(id).Weakened, nil, "what the command has weakened")
 	}
 }
 

@@ -146,7 +146,7 @@ func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([
 		return nil, err
 	}
 	what, err := a.weaker(def)
-	if text := p.WeakerReviewer(a.engine.reviewer(how)); text != "" && how.use == nil {
+	if text := p.WeakerReviewer(a.engine.reviewer(how)); text != "" && how.use == nil && a.engine.Checks != nil { // else it's a command, which knows no reviewer
 		what = append(what, text)
 	}
 	if p.Override.Stricter(how.Override) {

@@ -86,8 +86,7 @@ func TestServersRaceForOneSession(t *testing.T) {
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	p, _, c, root := begun(t)
 	child := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root}
-	one := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
-	two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	one, two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID, testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_id_needed", one, two)
 	testkit.Equal(t, *testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &one})).Must(t).ResumedWorkflow, "alpha/main")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, two, "reply")
