@@ -202,13 +202,15 @@ func (b *blinking) Definition(ctx context.Context, hash string) ([]byte, error) 
 func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	s := newScript(t, "exit 1")
 	checks := "[" + s.yaml(", protect: [tests/**]") + "]"
-	for name, edit := range map[string]struct{ checks, main string }{"dropped": {"", "[zero, one, two]"}, "without the step": {checks, "[zero, two]"}} {
+	const plain, calls = "[zero, one, two]", "[zero, {workflow: rest}, two]"
+	for name, edit := range map[string]struct{ began, checks, main string }{"dropped": {plain, "", plain}, "without the step": {plain, checks, "[zero, two]"},
+		"of a workflow that it calls": {calls, "", calls}, "of one that is moved": {calls, checks, "[{workflow: rest}, zero, two]"}} {
 		t.Run(name, func(t *testing.T) {
 			k := checkedProject(t, true, "", "")
 			write := func(checks, main string) {
 				k.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile, checks: checks}, {id: "two"}}, map[string]string{"main": main, "rest": "[one]"})
 			}
-			write(checks, "[zero, one, two]")
+			write(checks, edit.began)
 			k.begin()
 			write(edit.checks, edit.main)
 			k.srv.records.Sessions = &blinking{Sessions: k.srv.records.Sessions} // while it is asked what the session began with

@@ -273,8 +273,7 @@ type answered struct {
 
 // beside makes a finished_step that the test goes on from.
 func beside(t testing.TB, ctx context.Context, c *Conn, args string) chan answered {
-	a := finishArgs(t, args)
-	got := make(chan answered, 1)
+	a, got := finishArgs(t, args), make(chan answered, 1)
 	go func() {
 		r, err := c.Finish(ctx, a)
 		got <- answered{r, err}
@@ -420,8 +419,7 @@ func lines(path string) int {
 func (r *reviewer) held(c *Conn, args string) chan answered {
 	r.t.Helper()
 	r.set("wait", "")
-	n := r.calls()
-	got := beside(r.t, ctx, c, args)
+	n, got := r.calls(), beside(r.t, ctx, c, args)
 	r.runs(n + 1)
 	return got
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepwork/actor/telemetry"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
@@ -166,6 +167,11 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	j, err := findJob(ctx, e.Catalog, cmp.Or(st.Call.Job, parent.JobName))
 	if err != nil {
 		return refuse(err)
+	}
+	if of.Kept && j.Name == parent.JobName { // an edit that does not reach the caller does not reach what it calls
+		if kept, _ := job.Parse(j.Dir, job.FileName, of.Job.Source); kept != nil {
+			j = kept
+		}
 	}
 	wf := j.Workflow(st.Call.Workflow)
 	if wf == nil {

@@ -133,7 +133,10 @@ func (s *State) Weaker(was, now *Definition) (what []string) {
 	for i, entry := range was.Workflow.Entries {
 		for _, id := range entry {
 			st, at := was.Job.Step(id), now.Workflow.Find(id)
-			if len(st.Reviews) == 0 || s.hadTurn(was, now, i, id) {
+			if len(st.Reviews) == 0 && st.Call == nil || s.hadTurn(was, now, i, id) {
+				continue
+			}
+			if what = append(what, within(st, was, now, (*State).Weaker)...); st.Call != nil {
 				continue
 			}
 			if at < 0 || at < now.Workflow.Find(s.CurrentStepID) {
@@ -157,6 +160,14 @@ func (s *State) hadTurn(was, now *Definition, index int, id string) bool {
 	at, p := now.Workflow.Find(id), s.Progress(id)
 	return p.Done() || p != nil && p.Unreported ||
 		at >= 0 && at < now.Workflow.Find(s.CurrentStepID) && s.passedBy(now, at) && s.passedBy(was, index) && index < s.reached(was)
+}
+
+// within compares the workflow that a step is, if it is of the same job.
+func within(st *job.Step, was, now *Definition, compare func(s *State, was, now *Definition) []string) []string {
+	if of := now.Job.Step(st.ID); st.Call == nil || of == nil || of.Call == nil || of.Call.String() != st.Call.String() || st.Call.Job != "" && st.Call.Job != was.Job.Name {
+		return nil
+	}
+	return compare(new(State), Define(was.Job, st.Call.Workflow), Define(now.Job, st.Call.Workflow))
 }
 
 // weakerReview returns how the best counterpart of a review is weaker than it.
@@ -206,9 +217,13 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 			st := was.Job.Step(id)
 			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
 			switch at := now.Workflow.Find(id); {
-			case len(st.Checks) == 0 && !hasSchema, s.hadTurn(was, now, i, id):
+			case len(st.Checks) == 0 && !hasSchema && st.Call == nil, s.hadTurn(was, now, i, id):
+			case (at < 0 || at < here) && st.Call != nil:
+				what = append(what, fmt.Sprintf("step '%s', which is a workflow, is gone from what is still to do", id))
 			case at < 0, at < here:
 				what = append(what, fmt.Sprintf("step '%s', which has checks, is gone from what is still to do", id))
+			case st.Call != nil:
+				what = append(what, within(st, was, now, (*State).LessChecked)...)
 			default:
 				what = append(what, lessChecked(st, now.Job.Step(id), len(entry) == 1 && len(now.Workflow.Entries[at]) > 1)...)
 			}
