@@ -272,8 +272,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
 	s := newScript(t, "sleep 600")
 	k := checked(t, s, "")
-	other := k.open(reviewing(&k.how))
-	calls := []chan answered{beside(t, ctx, k.c, handIn)}
+	other, calls := k.open(reviewing(&k.how)), []chan answered{beside(t, ctx, k.c, handIn)}
 	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
 	calls = append(calls, beside(t, ctx, other.Connect("local"), `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
 	other.waitsElsewhere(t, k.id)
@@ -314,8 +313,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]"} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a")
-			k := checkedProject(t, name != "outside git", "", "")
+			s, k := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a"), checkedProject(t, name != "outside git", "", "")
 			k.alpha(workflow, testStep{id: "list", outputs: oneList}, testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
 			k.begin()
 			step := "one"

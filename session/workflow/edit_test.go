@@ -253,6 +253,16 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 	}
 }
 
+// A workflow that a pinned session calls is pinned to what that began with, too.
+func TestTheWorkflowOfAStepIsPinnedWithItsCaller(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "zero"}, {id: "one"}}, map[string]string{"main": "[zero, {workflow: rest}]", "rest": "[one]"})
+	_, rev, c, _ := p.reviewed(Reviewing{External: true, Reviewer: `["r"]`, Override: config.OverrideHuman, Pin: true})
+	rev.how.Store(&Reviewing{Override: config.OverrideAgent})
+	got := p.record(p.finish(c, `{"outputs":{}}`).BeginStep.SessionID).Pinned
+	testkit.Equal(t, fmt.Sprint(got.Reviewer, got.Override, got.Pin), `["r"]humantrue`)
+}
+
 // The evidence says whether the agent was given the criteria for exactly what it handed in.
 func TestEvidenceOfSelfReviews(t *testing.T) {
 	for name, test := range map[string]struct {

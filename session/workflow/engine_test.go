@@ -96,8 +96,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	p, _, c, outer := begun(t)
 	p.simple("beta")
-	inner := p.start(c, "beta", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
+	inner, r := p.start(c, "beta", "main").BeginStep.SessionID, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
 	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }

@@ -193,11 +193,20 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if err != nil {
 		return refuse(err)
 	}
+	pinned := e.pin(how, def)
+	if p := parent.Pinned; p != nil && (p.Pin || how.Pin) { // what is pinned is so for all that it is to do
+		if pinned.Pin = true; p.WeakerReviewer(pinned.Reviewer) != "" {
+			pinned.Reviewer = p.Reviewer
+		}
+		if p.Override.Stricter(pinned.Override) {
+			pinned.Override = p.Override
+		}
+	}
 	child, r, err := machine.Begin(def, machine.NewSession{
 		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated,
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
-		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def), Trace: telemetry.Text(refOf(parent)),
+		Notice: e.unclosable(how, def, 0), Pinned: pinned, Trace: telemetry.Text(refOf(parent)),
 	})
 	if err != nil {
 		return refuse(err)

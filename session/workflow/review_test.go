@@ -103,8 +103,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 
 func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
-	got := rev.held(c, bad)
-	other := beside(t, ctx, c, good)
+	got, other := rev.held(c, bad), beside(t, ctx, c, good)
 	refused(t, (<-got).err, session.StateError, "review_superseded")
 	rev.runs(2)
 	rev.unset("wait")
@@ -267,8 +266,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		testkit.Need(t, x.err == nil || errors.Is(x.err, context.Canceled), "%v", x.err)
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
-	starting := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}
-	id := ""
+	starting, id := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}, ""
 	for i := range 51 {
 		leaving, leave := context.WithCancel(ctx)
 		if i < 50 {

@@ -28,8 +28,7 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 		return testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
 	}
 	testkit.Equal(t, standing(), nil, "before the first")
-	r := p.finish(c, bad)
-	now := standing()
+	r, now := p.finish(c, bad), standing()
 	testkit.True(t, now != nil && now.State == "failed" && strings.Contains(*r.Feedback, now.Feedback) && now.TriesLeft == 2 && toJSON(t, now.Outputs) == `{"report":"bad.md"}`, "after a failed one: %s", toJSON(t, now))
 	how.ReplyWithin = 20 * time.Millisecond
 	rev.how.Store(&how)

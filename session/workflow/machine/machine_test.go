@@ -120,8 +120,7 @@ func drive(t *testing.T, shape, commands []byte) {
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
-		frozen := testkit.Get(before.Encode()).Must(t)
-		id := ids[int(b>>3)%len(ids)]
+		frozen, id := testkit.Get(before.Encode()).Must(t), ids[int(b>>3)%len(ids)]
 		switch b % 8 {
 		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
 			stepID, want := map[bool]*string{true: &id}[b%8 < 4], m.finish(map[bool]string{true: id}[b%8 < 4])
@@ -246,8 +245,7 @@ func TestAStepThatBeginsAgainProtectsWhatItBeganWith(t *testing.T) {
 	def := memoryDefinition(t, "[a, b]")
 	was, edited := new(Protected), new(Protected)
 	def.Protected = map[string]*Protected{"a": was}
-	s := testkit.Get(begin(def)).Must(t)
-	later := *def
+	s, later := testkit.Get(begin(def)).Must(t), *def
 	later.Protected = map[string]*Protected{"a": edited, "b": edited}
 	again, _ := s.GoTo(&later, Call{Tool: ToolGoTo}, 0, "a", false, began, Instructions{})
 	testkit.Equal(t, again.Progress("a").Protected, was, "it protects")
@@ -268,8 +266,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
 			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
-		got := testkit.Get(s.Encode()).Must(t)
-		raw := testkit.Get(jsontext.Encode(s)).Must(t)
+		got, raw := testkit.Get(s.Encode()).Must(t), testkit.Get(jsontext.Encode(s)).Must(t)
 		var want bytes.Buffer
 		testkit.Must(t, json.Indent(&want, raw, "", "  "))
 		testkit.Equal(t, string(got), want.String())

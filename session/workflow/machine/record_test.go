@@ -274,8 +274,7 @@ func TestStatesNeverChange(t *testing.T) {
 		states, were := []*State{first}, []string{wholeOf(t, first)}
 		for i := range 300 {
 			at = at.Add(time.Second)
-			s := states[max(0, len(states)-1-random.IntN(8))]
-			id := def.Job.Steps[random.IntN(len(def.Job.Steps))].ID
+			s, id := states[max(0, len(states)-1-random.IntN(8))], def.Job.Steps[random.IntN(len(def.Job.Steps))].ID
 			c := Call{Tool: ToolFinish, RequestID: []*string{nil, new(fmt.Sprint("q", i))}[random.IntN(2)]}
 			var next *State
 			switch random.IntN(9) {
