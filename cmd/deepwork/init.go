@@ -258,7 +258,7 @@ const firstSentence = "Start the workflow new_job of deepwork_jobs."
 // nextSteps prints what to do after init, at last the first sentence to say.
 func (a *app) nextSteps(p preparation, hasPlugin bool) {
 	fmt.Fprintln(a.out, "\nNext:")
-	step := func(format string, args ...any) { a.out.Text("  ", "- "+fmt.Sprintf(format, args...)) }
+	step := func(format string, args ...any) { a.out.Text("  ", "- "+a.here(fmt.Sprintf(format, args...))) }
 	command := firstSentence
 	for _, c := range p.clients {
 		step("%s", c.Start)
@@ -270,11 +270,11 @@ func (a *app) nextSteps(p preparation, hasPlugin bool) {
 		case hasPlugin:
 			step("you have the plugin for Claude Code: its skills and its hook are not installed again")
 		case !p.claudeCode:
-			step("deepwork init --claude-code adds skills for Claude Code, and a hook that keeps it on course after a compaction")
+			step("'deepwork init --claude-code' adds skills for Claude Code, and a hook that keeps it on course after a compaction")
 		}
 	}
-	step("deepwork jobs lists the jobs, deepwork jobs --library ready-made ones to add")
-	step("deepwork help config explains the config; deepwork demo shows everything at work")
+	step("'deepwork jobs' lists the jobs, 'deepwork jobs --library' ready-made ones to add")
+	step("'deepwork help config' explains the config; 'deepwork demo' shows everything at work")
 	fmt.Fprintf(a.out, "\nSay to your agent, to make a job of what you do every week:\n\n  %s\n", command)
 }
 
