@@ -90,9 +90,9 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	types(t, false, "no", trust, "new: projects.p", "gone: git.branch", "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"")
 	ownUser(t, "trusted_folders: ["+root+"]\n")
 	testkit.Contains(t, mustPrint(t, root, "trust"), "needs no approval", "in a trusted folder")
-	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is denied"}} { // a denial stays
-		mustPrint(t, root, "trust", c[0])
-		list(c[1])
+	for _, c := range [][3]string{{"--revoke", "needs none", "needs no approval"}, {"--deny", "is denied", "is denied"}} {
+		testkit.Contains(t, mustPrint(t, root, "trust", c[0]), c[1])
+		list(c[2])
 	}
 }
 

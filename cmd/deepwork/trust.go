@@ -73,6 +73,10 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		if err := ledger.Revoke(ctx); err != nil {
 			return err
 		}
+		if inTrustedFolder(ctx, folder.Root, record) {
+			fmt.Fprintf(a.out, "The approvals of %s are taken back, but it needs none: it is in one of trusted_folders in your own config, %s. Remove that there, or run %s.\n", inline(folder.Root), config.UserFile(), a.onPath("deepwork trust --deny"))
+			return nil
+		}
 		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Running servers stop using it by their next call.\n", inline(folder.Root))
 		if record.Denied {
 			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run "+a.onPath("deepwork trust")+".")
@@ -86,9 +90,21 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return nil
 	case f.list:
 		a.listGrants(folder.Root, record)
+		if inTrustedFolder(ctx, folder.Root, record) {
+			fmt.Fprintf(a.out, needsNone, config.UserFile())
+		}
 		return nil
 	}
 	return a.approve(ctx, folder, ledger, record)
+}
+
+// needsNone says why a project needs no approval.
+const needsNone = "It needs no approval: it is in one of trusted_folders in your own config, %s.\n"
+
+// inTrustedFolder reports whether the user's own config approves all that the project at root asks for.
+func inTrustedFolder(ctx context.Context, root string, record *trust.Record) bool {
+	own, err := config.Open(root).Own(ctx)
+	return err == nil && !record.Denied && trust.InFolders(root, own.TrustedFolders)
 }
 
 // approve shows what a project asks for, and asks the person at the terminal whether it may.
@@ -123,9 +139,8 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 		fmt.Fprintln(a.out, "\nIt is approved already.")
 		return nil
 	}
-	own, err := config.Open(folder.Root).Own(ctx)
-	if err == nil && !record.Denied && trust.InFolders(folder.Root, own.TrustedFolders) {
-		fmt.Fprintf(a.out, "\nIt needs no approval: it is in one of trusted_folders in your own config, %s.\n", config.UserFile())
+	if inTrustedFolder(ctx, folder.Root, record) {
+		fmt.Fprintf(a.out, "\n"+needsNone, config.UserFile())
 		return nil
 	}
 	if len(record.Grants) > 0 {
@@ -135,8 +150,12 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	if len(checks) > 0 {
 		summary += fmt.Sprintf(" Its jobs ask to run %s, of which %d were not approved before.", count(len(checks), "check"), len(fresh))
 	}
+	otherwise := "" // trusted_folders do not end a denial
+	if !record.Denied {
+		otherwise = ", or name the folder under trusted_folders in your own config, " + config.UserFile()
+	}
 	if err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary, inline(folder.Root)),
-		"the answer is not \"yes\": nothing was approved", ", or name the folder under trusted_folders in your own config, "+config.UserFile()); err != nil {
+		"the answer is not \"yes\": nothing was approved", otherwise); err != nil {
 		return err
 	}
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
