@@ -85,7 +85,7 @@ func (a *app) setAside(ctx context.Context, root string) error {
 		return err
 	}
 	a.out.Prose("The database was set aside: " + to)
-	a.out.Prose(a.here("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside, and the attempts' worktrees and branches stay as they are."))
+	a.out.Prose(a.here("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside. The next server, or command that starts an agent, removes the worktrees of those attempts: it keeps what is not committed, under refs/deepwork/rescue, and branches with commits of their own, but not what git ignores, so copy that before."))
 	return nil
 }
 
