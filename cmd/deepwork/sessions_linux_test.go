@@ -46,7 +46,7 @@ func TestSessionsAreImported(t *testing.T) {
 	before := readAll(sessionFile(root, id))
 
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "list"), []string{"There are no sessions.", "'deepwork where --adopt OLDPATH --path " + root + "'"})
-	fails(t, root, []string{"sessions", "show", id}, "`deepwork sessions import .deepwork/tmp/session_"+id+".json --path "+root+"`", "`deepwork where --adopt OLD-PATH --path "+root+"`")
+	fails(t, root, []string{"sessions", "show", id}, "`deepwork sessions import "+root+"/.deepwork/tmp/session_"+id+".json --path "+root+"`", "`deepwork where --adopt OLD-PATH --path "+root+"`")
 	testkit.Equal(t, len(glob(os.Getenv(state.Env), "*")), 0, "what reading made")
 	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
 	asksAtNoPipe(t, one...)
@@ -169,7 +169,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	writeFiles(t, root, map[string]string{"out.txt": "more\x1b[2J\u202e\nsame\n"})
 	becomes("needs_work", "a", "Waiting: ")
 	writeFiles(t, root, map[string]string{"out.txt": "for the eyes of the person\n"})
-	shown := types(t, false, "pass", review(), "'out.txt' changed after the agent handed in")
+	shown := types(t, false, "pass", review(), "'out.txt' changed after the agent handed in", "have the agent hand in the outputs as they are now, and look at those.")
 	testkit.True(t, !strings.Contains(shown, "for the eyes"), "files that were swapped: %s", shown)
 	writeFiles(t, root, map[string]string{"out.txt": "more\x1b[2J\u202e\nsame\n"})
 	types(t, true, "view\npass Well done", review(id, "a"), "    -done\n    +more\\u001b[2J\\u202e\n     same\n", "    more\\u001b[2J\\u202e\n    same\n", "Passed. Now tell your agent to go on.")

@@ -79,6 +79,7 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		return err
 	}
 	tried := map[session.AwaitingStep]bool{}
+	var failed error
 	for {
 		waiting, err := engine.ToReview(ctx)
 		if err != nil {
@@ -90,19 +91,21 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 			fmt.Fprintln(a.out, "Nothing waits for your review.")
 			return nil
 		case len(waiting) == 0:
-			return nil
+			return failed
 		case len(tried) > 0:
 			if err := confirm(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ", len(waiting)), "", ""); err != nil {
-				return nil
+				return failed
 			}
 		}
 		tried[waiting[0]] = true
 		quit, err := a.review(ctx, engine, waiting[0])
 		switch {
 		case err != nil && len(waiting) > 1:
-			a.err.Fail("deepwork", err.Error()) // the others can still be reviewed
-		case err != nil || quit:
+			failed = &exitError{a.report(err)} // the others can still be reviewed
+		case err != nil:
 			return err
+		case quit:
+			return failed
 		}
 	}
 }

@@ -308,7 +308,7 @@ func (r *Store) Unknown(id string) *session.Error {
 func (r *Store) Missing(id string) *session.Error {
 	e, dir := r.Unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
 	if info, err := os.Lstat(filepath.Join(dir, state.ExportName(id))); err == nil && info.Mode().IsRegular() {
-		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, if the user wants that and runs it at a terminal.", filepath.Join(".deepwork", "tmp", state.ExportName(id)))
+		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, if the user wants that and runs it at a terminal.", session.InShell(filepath.Join(dir, state.ExportName(id))))
 	}
 	files, err := fs.Glob(os.DirFS(dir), state.ExportName("????????"))
 	if err != nil || len(files) == 0 {

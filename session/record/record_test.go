@@ -180,7 +180,7 @@ func TestSessionsThatCannotBeRead(t *testing.T) {
 	read := func(id string) error { return testkit.Get(r.Read(t.Context(), id, nil)).Err() }
 	testkit.Fails(t, read("0000000b"), "Session '0000000b' not found in this project.")
 	testkit.Write(t, filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"), "{}")
-	testkit.Fails(t, read("0000000b"), "`deepwork sessions import .deepwork/tmp/session_0000000b.json` makes it a session")
+	testkit.Fails(t, read("0000000b"), "`deepwork sessions import "+session.InShell(filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"))+"` makes it a session")
 	testkit.True(t, !strings.Contains(read("0000000b").Error(), "--adopt"), "the project has sessions")
 	kept := m.records
 	m.records = map[string]*store.SessionRecord{}

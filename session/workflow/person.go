@@ -104,7 +104,7 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works or, if they were removed, have it hand them in again.", stepID, s.SessionID, err).Because(err)
 	}
 	if changed != nil {
-		return session.NotNow(codes.OutputsChanged, "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent call finished_step with the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
+		return session.NotNow(codes.OutputsChanged, "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent hand in the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
 	}
 	return nil
 }
