@@ -20,7 +20,6 @@ import (
 	"deepwork/catalog/standard"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
-	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -110,7 +109,7 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	var bundled []string
 	blank := ""
 	for _, j := range snapshot.Jobs {
-		if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() && snapshot.Err(j.Name) == nil {
+		if filepath.Dir(j.Dir) == a.standard && snapshot.Err(j.Name) == nil {
 			bundled = append(bundled, a.here(fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): ", j.Name))+j.Summary)
 			for _, w := range j.Workflows {
 				bundled = append(bundled, "  "+j.Name+"/"+w.Name+": "+w.Summary)
@@ -243,14 +242,14 @@ session's own fields, session_id, branch_name, branch_status and the paths of
 inputs, are absent.`,
 		Args: takes(1, 1, "JOB, JOB/WORKFLOW or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
-				return a.showJob(cmd.Context(), root, jobs, args[0])
+			return a.withCatalog(cmd.Context(), func(_ string, jobs *catalog.Catalog) error {
+				return a.showJob(cmd.Context(), jobs, args[0])
 			})
 		},
 	})
 }
 
-func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, name string) error {
+func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) error {
 	jobName, stepID, one := strings.Cut(name, "/")
 	snapshot, err := jobs.Fresh(ctx)
 	if err != nil {
@@ -261,7 +260,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 		return err
 	}
 	preview := func(step *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, step) }
-	if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() {
+	if filepath.Dir(j.Dir) == a.standard {
 		// A bundled job is read from a temporary folder: only servers write it to its own.
 		scratch, err := os.MkdirTemp("", "deepwork-jobs-")
 		if err != nil {

@@ -90,6 +90,7 @@ type app struct {
 
 	path          string // --path, or what was found without it
 	found         bool   // path was found: commands find it again
+	standard      string // the folder of the bundled jobs, of the jobs that withCatalog has loaded
 	saidProject   bool   // boardFolder has named the project of an attempt
 	saidElsewhere bool   // elsewhere has named another state
 	json          bool   // --json

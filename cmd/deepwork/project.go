@@ -86,7 +86,9 @@ func (a *app) givenRoot() (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
 	}
-	process.Avoid(root)
+	if _, err := state.Find(root); !errors.Is(err, state.ErrInside) { // the home folder has the user's own programs
+		process.Avoid(root)
+	}
 	return root, nil
 }
 
@@ -120,10 +122,11 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 		return err
 	}
 	folder := state.Of(root)
+	a.standard = folder.StandardJobs()
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
 		Additional: config.JobsFolders(),
-		Standard:   standard.FS(), StandardDir: folder.StandardJobs(), MakeState: func() error { return session.MakeState(folder) },
+		Standard:   standard.FS(), StandardDir: a.standard, MakeState: func() error { return session.MakeState(folder) },
 		// The catalog would log the load errors, which are printed instead.
 		Logger:  slog.New(slog.DiscardHandler),
 		NoWatch: true,

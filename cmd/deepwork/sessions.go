@@ -69,7 +69,9 @@ func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, erro
 		return nil, nil // the folder is gone
 	}
 	folder, err := a.stateOf(ctx, root)
-	if err != nil {
+	if errors.Is(err, state.ErrInside) {
+		return nil, nil
+	} else if err != nil {
 		return nil, err
 	}
 	stores, err := a.stores(ctx, folder, true, nil)

@@ -126,7 +126,7 @@ func outside(root string) bool {
 	if err == nil {
 		_, err = f.ID()
 	}
-	if !errors.Is(err, state.ErrMissing) {
+	if !errors.Is(err, state.ErrMissing) && !errors.Is(err, state.ErrInside) {
 		return false
 	}
 	others, _, err := state.Projects()

@@ -38,6 +38,9 @@ const (
 // ErrMissing reports that a project has no state yet.
 var ErrMissing = errors.New("the project has no state yet")
 
+// ErrInside reports that the state would be inside the project, as that of the home folder: it has none.
+var ErrInside = errors.New("set " + Env + " to a folder outside of it")
+
 // A Folder is the location of one project's state. Its methods may be called from any goroutine.
 type Folder struct {
 	Root string // of the project: absolute, without links
@@ -103,7 +106,7 @@ func findIn(base, root string) (*Folder, error) {
 		return nil, fmt.Errorf("finding the state of the project: %w", err)
 	}
 	if within(root, base) {
-		return nil, fmt.Errorf("the state would be in %s, which is inside the project %s: set %s to a folder outside of it", base, root, Env)
+		return nil, fmt.Errorf("the state would be in %s, which is inside the project %s: %w", base, root, ErrInside)
 	}
 	if err := private(base); err != nil {
 		return nil, err
@@ -362,7 +365,9 @@ func Upwards(dir string) (project string) {
 			return at
 		}
 		_, err = os.Lstat(filepath.Join(at, ".git"))
-		if of, _ := Around(at); err == nil || of != "" || os.SameFile(above, here) || at == filepath.Dir(at) {
+		of, below := Around(at)
+		top := of != "" && !strings.ContainsRune(below, filepath.Separator) // of the worktrees of an attempt
+		if err == nil || top || os.SameFile(above, here) || at == filepath.Dir(at) {
 			break
 		}
 	}

@@ -309,8 +309,8 @@ func TestField09_Upwards(t *testing.T) {
 		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "through the link %s", dir)
 	}
 	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
-	must(t, os.MkdirAll(around, 0o755))
-	testkit.Equal(t, Upwards(around), around, "from around worktrees")
+	must(t, os.MkdirAll(filepath.Join(around, "shop", ".deepwork", "jobs"), 0o755))
+	testkit.Equal(t, Upwards(around)+Upwards(filepath.Join(around, "shop", ".deepwork", "jobs")), around+filepath.Join(around, "shop"), "from around and in a worktree")
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
 		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
 		testkit.Equal(t, Upwards(filepath.Join(root, "app", "src")), filepath.Join(root, "app", "src"), "it went into the folder of another user")
