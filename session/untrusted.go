@@ -9,12 +9,14 @@ import (
 	"deepwork/catalog/config"
 )
 
-// ToUser rewrites a message about trust that is for agents, for a user at a terminal or on a page.
+// ToUser rewrites a message that is for agents, for a user at a terminal or on a page.
 var ToUser = strings.NewReplacer(
 	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved", "since the user approved", "since you approved",
 	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that", "You can change that", "or their own one", "or your own one",
 	"Ask the user to run", "Run", "Ask the user to review it and run", "Review it and run", "ask them to run", "run",
 	"Tell the user; once that is corrected, they run", "Once that is corrected, run",
+	"Tell the user; restart the server after", "Restart servers after", " Tell the user.", "",
+	"Make the same call again; if this continues, tell the user", "Try again", "Make the same call again", "Try again",
 )
 
 // CodeUntrusted is the code of a call that would run what the user has not approved.

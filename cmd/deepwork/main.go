@@ -263,14 +263,15 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return usagef(cmd, "%v", err)
 }
 
-// forPeople removes from a refusal the word that names its kind for agents, and names commands in it
+// forPeople removes from a refusal the words that name its kind for agents, and names commands in it
 // instead of tools.
 func forPeople(err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok {
 		return err
 	}
-	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(refused.Message), 1))
+	message := strings.TrimPrefix(refused.Message, "Waiting: ") // the command has ended
+	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(message), 1))
 }
 
 // commands are the commands that do what a tool does, "" if none does.

@@ -346,8 +346,8 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
 	}
 	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
-	testkit.Equal(t, inCommands("It is full: 13. Then call again."), "It is full: 13.")
-	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
+	testkit.Equal(t, inCommands("It is full: 13. Tell the user; restart the server after a change of X. Tell the user. Then call again."), "It is full: 13. Restart servers after a change of X.")
+	testkit.Equal(t, inCommands("It is away. Make the same call again; if this continues, tell the user. Stop one with stop_attempt."), "It is away. Try again. Stop one with 'deepwork board stop'.")
 }
 
 // A wording is a word or phrase not to write, and what to write instead.

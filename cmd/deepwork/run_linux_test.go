@@ -344,9 +344,9 @@ func TestField14_EveryNextWorks(t *testing.T) {
 func TestField18_TheUserIsAddressed(t *testing.T) {
 	asked := []config.Asked{{Key: config.AgentsKey, Text: "CODER"}}
 	for _, w := range []*config.Withheld{{Asked: asked}, {Asked: asked, Denied: true}, {Asked: asked, Fault: "it is a link"}} {
-		refused := session.Untrusted("/p", &config.Approval{Withheld: w}, config.AgentsKey)
+		refused := session.Untrusted("/p", &config.Approval{Withheld: w}, config.AgentsKey).(*session.Error).Wait(1)
 		said := forPeople(fmt.Errorf("resuming it: %w", refused)).Error()
-		testkit.True(t, regexp.MustCompile("[Yy]ou (have not approved|denied) .*[Rr]un|with `deepwork trust --path /p` in a terminal").MatchString(said) && !regexp.MustCompile("[Tt]he user|call").MatchString(said), "%s", said)
+		testkit.True(t, regexp.MustCompile("[Yy]ou (have not approved|denied) .*[Rr]un|with `deepwork trust --path /p` in a terminal").MatchString(said) && !regexp.MustCompile("[Tt]he user|call|Waiting").MatchString(said), "%s", said)
 	}
 	testkit.Equal(t, forPeople(session.Changed("/p", errors.New("it is new"))).Error(),
 		"This would run a program that has changed since you approved it: it is new. Nothing was run or changed. Review it and run `deepwork trust --path /p` in a terminal, then try again.")
