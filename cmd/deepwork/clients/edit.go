@@ -140,9 +140,7 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 		return nil, true, leftAlone("its entry %q starts another program, %s; %s", e.name, program, remedy)
 	case !replace && e.name != serverName:
 		return nil, true, leftAlone("it has a %q of its own", e.name)
-	case !replace:
-		return nil, true, leftAlone("it has another entry of the name %q, which must be removed first", e.name)
-	case e.key == "":
+	case !replace || e.key == "":
 		return nil, true, leftAlone("it has another entry of the name %q; %s", e.name, remedy)
 	default:
 		out = e.replace(text)
