@@ -236,7 +236,7 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 	}
 	for _, w := range r.Waits {
 		key := w
-		if key.Until, key.Command = nil, nil; v.waiting[key] {
+		if key.Until, key.Command = nil, nil; v.waiting[key] || r.State == board.Queued { // then they are those of its last leader
 			continue
 		}
 		v.waiting[key] = true
@@ -312,6 +312,9 @@ func (v *runLines) end(ctx context.Context, engine *attempt.Engine, r *board.Run
 
 // event prints an event as JSON or, if it is about an agent or why the run waits, for people.
 func (v *runLines) event(e runEvent) {
+	if e.Reason != nil {
+		e.Reason = new(v.app.here(*e.Reason))
+	}
 	if v.app.json {
 		e.At = time.Now().UTC().Format(time.RFC3339Nano)
 		_ = v.app.printLine(e) // Main reports its error
@@ -331,7 +334,7 @@ func (v *runLines) event(e runEvent) {
 		}
 	default:
 		if e.Reason != nil {
-			fmt.Fprintf(v.app.out, "%s\n", v.app.here(*e.Reason))
+			fmt.Fprintf(v.app.out, "%s\n", *e.Reason)
 		}
 	}
 }

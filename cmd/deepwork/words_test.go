@@ -140,13 +140,14 @@ func TestWhatIsPrinted(t *testing.T) {
 func TestRunWaitsTwiceForTheSame(t *testing.T) {
 	for _, json := range []bool{true, false} {
 		var out strings.Builder
-		v := newRunLines(&app{json: json, out: show.NewScreen(&out, func(string) string { return "" })})
-		budget := &board.RunReply{RunID: "r", State: board.Queued, Reason: new("a budget is reached")}
+		v := newRunLines(&app{json: json, path: "p", out: show.NewScreen(&out, func(string) string { return "" })})
+		budget := &board.RunReply{RunID: "r", State: board.Queued, Reason: new("see 'deepwork board'")}
 		working := &board.RunReply{RunID: "r", State: board.Running}
-		for _, r := range []*board.RunReply{working, budget, budget, working, budget, budget} {
+		resumed := &board.RunReply{RunID: "r", State: board.Queued, Waits: []board.RunWaits{{For: board.WaitsForPerson, Command: new("deepwork sessions review")}}}
+		for _, r := range []*board.RunReply{resumed, working, budget, budget, working, budget, budget} {
 			v.show(t.Context(), r)
 		}
-		testkit.Equal(t, strings.Count(out.String(), "a budget is reached\n")+strings.Count(out.String(), `"run_waiting"`), 2, "%s", &out)
+		testkit.Equal(t, strings.Count(out.String(), "see 'deepwork board --path p'")+strings.Count(out.String(), "person"), 2, "%s", &out)
 	}
 }
 
