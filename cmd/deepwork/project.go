@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,12 +65,29 @@ func (a *app) here(text string) string {
 	})
 }
 
-// onPath returns a command with the --path that this one has.
+// onPath returns a command with the --path that this one has, and with its --store and --project if it takes them. A
+// URL with a password is not printed.
 func (a *app) onPath(command string) string {
-	if a.path == "" || a.found || strings.Contains(command, " --path ") || strings.HasSuffix(command, " --help") {
+	if strings.HasSuffix(command, " --help") || strings.HasSuffix(command, " --path ") { // whose folder follows
 		return command
 	}
-	return command + " --path " + session.InShell(a.path)
+	path, store, of := a.path, a.store, strings.Fields(command)[1]
+	if a.found {
+		path = ""
+	}
+	if u, err := url.Parse(store); err != nil || strings.Contains(store, "password") {
+		store = "URL"
+	} else if _, secret := u.User.Password(); secret {
+		store = "URL"
+	}
+	for _, f := range []struct{ flag, value, commands string }{
+		{" --path ", path, of}, {" --store ", store, "board check run serve sessions store ui where"}, {" --project ", a.project, "check serve sessions store ui where"},
+	} {
+		if f.value != "" && slices.Contains(strings.Fields(f.commands), of) && !strings.Contains(command, f.flag) {
+			command += f.flag + session.InShell(f.value)
+		}
+	}
+	return command
 }
 
 // givenRoot is projectRoot without a search: --path, or the current directory.

@@ -65,7 +65,7 @@ func TestCommandsKeepThePath(t *testing.T) {
 	testkit.Equal(t, a.here(with), with, "again")
 	r := attempt.AttemptReply{AttemptID: "01234567", TaskID: "89abcdef", State: board.Completed}
 	testkit.Equal(t, a.next(&r, nil), "deepwork board done 89abcdef --path 'my shop' (to set its task done)")
-	testkit.Equal(t, (&app{path: "..", found: true}).next(&r, nil), "deepwork board done 89abcdef (to set its task done)")
+	testkit.Equal(t, (&app{path: "..", found: true, store: "postgres://me@db/shop"}).next(&r, nil), "deepwork board done 89abcdef --store postgres://me@db/shop (to set its task done)")
 }
 
 // What is printed of tasks, attempts, runs and what was approved is in a golden file.

@@ -115,7 +115,7 @@ func (i *inspection) read(ctx context.Context) (err error) {
 func (i *inspection) judge(ctx context.Context, path string) error {
 	i.report.Findings = append(i.report.Findings, i.flaws...)
 	for _, id := range i.deleting {
-		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "remove it again: deepwork board rm "+id)
+		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "remove it again: 'deepwork board rm "+id+"'")
 	}
 	for _, a := range i.attempts {
 		if i.engine.Shared != nil && !a.Is(i.engine.Here) {
@@ -150,7 +150,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: deepwork board rm "+a.TaskID)
+		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: 'deepwork board rm "+a.TaskID+"'")
 	}
 	if err := checkLayout(&a); err != nil && len(a.Repos) > 0 {
 		i.report.Fault(i.engine.Database.Where(), strings.TrimSuffix(err.Error(), "; "+restore), restore)
@@ -169,11 +169,11 @@ func (i *inspection) execution(x task.Execution) error {
 	case err != nil:
 		return err
 	case running:
-		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project (deepwork serve): it takes it over")
+		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project ('deepwork serve'): it takes it over")
 		return nil
 	}
 	i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
-		"start a server on the project (deepwork serve): it records how the execution ended, or begins it")
+		"start a server on the project ('deepwork serve'): it records how the execution ended, or begins it")
 	return nil
 }
 

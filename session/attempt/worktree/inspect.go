@@ -28,9 +28,9 @@ func (e *Expected) name() string {
 }
 
 const (
-	doServe  = "start a server on the project (deepwork serve): it finishes this"
+	doServe  = "start a server on the project ('deepwork serve'): it finishes this"
 	doByHand = "look what is in it, and remove it by hand"
-	doDelete = "delete the attempt's task with delete_task, and start a new attempt if it is still wanted"
+	doDelete = "remove the attempt's task ('deepwork board rm' also takes the attempt's id), and add it again if it is still wanted"
 )
 
 // Inspect compares the folder with the attempts that should have their worktrees in it, which are

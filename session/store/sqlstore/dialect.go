@@ -129,6 +129,6 @@ func Scripts(files fs.FS) (scripts []string) {
 // OtherVersion returns task.ErrVersion for a schema of a version that this program, whose own version is
 // latest, can neither use nor migrate; it says what to do, and aside how to set the database aside.
 func OtherVersion(version string, latest int, aside string) error {
-	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (%s) and import the sessions with deepwork sessions import --all",
+	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (%s) and import the sessions with `deepwork sessions import --all`",
 		task.ErrVersion, version, latest, aside)
 }

@@ -61,9 +61,9 @@ var flaws = []flaw{
 		coalesce((SELECT sum(c.tasks) FROM task_counts c WHERE c.project_id = p.id AND c.status = s.status), 0)`},
 }
 
-const doDepend = "change its depends_on with update_task"
+const doDepend = "change what it depends on, on its page in 'deepwork ui'"
 
-const doAttempt = "restore the board from a copy, or delete the attempt's task with delete_task"
+const doAttempt = "restore the board from a copy, or remove the attempt's task ('deepwork board rm' also takes the attempt's id)"
 
 func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
 	found, err = read(ctx, b, "inspecting the board", func(t Tx) []session.Finding {

@@ -294,7 +294,7 @@ var files embed.FS
 var migrations = sqlstore.Scripts(files)
 
 // setAside says how a database is set aside.
-const setAside = "with deepwork check --set-aside"
+const setAside = "with `deepwork check --set-aside`"
 
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
