@@ -82,7 +82,7 @@ func (a *app) storeStatusCommand() *cobra.Command {
 		Example: `  deepwork store status`,
 		Long: `Show the store of the project: a file, or a database with its schema, the name of the
 project there and the repository to which it is bound; how many sessions, tasks,
-attempts and executions it has; and the servers that use it. It changes nothing.
+attempts and remote runs it has; and the servers that use it. It changes nothing.
 Exit 1 if the store cannot be used.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -130,10 +130,10 @@ func (a *app) describeStatus(s backend.Status) {
 		}
 	}
 	if s.Problem != "" {
-		a.out.Field(9, "problem", oneLine(s.Problem, 2000))
+		a.out.Field(9, "problem", oneLine(a.here(s.Problem), 2000))
 	}
 	if len(s.Counts) > 0 {
-		all := xslices.Map([]string{"active sessions", "ended sessions", "tasks", "attempts", "executions"}, func(what string) string {
+		all := xslices.Map([]string{"active sessions", "ended sessions", "tasks", "attempts", "remote runs"}, func(what string) string {
 			return count(s.Counts[what], strings.TrimSuffix(what, "s"))
 		})
 		a.out.Field(9, "contents", strings.Join(all, ", "))

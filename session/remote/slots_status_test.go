@@ -231,7 +231,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	wantCode(t, testkit.Get(call(&away, `{"a":1}`)).Err(), session.StateError, "source_away", "it is being moved", "'system'")
 	_, total, err := s.Newest(t.Context(), "me", 1)
 	testkit.True(t, total == 1 && err == nil, "%d runs, want 1; %v", total, err)
-	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, []session.Count{{N: 1, What: "execution", Of: "0 going on"}})
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, []session.Count{{N: 1, What: "remote run", Of: "0 going on"}})
 }
 
 func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {

@@ -164,7 +164,7 @@ func Inspect(ctx context.Context, db store.Database) (r session.Report, err erro
 		return r, ctx.Err()
 	}
 	if n > 0 {
-		r.Counts = []session.Count{{N: n, What: "execution", Of: fmt.Sprintf("%d going on", going)}}
+		r.Counts = []session.Count{{N: n, What: "remote run", Of: fmt.Sprintf("%d going on", going)}}
 	}
 	return r, nil
 }

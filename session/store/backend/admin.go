@@ -60,15 +60,15 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	case now.Version > now.Latest:
 		s.Problem = now.Refusal.Error()
 	case now.Version == 0:
-		s.Problem = "the schema does not exist: run deepwork store migrate, or start a server"
+		s.Problem = "the schema does not exist: run 'deepwork store migrate', or start a server"
 	case now.Version < now.Latest:
-		s.Problem = "the schema has to be migrated: run deepwork store migrate, or start a server"
+		s.Problem = "the schema has to be migrated: run 'deepwork store migrate', or start a server"
 	case now.Repository == "":
 		s.Problem = "the name of the project is not used yet: the first server binds it to its repository"
 	case now.Refusal != nil:
 		s.Problem = now.Refusal.Error()
 	default:
-		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "executions": now.Executions}
+		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "remote runs": now.Executions}
 	}
 	for _, p := range now.Places {
 		s.Servers = append(s.Servers, Server{Text: p.String(), Machine: p.Machine})
@@ -81,7 +81,7 @@ func files(ctx context.Context, f *state.Folder, s *Status) {
 	defer stores.Close(ctx) // read-only
 	db := stores.Database
 	s.Where = db.Where()
-	s.Counts = map[string]int{"active sessions": 0, "ended sessions": 0, "tasks": 0, "attempts": 0, "executions": 0}
+	s.Counts = map[string]int{"active sessions": 0, "ended sessions": 0, "tasks": 0, "attempts": 0, "remote runs": 0}
 	counts := transfer.Counts{}
 	err := local.NewFile(f).Rows(ctx, func(r transfer.Row) error {
 		counts[r.Table]++
@@ -94,7 +94,7 @@ func files(ctx context.Context, f *state.Folder, s *Status) {
 		s.Problem = err.Error()
 	}
 	s.Counts["ended sessions"] = counts["workflow_sessions"] - s.Counts["active sessions"]
-	s.Counts["tasks"], s.Counts["attempts"], s.Counts["executions"] = counts["tasks"], counts["attempts"], counts["workflow_executions"]
+	s.Counts["tasks"], s.Counts["attempts"], s.Counts["remote runs"] = counts["tasks"], counts["attempts"], counts["workflow_executions"]
 	m := session.NewMember(f, nil)
 	alive, _ := m.Others()
 	for _, path := range alive {

@@ -55,7 +55,7 @@ func (s *Store) current(ctx context.Context) error {
 		err = known(is)
 	}
 	if err == nil && is < latest {
-		err = fmt.Errorf("%w: its schema has to be created or migrated, from version %d to %d: run deepwork store migrate, or start a server", task.ErrInvalid, is, latest)
+		err = fmt.Errorf("%w: its schema has to be created or migrated, from version %d to %d: run 'deepwork store migrate', or start a server", task.ErrInvalid, is, latest)
 	}
 	return err
 }

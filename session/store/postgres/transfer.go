@@ -149,7 +149,7 @@ func (x *side) commit(ctx context.Context) error {
 	x.Release()
 	var now transfer.Counts
 	if again := x.Hold(ctx); again != nil {
-		return fmt.Errorf("the database did not confirm the copy (%w), and cannot be asked: deepwork store status says whether it has it, all or nothing: %w", x.s.explain(err), again)
+		return fmt.Errorf("the database did not confirm the copy (%w), and cannot be asked: 'deepwork store status' says whether it has it, all or nothing: %w", x.s.explain(err), again)
 	}
 	now = transfer.Counts{}
 	if again := x.Rows(ctx, func(r transfer.Row) error { now[r.Table]++; return nil }); again != nil || now.String() == "nothing" {
