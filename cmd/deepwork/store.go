@@ -107,9 +107,10 @@ Exit 1 if the store cannot be used.`,
 	})
 }
 
-// chosen returns the project's state and the store that was chosen for it.
+// chosen returns the project's state, in the workspace of an attempt that of its project, and the store that was chosen
+// for it.
 func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
-	folder, err := a.findFolder(ctx)
+	_, folder, err := a.boardFolder(ctx)
 	if err != nil {
 		return nil, backend.Choice{}, err
 	}
