@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"deepwork/actor/durable"
 )
@@ -101,6 +102,9 @@ func findIn(base, root string) (*Folder, error) {
 	root, err := Canonical(root)
 	if err != nil {
 		return nil, fmt.Errorf("finding the state of the project: %w", err)
+	}
+	if !utf8.ValidString(root) { // as project.json names it
+		return nil, fmt.Errorf("the path of the project, %q, is not valid UTF-8: rename the folder", root)
 	}
 	if base, err = resolved(base); err != nil {
 		return nil, fmt.Errorf("finding the state of the project: %w", err)

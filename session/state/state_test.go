@@ -287,11 +287,9 @@ func TestField09_Upwards(t *testing.T) {
 	top := filepath.Dir(root)
 	t.Setenv("HOME", filepath.Join(top, "home"))
 	t.Setenv("USERPROFILE", filepath.Join(top, "home"))
-	for _, dir := range []string{"app/.deepwork", "app/src/deep", "app/mod/.git", "app/mod/src", "home/work/x", "repo/.git", "repo/src", "with state/src"} {
+	for _, dir := range []string{"app/.deepwork", "app/src/deep", "app/mod/.git", "app/mod/src", "home/work/x", "repo/.git", "repo/src", "with state/src", "../home/x", "../.deepwork"} {
 		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
-	must(t, os.MkdirAll(filepath.Join(top, "home", "x"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(top, ".deepwork"), 0o755))
 	must(t, find(t, filepath.Join(root, "with state")).Make())
 	for dir, want := range map[string]string{
 		"my project/app": "my project/app", "my project/app/src/deep": "my project/app", "my project/app/mod/src": "my project/app/mod/src",
@@ -312,6 +310,8 @@ func TestField09_Upwards(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(around, "shop", ".deepwork", "jobs"), 0o755))
 	testkit.Equal(t, Upwards(around)+Upwards(filepath.Join(around, "shop", ".deepwork", "jobs")), around+filepath.Join(around, "shop"), "from around and in a worktree")
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
+		must(t, os.Mkdir(filepath.Join(top, "\xff"), 0o755))
+		testkit.Fails(t, testkit.Get(Find(filepath.Join(top, "\xff"))).Err(), "is not valid UTF-8: rename")
 		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
 		testkit.Equal(t, Upwards(filepath.Join(root, "app", "src")), filepath.Join(root, "app", "src"), "it went into the folder of another user")
 	}
