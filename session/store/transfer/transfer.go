@@ -77,7 +77,7 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 	}
 	there, err := sum(ctx, to, to)
 	if err == nil && there.counts.String() != "nothing" {
-		err = fmt.Errorf("it has %v of this project already, and only an empty one is filled: choose another target (a schema by ?schema=NAME, a project by --project)", there.counts)
+		err = fmt.Errorf("it has %v of this project already, and only an empty one is filled: choose another target (another file or, in a database, a schema by ?schema=NAME or a project by --project)", there.counts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", to.Where(), err)
