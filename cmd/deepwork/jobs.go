@@ -39,7 +39,7 @@ jobs that cannot be loaded. With --library it lists ready-made jobs and scripts,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if fromLibrary {
 				a.out.Pairs(xslices.Map(library.All(), func(p library.Piece) [2]string { return [2]string{p.Name, p.Summary} }))
-				a.out.Prose("\nCopy one with 'deepwork jobs add NAME', and change it as you like.")
+				a.out.Prose(a.here("\nCopy one with 'deepwork jobs add NAME', and change it as you like."))
 				return nil
 			}
 			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
