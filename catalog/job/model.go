@@ -367,7 +367,12 @@ func (w *Workflow) Input(name string) *Parameter {
 }
 
 // Find returns the index of the entry that has this step, perhaps for an item, or -1.
-func (w *Workflow) Find(stepID string) int {
-	stepID, _, _ = SplitItem(strings.TrimPrefix(stepID, mergePrefix))
-	return slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, stepID) })
+func (w *Workflow) Find(id string) int {
+	stepID, _, _ := SplitItem(strings.TrimPrefix(id, mergePrefix))
+	for _, id := range []string{id, stepID} { // as it is first: a faulty one may look like an item
+		if e := slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, id) }); e >= 0 {
+			return e
+		}
+	}
+	return -1
 }

@@ -52,7 +52,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 	}
 	if len(kind) != 1 {
 		d.Fault(v.At(), "has %d of for_each, when, repeat and workflow: write exactly one; what needs more is a workflow of its own", len(kind))
-		w.add(nil, nil, n)
+		w.add(Entry{""}, nil, n)
 		return
 	}
 	for i := 0; i+1 < len(v.Target().Content); i += 2 {
@@ -212,10 +212,14 @@ func SplitItem(id string) (stepID string, index int, item bool) {
 	return stepID, n, true
 }
 
-// readEntry decodes an entry that is the id of a step, or a list of ids.
+// readEntry decodes an entry that is the id of a step, or a list of ids. It has at least one, which is "" if it is faulty.
 func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 	member := func(what string, v value) {
 		id, _ := d.Text(v, what, "filled")
+		if name, is := strings.CutPrefix(id, CallPrefix); is {
+			d.Fault(v.At(), "%s is no step: to have a workflow done here, write {workflow: %s}", yamltree.Quote(id), yamltree.Quote(name))
+			id = ""
+		}
 		e = append(e, id)
 	}
 	if v.Target().Kind != yaml.SequenceNode {
@@ -229,6 +233,7 @@ func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 		member("the id of a step", v)
 	}); count == 0 {
 		d.Fault(v.At(), "is an empty group: name the steps that run concurrently, or remove it")
+		e = Entry{""}
 	}
 	return e
 }
