@@ -377,9 +377,10 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	remote, _ := withSource(t, newFactory(standardWorkflows...), "")
 	replied = append(replied, conforms(t, remote))
 	cs := client(t, remote)
-	id := into[struct {
+	type execution struct {
 		ID string `json:"execution_id"`
-	}](t, cs, "echo", `{"customer":"Ada"}`).ID
+	}
+	id := into[execution](t, cs, "echo", `{"customer":"Ada"}`).ID
 	calls(cs, "list_workflow_tools {}", `list_workflow_tools {"name":"*"}`, "refresh_workflow_tools {}", `workflow_status {"execution_id":"`+id+`"}`,
 		`cancel_execution {"execution_id":"`+id+`"}`, `call_workflow_tool {"name":"echo","arguments":{"customer":"Ada"}}`)
 
@@ -387,17 +388,16 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	repository(t, root)
 	replied = append(replied, conforms(t, s))
 	cs = client(t, s)
-	run := into[struct {
-		ID string `json:"execution_id"`
-	}](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/plan","input":{"goal":"Sea"}}`).ID
+	run := into[execution](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/plan","input":{"goal":"Sea"}}`).ID
 	calls(cs, "workflows-list-tool {}", `workflows-status-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`, `get_step {"session_id":"`+run+`"}`,
 		`finished_step {"session_id":"`+run+`","outputs":{"idea":"idea.txt"}}`, `go_to_step {"session_id":"`+run+`","step_id":"idea"}`,
 		`workflows-cancel-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`)
 	write(t, root, map[string]string{".deepwork/jobs/items/job.yml": `{name: items, version: 1.0.0, summary: S, common_job_info_provided_to_all_steps_at_runtime: C, steps: [
   {id: list, name: L, description: D, instructions: I, reviews: [], outputs: {todo: {type: string, description: D}}},
   {id: port, name: P, description: D, instructions: I, reviews: [], outputs: {pages: {type: files, description: D, required: false}, said: {type: string, description: D}}}],
-  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}]}`})
-	calls(cs, `start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`, `finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
+  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}, {name: again, summary: S, steps: [{workflow: main}]}]}`})
+	again := into[execution](t, cs, "workflows-execute-tool", `{"workflow_id":"items/again","input":{"goal":"g"}}`).ID // its own, not that of its first step
+	calls(cs, `workflows-status-tool {"workflow_id":"items/again","execution_id":"`+again+`"}`, `start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`, `finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
 		`finished_step {"outputs":{"said":"s"},"step_id":"port[0]"}`, `finished_step {"outputs":{"said":"s","pages":["idea.txt"]},"step_id":"port[1]"}`)
 	project := into[board.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
 	repo := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+project+`"}`).Repos[0].RepoID

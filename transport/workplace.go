@@ -87,7 +87,7 @@ type grant struct {
 	called   bool      // its agent has connected
 	inFlight int       // calls
 	lastCall time.Time // when the last one ended
-	children []string  // the workflows that its agent has started, over whatever connection
+	children []string  // the workflows that its agent has started, over whatever connection, and those that these call
 }
 
 // options returns those of the server of the run's folder, from those of the project's.
@@ -227,7 +227,7 @@ func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (
 	if err != nil {
 		return "", err
 	}
-	return r.BeginStep.SessionID, nil
+	return r.Session, nil
 }
 
 // State implements run.Workplace.
@@ -379,7 +379,11 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 			return &reply, nil
 		}
 	}
-	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
+	switch {
+	case err != nil:
+	case *a.SessionID != c.grant.Session:
+		c.grant.leads(r.BeginStep, r.ConcurrentSteps)
+	case r.Status != machine.NeedsWork:
 		r = r.Alone("Your step is finished, and so is your work: end now.")
 	}
 	return r, err
@@ -403,13 +407,20 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	if err != nil {
 		return nil, err
 	}
-	id := r.BeginStep.SessionID
-	if err := c.grant.Child(ctx, parent, id); err != nil {
-		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
+	if err := c.grant.Child(ctx, parent, r.Session); err != nil {
+		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &r.Session, Explanation: "It could not be recorded as a part of its run."})
 		return nil, errors.Join(err, undo)
 	}
-	c.grant.mu.Lock()
-	c.grant.children = append(c.grant.children, id)
-	c.grant.mu.Unlock()
+	c.grant.leads(r.BeginStep, r.ConcurrentSteps, r.Session)
 	return r, nil
+}
+
+// leads lets an agent work on sessions of its own workflows, and on those of their steps that are workflows and begin now.
+func (g *grant) leads(first *machine.StepInfo, others []machine.StepInfo, ids ...string) {
+	for _, step := range append(slices.Clone(others), *cmp.Or(first, new(machine.StepInfo))) {
+		ids = append(ids, step.SessionID)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.children = append(g.children, slices.DeleteFunc(ids, func(id string) bool { return id == "" || slices.Contains(g.children, id) })...)
 }

@@ -204,8 +204,8 @@ func (s server) must(tool string, args any) json.RawMessage {
 //	await NAME         goes on when that file is in DIR
 //	touch NAME         makes one
 //	call TOOL ARGS     calls a tool, and records what it answers
-//	start ARGS         calls start_workflow, and records the session
-//	child STEP         finishes a step of the workflow that it has started
+//	start ARGS         calls start_workflow
+//	child STEP         finishes a step of the workflow that it has started, in the session of the last begin_step
 //	reconnect          goes on over another connection
 //	finish             finishes its own step
 //	deepwork ARG...    runs that command, and records what it prints
@@ -281,10 +281,9 @@ type stepped struct {
 }
 
 type stepping struct {
-	dir, step, prompt string
-	n                 int
-	child             string // session
-	client            *mcp.ClientSession
+	dir, step, prompt, child string // child is the session of the last begin_step
+	n                        int
+	client                   *mcp.ClientSession
 }
 
 func (a *stepping) record(s stepped) {
@@ -331,7 +330,7 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		name, args, _ := strings.Cut(rest, " ")
 		a.call(ctx, name, json.RawMessage(args))
 	case "start":
-		a.child = strings.Trim(string(lookup(json.RawMessage(a.call(ctx, "start_workflow", json.RawMessage(rest))), "begin_step.session_id")), `"`)
+		a.call(ctx, "start_workflow", json.RawMessage(rest))
 	case "reconnect":
 		a.client.Close()
 		a.client = nil
@@ -393,6 +392,9 @@ func (a *stepping) call(ctx context.Context, tool string, args any) (text string
 		mustDo("connecting", err)
 	}
 	text = server{client: a.client}.call(tool, args)
+	if id := strings.Trim(string(lookup(json.RawMessage(text), "begin_step.session_id")), `"`); id != "null" {
+		a.child = id
+	}
 	a.record(stepped{Event: tool, Text: text})
 	return text
 }

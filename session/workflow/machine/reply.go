@@ -180,6 +180,8 @@ type StartReply struct {
 	ConcurrentGroup *string      `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
 	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+
+	Session string `json:"-"` // that was started; its first step may be a workflow, of which BeginStep then is
 }
 
 // Status is the result of finished_step (seed 000, 001.7.2).
