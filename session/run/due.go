@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,28 +59,41 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 	return now, nil
 }
 
-// called looks at the workflow that a step is. done is false if it is complete and its step waits for a person: an
-// agent reports that.
-func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) (done bool, err error) {
+// called looks at the workflow that a step is. If that is complete and its step is not, as a person has to let that go on,
+// the step is finished as an agent would: it is, or the reply says what they can do.
+func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) error {
+	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.at.State(ctx, id)
 	if session.CodeOf(err) == codes.UnknownSession {
-		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. Begin the step again on the page of session %s, then resume the run.", id, p.session)
-		return true, nil
+		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. "+remedy, id, p.session)
+		return nil
 	}
 	if err != nil {
-		return true, err
+		return err
 	}
 	if child.Status == machine.Active { // its steps have agents of their own
-		return true, d.walk(ctx, child, now)
+		return d.walk(ctx, child, now)
 	}
 	if at, err := d.at.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
 		now.moved = err == nil // with the workflow, which ended a moment ago
-		return true, err
+		return err
 	}
 	if child.Status == machine.Aborted {
-		d.failed[p] = "its workflow was aborted"
+		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
+		return nil
 	}
-	return child.Status == machine.Aborted, nil
+	r, err := d.at.Finish(ctx, p.session, p.step, new(machine.Question)) // its outputs are those of its workflow
+	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
+		d.failed[p] = reason(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if now.moved = r.Status != machine.NeedsWork; !now.moved {
+		d.failed[p] = deref(r.Feedback)
+	}
+	return nil
 }
 
 func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
@@ -99,12 +113,10 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		now.open[p] = true
 		if of := s.Progress(m.StepID); of != nil && of.Child != "" {
-			if done, err := d.called(ctx, s, p, of.Child, now); done || err != nil {
-				if err != nil || now.moved {
-					return err
-				}
-				continue
+			if err := d.called(ctx, s, p, of.Child, now); err != nil || now.moved {
+				return err
 			}
+			continue
 		}
 		if why := checksFailed(s.Progress(m.StepID), d.lead.Since); why != "" {
 			if d.failed[p] = why; a != nil {

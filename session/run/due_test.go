@@ -192,9 +192,12 @@ func TestWhatIsDue(t *testing.T) {
 		"the workflow of a step":                {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
 		"it ends while the leader looks":        {"a b", calls, "b", meanwhile(machine.Completed), "moved"},
 		"it is aborted meanwhile":               {"a", calls, "", meanwhile(machine.Aborted), "moved"},
-		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted"},
-		"it is complete, and a person is asked": {"a", &machine.StepProgress{StepID: "a", Child: child, Question: asked(nil).Question}, "", begins(machine.Completed), "waits for person at a, 0 tries; again within 10s"},
-		"it is gone":                            {"a b", calls, "", nil, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
+		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted. Begin the step again on the page of session 12345678, then resume the run."},
+		"it is complete, and a person must act": {"a b", calls, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("The last round is over.")}, nil), "b; a failed: The last round is over."},
+		"they have let it go on":                {"a", calls, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+		"its outputs are lost":                  {"a", calls, "", finish(machine.FinishReply{}, session.NotNow(codes.InstructionsLost, "No.")), "a failed: No."},
+		"it is complete, and the store is away": {"a", calls, "", finish(machine.FinishReply{}, store.ErrUnavailable), "error: " + store.ErrUnavailable.Error()},
+		"it is gone":                            {"a b", calls, "", func(_ *leader, w *called) { delete(w.states, child) }, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
 		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again within 1h0m0s"},
 		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again within 1m0s"},
 		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again within 1m0s"},
@@ -207,7 +210,7 @@ func TestWhatIsDue(t *testing.T) {
 			if c.of != nil {
 				s.StepProgress = s.StepProgress.Set("a", c.of)
 			}
-			w := &called{states: map[string]*machine.State{root: s}, members: map[string][]machine.Member{}}
+			w := &called{states: map[string]*machine.State{root: s, child: {Status: machine.Completed}}, members: map[string][]machine.Member{}}
 			for m := range strings.FieldsSeq(c.members) {
 				id, completed := strings.CutSuffix(m, ":completed")
 				w.members[root] = append(w.members[root], machine.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
@@ -340,8 +343,7 @@ func TestPromptsOfAgentsThatGoOn(t *testing.T) {
 // An agent that handed in outputs for a person, or left a workflow to others, has done its work.
 func TestWhatAnAgentHasLeft(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	x := &task.Execution{CreatedAt: at, EndedAt: new(at.Add(10))}
-	runs := &task.Execution{CreatedAt: at}
+	x, runs := &task.Execution{CreatedAt: at, EndedAt: new(at.Add(10))}, &task.Execution{CreatedAt: at}
 	for after, want := range map[time.Duration]bool{-1: false, 0: true, 10: true, 11: false} {
 		p := &machine.StepProgress{Question: &machine.Question{AskedAt: at.Add(after)}}
 		testkit.Equal(t, asked(x, p), want, "asked after %d", after)

@@ -146,8 +146,7 @@ func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *b
 func TestARunIsLedToItsEnd(t *testing.T) {
 	t.Parallel()
 	e, w, reaches := led(t, 2)
-	waits := reaches(board.WaitingForYou)
-	testkit.Equal(t, len(waits.Waits), 1, "waits")
+	testkit.Equal(t, len(reaches(board.WaitingForYou).Waits), 1, "waits")
 	w.mu.Lock()
 	answered := *w.question
 	answered.Answer = &machine.Answer{Passed: true}
@@ -234,8 +233,7 @@ func (*away) Defined(context.Context, *machine.State, string) (*definition.Step,
 }
 
 func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
-	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
-	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
+	s, step := &machine.State{JobName: "alpha", WorkflowName: "main"}, &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
 	before := &task.Execution{FinalMessage: new("half done\nsee notes.md")}
 	got := testkit.Get(firstPrompt(" Ship it\n", s, step, []string{"review"}, before, "the tests fail", true)).Must(t)
 	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
@@ -327,6 +325,7 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.WaitingForYou, asked, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
 		{board.WaitingForLimit, active, Step{ID: "one", Agents: agent(board.Failed, &began, &began), Until: &later}, false},
 		{board.Running, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began), Nested: []Tree{{}}}, false},
+		{board.Running, active, Step{ID: "one", Nested: []Tree{{}}}, false},
 		{board.Queued, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, false},
 		{board.Paused, active, Step{ID: "one"}, true},
 		{board.Paused, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, true},
@@ -365,8 +364,7 @@ func TestLook(t *testing.T) {
 	r, sessions := aRun()
 	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
 	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
-	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
-	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
+	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]", "the plan")
 	first := v.Tree.Entries[0][0]
 	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
 	nested := first.Nested[0].Entries[0][0]

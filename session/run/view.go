@@ -41,7 +41,7 @@ type Step struct {
 	Last                string          // what the newest said last, or why it failed
 	Until               *time.Time      // when the limit of its agent's provider ends
 	Session             *machine.State  // nil if it could not be read
-	Nested              []Tree          // the workflows that its agents have started
+	Nested              []Tree          // the workflows that its agents have started, or that it is
 }
 
 // The values of Step.Why.
@@ -232,7 +232,7 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 		return board.NotBegun, ""
 	case x != nil && x.EndedAt == nil && x.StartedAt == nil:
 		return board.Queued, whySlot
-	case x != nil && x.EndedAt == nil, x != nil && len(s.Nested) > 0 && s.Until == nil:
+	case x != nil && x.EndedAt == nil, len(s.Nested) > 0 && s.Until == nil:
 		return board.Running, ""
 	case s.Until != nil && s.Until.After(time.Now()):
 		return board.WaitingForLimit, whyLimit
