@@ -83,12 +83,13 @@ func (d *leader) ending() bool {
 	return false
 }
 
-// wait waits until something has changed.
+// wait waits until something has changed, but not for long: other processes move sessions, too, as when a person drops an
+// item or aborts the workflow.
 func (d *leader) wait(ctx context.Context, until time.Time) error {
-	bounded, cancel := ctx, context.CancelFunc(func() {})
-	if !until.IsZero() {
-		bounded, cancel = context.WithDeadline(ctx, until)
+	if again := time.Now().Add(lookAgain); until.IsZero() || again.Before(until) {
+		until = again
 	}
+	bounded, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	select {
 	case x := <-d.ended:

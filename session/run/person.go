@@ -11,8 +11,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// lookAgain spaces the looks at outputs that a person is asked about: if they have changed since, nobody
-// can pass them, and the agent has to hand them in again.
+// lookAgain spaces the looks at sessions that others may have moved, and at outputs that a person is asked about: if they
+// have changed since, nobody can pass them, and the agent has to hand them in again.
 const lookAgain = 10 * time.Second
 
 // person does what a person's review of a step demands: it waits for their answer, or finishes the step that
