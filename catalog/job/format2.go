@@ -333,13 +333,9 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 		d.Fault(v.At(), "is a JSON Schema of more than %d keys and values: shorten it", maxSchemaNodes)
 		return
 	}
-	var any any
-	err := contentschema.CheckKeys(v.Target())
+	value, err := contentschema.Value(v.Target())
 	if err == nil {
-		err = v.Target().Decode(&any)
-	}
-	if err == nil {
-		s.JSON, err = json.Marshal(any)
+		s.JSON, err = json.Marshal(value)
 	}
 	if err != nil {
 		d.Fault(v.At(), "is not a JSON Schema: %v", err)

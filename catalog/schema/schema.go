@@ -81,11 +81,7 @@ func compileDraft(raw json.RawMessage, draft string) (s *Schema, err error) {
 			root["$schema"] = draft
 		}
 	}
-	defer func() {
-		if r := recover(); r != nil { // the library panics on assumptions
-			err = fmt.Errorf("it cannot be read: %v", r)
-		}
-	}()
+	defer recovered(&err)
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(location, document); err != nil {
@@ -176,6 +172,7 @@ const maxDocumentSteps = 20_000_000
 // Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts. A name
 // that an object has twice is an error: readers of the document may use either value.
 func Document(data []byte) (value any, err error) {
+	defer recovered(&err)
 	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
 		if err = json.Unmarshal(data, &value); err != nil || members(value) == written(data) {
 			return value, err
@@ -195,10 +192,7 @@ func Document(data []byte) (value any, err error) {
 	if !asTexts(&root, 0) {
 		return nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
-	if err := CheckKeys(&root); err != nil {
-		return nil, err
-	}
-	if err := root.Decode(&value); err != nil {
+	if value, err = Value(&root); err != nil {
 		return nil, err
 	}
 	data, err = json.Marshal(value) // one type for all numbers
@@ -257,9 +251,23 @@ func asTexts(n *yaml.Node, depth int) bool {
 // maxPairs bounds the pairs of keys that the YAML library compares, in about a second.
 const maxPairs = 100_000_000
 
-// CheckKeys returns an error if decoding a tree would take too long, or too much memory: the YAML library compares each
-// key of an object with all others, and reports every pair of equal ones.
-func CheckKeys(n *yaml.Node) error { return checkKeys(n, new(int)) }
+// Value decodes a tree of YAML. It returns an error if that would take too long, or too much memory: the YAML library
+// compares each key of an object with all others, and reports every pair of equal ones.
+func Value(n *yaml.Node) (value any, err error) {
+	defer recovered(&err)
+	if err := checkKeys(n, new(int)); err != nil {
+		return nil, err
+	}
+	err = n.Decode(&value)
+	return value, err
+}
+
+// recovered makes an error of a panic of the library for schemas, or of the one for YAML: both panic on some hostile input.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("it cannot be read: %v", r)
+	}
+}
 
 func checkKeys(n *yaml.Node, pairs *int) error {
 	seen := map[string]bool{}
