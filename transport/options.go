@@ -89,7 +89,8 @@ func checkToolsets(names []string) error {
 	return nil
 }
 
-// resolveRoot makes the project root absolute (seed 000, 001.1.2).
+// resolveRoot makes the project root absolute (seed 000, 001.1.2), without links: sessions and the board have its path, and
+// another server may be started by another link.
 func resolveRoot(root string) (string, error) {
 	abs, err := filepath.Abs(root) // "" is the current directory
 	if err != nil {
@@ -102,5 +103,5 @@ func resolveRoot(root string) (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("project root %s is not a directory; give the project's folder", abs)
 	}
-	return abs, nil
+	return filepath.EvalSymlinks(abs)
 }

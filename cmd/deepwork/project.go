@@ -166,10 +166,7 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 	if folder, err = a.stateOf(ctx, root); err != nil {
 		return "", nil, err
 	}
-	if real, err := state.Canonical(root); err != nil || real == folder.Root {
-		return root, folder, nil
-	}
-	if !a.saidProject {
+	if real, err := state.Canonical(root); err == nil && real != folder.Root && !a.saidProject {
 		a.saidProject = true
 		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; using the board of its project %s\n", inline(folder.Root))
 	}
