@@ -54,8 +54,8 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		if session.CodeOf(err) != "" { // the store
 			return nil, err
 		}
-		if err == nil && !def.Workflow.SameForms(kept.For(s).Workflow) {
-			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow) were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
+		if err == nil && !(def.Workflow.SameForms(kept.For(s).Workflow) && s.SameMakers(def, kept.For(s))) {
+			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow), or the steps that make what these are about, were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
 			return kept.For(s), nil
 		}
 		return def, nil

@@ -173,8 +173,7 @@ func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
 }
 
-// A workflow that was not ended with its caller, which was removed since, goes on, also to one that is a step of its own and begins
-// with a group, which the reply has in full.
+// A workflow whose caller was removed before it ended goes on, also to one that is its own step, of whose group the reply has all.
 func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
@@ -272,8 +271,8 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
 }
 
-// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away, whereas
-// a dropped check does, also from a step that came with the edit.
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away. One that drops
+// a check is kept away, also from a step that came with it, and one that renames the step which made the items while they are done.
 func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
 	how := reviewing(&Reviewing{ReplyWithin: patience})
@@ -283,6 +282,7 @@ func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 		p.alpha("[look, "+form+", added, last]", append(others, guard)...)
 		r := p.finish(c, `{"outputs":{"said":`+toJSON(t, said)+`}}`)
 		if stepOf(r.BeginStep) == "guard[0]" {
+			p.alpha("[seen, "+form+", last]", append(others[1:], guard, testStep{id: "seen", outputs: oneText})...)
 			r = p.finish(c, `{"outputs":{}}`)
 		}
 		testkit.Equal(t, stepOf(r.BeginStep), "added", form)

@@ -50,6 +50,32 @@ func (s *State) made(def *Definition, first, after int, output string, handed bo
 	return nil, nil
 }
 
+// SameMakers reports whether the lists and texts that the forms of two definitions are about were made by the same steps.
+// The definitions have the same forms.
+func (s *State) SameMakers(one, other *Definition) bool {
+	makers := func(def *Definition) (all []*StepProgress) {
+		for i, f := range def.Workflow.Forms {
+			if f == nil || i > 0 && def.Workflow.Forms[i-1] == f {
+				continue
+			}
+			first, after, output := 0, i, ""
+			switch {
+			case f.ForEach != nil:
+				output = f.ForEach.Output
+			case f.When != nil:
+				output = f.When.Output
+			default:
+				first, after = def.Workflow.Span(f)
+				output = f.Repeat.Until.Output
+			}
+			_, p := s.made(def, first, after, output, false)
+			all = append(all, p)
+		}
+		return all
+	}
+	return slices.Equal(makers(one), makers(other))
+}
+
 // text returns what a condition is about, "" if nobody gave it.
 func (s *State) text(def *Definition, c *job.Condition, first, after int) string {
 	v, _ := s.made(def, first, after, c.Output, false)
