@@ -3,7 +3,10 @@ package session
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"deepwork/session/codes"
 )
 
 // Kind is the first word of a refused call's text.
@@ -66,6 +69,14 @@ func (e *Error) Because(err error) *Error {
 // Wrong returns a ToolError.
 func Wrong(code, format string, args ...any) *Error {
 	return &Error{Kind: ToolError, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// BlankRequestID refuses a request_id that says nothing: unrelated calls would be taken for repetitions of each other.
+func BlankRequestID(id string) error {
+	if strings.TrimSpace(id) != "" {
+		return nil
+	}
+	return Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", id)
 }
 
 // NotNow returns a StateError.

@@ -352,6 +352,9 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 // request makes a request_id one of the agent's step: others of the run, which are the same caller to the
 // sessions, may choose the same one, and must not be given what it has started. Started reads it.
 func (c *stepCaller) request(id string) *string {
+	if session.BlankRequestID(id) != nil {
+		return &id // which the sessions refuse
+	}
 	return new(c.grant.Session + "/" + c.grant.Step + "/" + id)
 }
 

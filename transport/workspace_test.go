@@ -247,6 +247,7 @@ func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 		testkit.Equal(t, session.CodeOf(err), "other_session")
 		testkit.Fails(t, err, "withdrawn")
 	}
+	testkit.Equal(t, *c.request(" "), " ", "a blank request_id, which the sessions refuse")
 }
 
 // An agent of a run may work on its step for longer than other clients may be silent: its connection ends when it does.

@@ -149,8 +149,8 @@ func (v View) Repeated(ctx context.Context, tool string, id *string, args any) (
 	if id == nil {
 		return request, "", nil
 	}
-	if strings.TrimSpace(*id) == "" {
-		return request, "", session.Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", Clip(*id))
+	if err := session.BlankRequestID(*id); err != nil {
+		return request, "", err
 	}
 	if err := CheckText("request_id", *id, MaxName); err != nil {
 		return request, "", err

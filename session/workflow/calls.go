@@ -26,6 +26,11 @@ import (
 // whether the reply is a repetition.
 func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
 	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed bool)) (*R, error) {
+	if requestID != nil {
+		if err := session.BlankRequestID(*requestID); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}

@@ -342,9 +342,9 @@ func TestRequestIDs(t *testing.T) {
 	srv := p.open()
 	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 	id := startedAtOnce(t, c, start)
-	other := start
-	other.Goal = "another"
+	other := StartArgs{Goal: "another", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 	refused(t, errOf(c.Start(ctx, other)), session.ToolError, "request_id_reused", "s1")
+	refused(t, refusal(t, c, `{"outputs":{},"request_id":" "}`), session.ToolError, "blank_request_id") // all such calls would be one
 	// Scoped to identity and tool.
 	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id, "another identity got the same session")
 	args := `{"outputs":{"report":"s.md"},"request_id":"s1"}`
@@ -358,9 +358,8 @@ func TestRequestIDs(t *testing.T) {
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
 	aborted := testkit.Get(c.Abort(ctx, abort)).Must(t)
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
-	// A server that dies and the next one, on a fresh connection.
 	srv.stop()
-	c = p.open().Connect("local")
+	c = p.open().Connect("local") // to the server after one that died
 	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r := testkit.Get(c.Abort(ctx, abort)).Must(t)
 	testkit.True(t, r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s", toJSON(t, r))
