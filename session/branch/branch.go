@@ -209,7 +209,7 @@ func (t Tree) Switchable(ctx context.Context) error {
 	} else if ref == "" {
 		return fmt.Errorf("no branch is checked out (a detached HEAD at %.12s), and a switch to another one could lose track of that commit: git switch BRANCH first, or set git.branch to create", commit)
 	}
-	out, err := t.run(ctx, "status", "--porcelain", "--untracked-files=no")
+	out, err := t.git(ctx, git.Command{Args: []string{"status", "--porcelain", "--untracked-files=no"}, Config: []string{"core.quotePath=false"}})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func TestField06_OperationsInProgress(t *testing.T) {
 		"am":                {[]string{"format-patch -q -1 other", "am -q 0001-other.patch"}, "git am is in progress"},
 		"detached":          {[]string{"switch -q --detach"}, "detached HEAD"},
 		"a tag":             {[]string{"tag v1", "checkout -q v1"}, "detached HEAD"},
-		"changes":           {[]string{"rm -q --cached file"}, "uncommitted changes: file"},
+		"changes":           {[]string{"mv file größe"}, "uncommitted changes: file -> größe"},
 		"nothing":           {},
 	} {
 		t.Run(state, func(t *testing.T) {
