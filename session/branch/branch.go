@@ -96,7 +96,8 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 	}
 	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git make it?
 		_, err = t.git(ctx, git.Command{Args: []string{"update-ref", "--stdin"}, Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit)})
-		if git.Said(err, "already exists") { // made meanwhile, for another session
+		if git.Said(err, "already exists") { // made meanwhile, for another session, or in another case, which the file system ignores
+			taken[free] = true
 			return t.Free(ctx, name, checkout, taken)
 		}
 	}
