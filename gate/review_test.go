@@ -308,6 +308,7 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 			testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "%s: criterion %d", name, i)
 		}
 	}
+	testkit.Equal(t, declaredName("COMPLETE", append(twoCriteria, job.Criteria{Name: "COMPLETE"})), "COMPLETE", "of names that differ only in case")
 }
 
 func TestAnswersThatAreNoVerdict(t *testing.T) {
@@ -360,11 +361,8 @@ func TestVerdictIsBounded(t *testing.T) {
 	in, _ := json.Marshal(map[string]any{"passed": false, "feedback": long + "\x00", "criteria_results": []any{map[string]any{"criterion": long, "passed": false, "feedback": long}}})
 	r, err := parseVerdict(in, twoCriteria)
 	testkit.Must(t, err)
-	for what, c := range map[string]struct {
-		text  string
-		limit int
-	}{"feedback": {r.feedback, feedbackLimit}, "criterion": {r.criteria[0].Criterion, criterionLimit}, "its feedback": {*r.criteria[0].Feedback, criterionLimit}} {
-		testkit.True(t, utf8.RuneCountInString(c.text) == c.limit && strings.HasSuffix(c.text, "é…"), "%s has %d characters", what, utf8.RuneCountInString(c.text))
+	for text, limit := range map[string]int{r.feedback: feedbackLimit, r.criteria[0].Criterion: criterionLimit, *r.criteria[0].Feedback: criterionLimit} {
+		testkit.True(t, utf8.RuneCountInString(text) == limit && strings.HasSuffix(text, "é…"), "%d characters, not %d: %.20s", utf8.RuneCountInString(text), limit, text)
 	}
 }
 

@@ -247,10 +247,13 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 }
 
 // declaredName returns the name of the criterion that a reviewer refers to, by name or question,
-// ignoring case and blanks.
+// ignoring case and blanks if no name is exactly that.
 func declaredName(said string, criteria []job.Criteria) string {
+	i := slices.IndexFunc(criteria, func(c job.Criteria) bool { return c.Name == said })
 	said = oneLine(said)
-	i := slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Name)) })
+	if i < 0 {
+		i = slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Name)) })
+	}
 	if i < 0 {
 		i = slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Question)) })
 	}
