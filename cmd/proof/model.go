@@ -279,11 +279,11 @@ func (s state) again(step, outputs string) (all []outcome) {
 			return all
 		}
 	}
-	code := "step_not_current"
+	code, at := "step_not_current", s.entryOf(step)
 	switch {
 	case s.status != "active":
 		code = "session_ended " + s.status
-	case s.entryOf(step) < 0:
+	case at < 0, at <= s.index && len(s.members(at)) > 0 && !slices.Contains(s.members(at), step):
 		code = "unknown_step"
 	case s.isDone(step):
 		code = "step_finished"

@@ -18,7 +18,7 @@ import (
 // obsolete is why a person drops an item.
 var obsolete = machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}
 
-// Items are done as members of a group, as many at once as the form says, each in the order of its steps.
+// Items are done as members of a group, as many at once as the form says, each in the order of its steps. Others are not known.
 func TestForms_ForEach(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 3}, sum]", testStep{id: "list", outputs: "{todo: {type: file, description: d}}"},
 		testStep{id: "port", outputs: "{out: {type: file, description: d}}"}, testStep{id: "verify"}, testStep{id: "sum"})
@@ -31,6 +31,8 @@ func TestForms_ForEach(t *testing.T) {
 	for _, early := range []string{"verify[0]", "port[2]"} {
 		refused(t, refusal(t, c, `{"outputs":{},"step_id":"`+early+`"}`), session.StateError, codes.StepNotCurrent, early, "port[1]")
 	}
+	refused(t, refusal(t, c, `{"outputs":{},"step_id":"port[3]"}`), session.ToolError, codes.UnknownStep, "each of 3 items, counted from 0, as 'port[0]'")
+	refused(t, errOf(c.Step(ctx, StepArgs{StepID: new("list[0]")})), session.ToolError, codes.UnknownStep, "is done once")
 	p.write("list.json", `["changed"]`) // after its step was finished
 	for _, step := range [][2]string{{"port[1]", "verify[1]"}, {"verify[1]", "port[2]"}, {"port[0]", "verify[0]"}, {"port[2]", "verify[2]"}, {"verify[2]", ""}} {
 		out := map[bool]string{true: `{"out":"r.md"}`, false: "{}"}[strings.HasPrefix(step[0], "port")]
@@ -340,8 +342,7 @@ func TestForms_OverrideAfterTheLastRound(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "end")
 }
 
-// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for
-// the next round what was made for this one.
+// Of two calls that wait for the program at the end of a round, the second one does not hand in for the next round what was made for this one.
 func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done; exit 3")
 	testkit.Write(t, s.path+".wait", "")
@@ -380,8 +381,7 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
 }
 
-// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
-// stay texts, and the values of all are outputs of the entry.
+// Each item may be a workflow, whose first step is shown with both: texts it hands over stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]", testStep{id: "list", outputs: oneList}, testStep{id: "last"})
 	p.beta(oneText, "publish", "\n    inputs: [{name: what, description: w}]")

@@ -133,11 +133,29 @@ func (s *State) current(pending []string) string {
 	return "the current step is '" + s.CurrentStepID + "'"
 }
 
+// misnamed says how a step of an entry that has begun is named, if an id names an item that the entry does not have, or none
+// where the step is done for items; "" if the id is right, or that is not known yet.
+func (s *State) misnamed(def *Definition, id string) string {
+	at := def.Workflow.Find(id)
+	if at < 0 || at > def.Workflow.Find(s.CurrentStepID) || slices.Contains(s.members(def, at), id) {
+		return ""
+	}
+	step, _, _ := job.SplitItem(id)
+	if forEach(def, at) == nil {
+		return "the step is done once, and has no items"
+	} else if n := len(s.items(def, at)); n > 0 {
+		return fmt.Sprintf("'%s' is done for each of %s, counted from 0, as '%s'", step, Count(n, "item"), job.Item(step, 0))
+	}
+	return ""
+}
+
 // NotShown refuses a step_id of get_step that is not in the current entry.
 func (s *State) NotShown(def *Definition, stepID string, pending []string) error {
 	current := s.current(pending)
 	var e *session.Error
 	switch {
+	case s.misnamed(def, stepID) != "":
+		return s.NotCurrent(def, stepID, pending)
 	case s.Progress(stepID).Done():
 		e = session.NotNow(codes.StepFinished, "Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
 	case def.Workflow.Find(stepID) >= 0:
@@ -155,6 +173,8 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 	current := s.current(pending)
 	var e *session.Error
 	switch {
+	case s.misnamed(def, stepID) != "":
+		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s': %s; %s.", stepID, s.JobName, s.WorkflowName, s.misnamed(def, stepID), current)
 	case p.Done():
 		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
