@@ -327,7 +327,10 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
 	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
 	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
-	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
+	tour := strings.NewReplacer("name: trip", "name: tour", "steps: [idea]", "steps: [{workflow: trip/dream}]").Replace(tripJob)
+	write(t, root, map[string]string{".deepwork/jobs/tour/idea.md": "Think.", ".deepwork/jobs/tour/job.yml": tour})
+	id := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"tour/dream","input":{"goal":"g"}}`).ExecutionID
+	testkit.Contains(t, accepted(t, cs, "workflows-status-tool", `{"workflow_id":"tour/dream","execution_id":"`+id+`"}`), `"running"`, "the workflow, whose first step is another one")
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
 	testkit.True(t, listed(t, cs)["trip-dream"] == nil && len(offered()) == 0, "jobs are listed still")
 

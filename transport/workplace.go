@@ -87,7 +87,7 @@ type grant struct {
 	called   bool      // its agent has connected
 	inFlight int       // calls
 	lastCall time.Time // when the last one ended
-	children []string  // the workflows that its agent has started, over whatever connection, and those that these call
+	children []string  // the workflows that its agent has started, over whatever connection
 }
 
 // options returns those of the server of the run's folder, from those of the project's.
@@ -207,7 +207,7 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	g.mu.Lock()
 	g.called = true
 	g.mu.Unlock()
-	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
+	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g, state: w.State}
 }
 
 // agent returns the span of the agent with an identity.
@@ -227,7 +227,7 @@ func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (
 	if err != nil {
 		return "", err
 	}
-	return r.Session, nil
+	return r.SessionID, nil
 }
 
 // State implements run.Workplace.
@@ -298,6 +298,7 @@ func (w *workplace) Moved() <-chan struct{} { return w.moved }
 type stepCaller struct {
 	tool.WorkflowCaller
 	grant *grant
+	state func(ctx context.Context, sessionID string) (*machine.State, error)
 }
 
 // use notes that a call is in flight until its result is called.
@@ -324,7 +325,7 @@ func (g *grant) lastActive() time.Time {
 }
 
 // own checks the session and the step of a call; those that it leaves out are those of the agent.
-func (c *stepCaller) own(sessionID, stepID **string) error {
+func (c *stepCaller) own(ctx context.Context, sessionID, stepID **string) error {
 	if c.grant.Session == "" { // its token was withdrawn after the request was let in
 		return session.NotNow(codes.OtherSession, "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
 	}
@@ -332,10 +333,8 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 		*sessionID = &c.grant.Session
 	}
 	if **sessionID != c.grant.Session {
-		c.grant.mu.Lock()
-		defer c.grant.mu.Unlock()
-		if slices.Contains(c.grant.children, **sessionID) {
-			return nil
+		if begun, err := c.begun(ctx, **sessionID); begun || err != nil {
+			return err
 		}
 		return session.NotNow(codes.OtherSession, "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
 			c.grant.Step, c.grant.Session, **sessionID).With("session_id", c.grant.Session)
@@ -349,6 +348,26 @@ func (c *stepCaller) own(sessionID, stepID **string) error {
 	return nil
 }
 
+// begun reports whether a session is one that the agent has started, or a workflow that is a step of such a one.
+func (c *stepCaller) begun(ctx context.Context, id string) (bool, error) {
+	for {
+		c.grant.mu.Lock()
+		is := slices.Contains(c.grant.children, id)
+		c.grant.mu.Unlock()
+		if is {
+			return true, nil
+		}
+		s, err := c.state(ctx, id)
+		if code := session.CodeOf(err); code == codes.UnknownSession || code == codes.BadSessionID {
+			return false, nil
+		}
+		if err != nil || s.CalledAs == "" {
+			return false, err
+		}
+		id = *s.ParentSessionID
+	}
+}
+
 // request makes a request_id one of the agent's step: others of the run, which are the same caller to the
 // sessions, may choose the same one, and must not be given what it has started. Started reads it.
 func (c *stepCaller) request(id string) *string {
@@ -360,7 +379,7 @@ func (c *stepCaller) request(id string) *string {
 
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
 	defer c.grant.use()()
-	if err := c.own(&a.SessionID, &a.StepID); err != nil {
+	if err := c.own(ctx, &a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
 	return c.WorkflowCaller.Step(ctx, a)
@@ -368,7 +387,7 @@ func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.St
 
 func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
 	defer c.grant.use()()
-	if err := c.own(&a.SessionID, &a.StepID); err != nil {
+	if err := c.own(ctx, &a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
 	if a.RequestID != nil {
@@ -382,11 +401,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 			return &reply, nil
 		}
 	}
-	switch {
-	case err != nil:
-	case *a.SessionID != c.grant.Session:
-		c.grant.leads(r.BeginStep, r.ConcurrentSteps)
-	case r.Status != machine.NeedsWork:
+	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
 		r = r.Alone("Your step is finished, and so is your work: end now.")
 	}
 	return r, err
@@ -397,7 +412,7 @@ const personFeedback = "Waiting: a person must pass these outputs and has been a
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	defer c.grant.use()()
-	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {
+	if err := c.own(ctx, &a.ParentSessionID, new(*string)); err != nil {
 		return nil, err
 	}
 	if c.grant.Isolated {
@@ -410,20 +425,13 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	if err != nil {
 		return nil, err
 	}
-	if err := c.grant.Child(ctx, parent, r.Session); err != nil {
-		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &r.Session, Explanation: "It could not be recorded as a part of its run."})
+	id := r.SessionID
+	if err := c.grant.Child(ctx, parent, id); err != nil {
+		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
 		return nil, errors.Join(err, undo)
 	}
-	c.grant.leads(r.BeginStep, r.ConcurrentSteps, r.Session)
+	c.grant.mu.Lock()
+	c.grant.children = append(c.grant.children, id)
+	c.grant.mu.Unlock()
 	return r, nil
-}
-
-// leads lets an agent work on sessions of its own workflows, and on those of their steps that are workflows and begin now.
-func (g *grant) leads(first *machine.StepInfo, others []machine.StepInfo, ids ...string) {
-	for _, step := range append(slices.Clone(others), *cmp.Or(first, new(machine.StepInfo))) {
-		ids = append(ids, step.SessionID)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.children = append(g.children, slices.DeleteFunc(ids, func(id string) bool { return id == "" || slices.Contains(g.children, id) })...)
 }

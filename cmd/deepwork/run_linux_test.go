@@ -106,7 +106,7 @@ func TestRunOneConversation(t *testing.T) {
 	}
 }
 
-// A workflow that an agent starts is done by it, or, when it has ended, by others.
+// A workflow that an agent starts is done by it, or, when it has ended, by others, also if its first step is a workflow.
 func TestRunNested(t *testing.T) {
 	t.Parallel()
 	start := ` start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`

@@ -46,7 +46,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
 	}, func(r *machine.StartReply, id string, replayed bool) {
-		r.Session = id
+		r.SessionID = id
 		if replayed {
 			c.follow(ctx, r.BeginStep, id)
 		}

@@ -351,7 +351,7 @@ func TestTheSessionOfACall(t *testing.T) {
 		{CallLog{}, nil, ""},
 		{CallLog{stack: in}, nil, "0000000b"},
 		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{}, "0000000c"},
-		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{BeginStep: &machine.StepInfo{SessionID: "0000000d"}}, "0000000d"},
+		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{SessionID: "0000000d", BeginStep: &machine.StepInfo{SessionID: "0000000e"}}, "0000000d"},
 	} {
 		testkit.Equal(t, c.log.sessionOf(c.reply), c.want)
 	}

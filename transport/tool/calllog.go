@@ -116,8 +116,8 @@ func (l *CallLog) attrs(reply any) []slog.Attr {
 func (l *CallLog) sessionOf(reply any) string {
 	started, ok := reply.(*machine.StartReply)
 	switch {
-	case ok && started != nil && started.BeginStep != nil:
-		return started.BeginStep.SessionID
+	case ok && started != nil && started.SessionID != "":
+		return started.SessionID
 	case l.session != nil:
 		return *l.session
 	case len(l.stack) > 0:

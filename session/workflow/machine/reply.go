@@ -181,7 +181,7 @@ type StartReply struct {
 	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 
-	Session string `json:"-"` // that was started; its first step may be a workflow, of which BeginStep then is
+	SessionID string `json:"-"` // of the workflow; BeginStep is of another session if the first step is a workflow
 }
 
 // Status is the result of finished_step (seed 000, 001.7.2).

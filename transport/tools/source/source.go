@@ -241,7 +241,7 @@ func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) 
 	if err != nil {
 		return nil, err
 	}
-	return &StartedReply{r.Session, remote.Running}, nil
+	return &StartedReply{r.SessionID, remote.Running}, nil
 }
 
 type executionArgs struct {
