@@ -81,8 +81,8 @@ func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*mach
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
-	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
+func (a *fakeAgent) Abort(ctx context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
+	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, ctx.Err()
 }
 
 func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {

@@ -427,7 +427,7 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	}
 	id := r.SessionID
 	if err := c.grant.Child(ctx, parent, id); err != nil {
-		_, undo := c.WorkflowCaller.Abort(ctx, workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
+		_, undo := c.WorkflowCaller.Abort(context.WithoutCancel(ctx), workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
 		return nil, errors.Join(err, undo)
 	}
 	c.grant.mu.Lock()

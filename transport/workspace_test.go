@@ -248,6 +248,11 @@ func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 		testkit.Fails(t, err, "withdrawn")
 	}
 	testkit.Equal(t, *c.request(" "), " ", "a blank request_id, which the sessions refuse")
+	// A workflow that could not be recorded for its run is aborted, although the call that has started it was given up.
+	ctx, giveUp := context.WithCancel(t.Context())
+	c.WorkflowCaller, c.grant.Session = &fakeAgent{}, "0a1b2c3d"
+	c.grant.Child = func(ctx context.Context, _, _ string) error { giveUp(); return ctx.Err() }
+	testkit.Equal(t, testkit.Get(c.Start(ctx, workflow.StartArgs{})).Err().Error(), "context canceled", "and the abort")
 }
 
 // An agent of a run may work on its step for longer than other clients may be silent: its connection ends when it does.
@@ -261,12 +266,8 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	testkit.Works(t, w.open(t.Context(), Options{ProjectRoot: root, Toolsets: []string{"workflows"}, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
 	agent, end, err := w.Admit(run.Grant{Execution: "e", Session: "0a1b2c3d", Step: "text"})
 	testkit.Works(t, err)
-	token := ""
-	for _, env := range agent.Env {
-		if value, is := strings.CutPrefix(env, executors.TokenEnv+"="); is {
-			token = value
-		}
-	}
+	_, token, _ := strings.Cut(strings.Join(agent.Env, "\n"), executors.TokenEnv+"=")
+	token, _, _ = strings.Cut(token, "\n")
 	c := httpClient(t, token)
 	header := open(t, c, w.web)
 	time.Sleep(300 * time.Millisecond)
