@@ -251,6 +251,8 @@ func TestRequestLimit(t *testing.T) {
 		<-b.began
 	}
 	send(t, c, "POST", h.URL(), finishCall(3), id).is(t, 429, "http.max_requests")
+	testkit.Need(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`, id).status == 202, "no call can be cancelled")
+	testkit.Equal(t, <-b.ended, context.Canceled, "the call that its client has cancelled")
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		send(t, c, "GET", at(h, path), "").is(t, 200)
 	}

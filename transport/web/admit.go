@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -112,9 +113,13 @@ func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (lea
 	return func() { release(); counted() }, true
 }
 
+// smallBody is the size up to which the body of a request that is one too many is read.
+const smallBody = 64 << 10
+
 // count adds n to the requests in flight of the server and of the caller, until leave is called. If they
-// are too many, count refuses the request and reports false. A call whose request has ended, over SSE or
-// because its client hung up, continues and counts. The user has no quota.
+// are too many, count refuses the request and reports false; but one without a call is not counted then, since
+// that cancels a call or answers what one asks. A call whose request has ended, over SSE or because its client
+// hung up, continues and counts. The user has no quota.
 func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave func(), ok bool) {
 	settings, who := h.LastSettings(), session.CallerOf(r.Context())
 	all, own := h.requests.add(who.Identity, n)
@@ -131,9 +136,25 @@ func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave fun
 		return leave, true
 	}
 	leave()
+	if _, known := r.Body.(*readBody); !known && r.ContentLength > 0 && r.ContentLength <= smallBody {
+		body, ok := h.read(w, r)
+		if !ok {
+			return nil, false
+		}
+		if r.Body = newReadBody(body); !hasCall(body) {
+			return func() {}, true
+		}
+	}
 	w.Header().Set("Retry-After", "1")
 	h.refuse(w, r, http.StatusTooManyRequests, reason, message)
 	return nil, false
+}
+
+// hasCall reports whether a body is not just an answer of the client or a notification.
+func hasCall(body []byte) bool {
+	msg, err := jsonrpc.DecodeMessage(body)
+	call, is := msg.(*jsonrpc.Request)
+	return err != nil || is && call.IsCall()
 }
 
 // requests counts those in flight, streams not counted.
