@@ -266,8 +266,8 @@ func refusal(id string, code int64, reason string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, jsontext.Quote(reason))
 }
 
-// longID matches the beginning of ids that may be too large for RefusalOfID.
-var longID = regexp.MustCompile(`"id"\s*:\s*-?[0-9]{16}`)
+// oddID matches the beginning of ids that RefusalOfID may refuse.
+var oddID = regexp.MustCompile(`"id"\s*:\s*-?([0-9]{16}|[0-9]+[.eE])`)
 
 // RefusalOfID returns the answer to a call whose id is a number that the SDK would round: its client would wait forever for
 // a reply with that id, and another call might get it. It returns nil for other messages.
@@ -276,13 +276,13 @@ func RefusalOfID(message []byte) []byte {
 		ID     json.RawMessage
 		Method string
 	}
-	if !longID.Match(message) || json.Unmarshal(message, &m) != nil || m.Method == "" {
+	if !oddID.Match(message) || json.Unmarshal(message, &m) != nil || m.Method == "" {
 		return nil
 	}
-	if n, err := strconv.ParseFloat(string(m.ID), 64); err != nil || math.Abs(n) < 1<<53 {
+	if n, err := strconv.ParseFloat(string(m.ID), 64); err != nil && !errors.Is(err, strconv.ErrRange) || n == math.Trunc(n) && math.Abs(n) < 1<<53 {
 		return nil
 	}
-	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest, fmt.Sprintf("invalid request: the id %s is too large to be given back: use a number below %d, or a text", m.ID, 1<<53))
+	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest, fmt.Sprintf("invalid request: the id %s would be rounded: use a whole number below %d, or a text", m.ID, 1<<53))
 }
 
 // write writes a line, in one Write. If that fails the connection ends, since half a line may have been

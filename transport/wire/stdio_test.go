@@ -83,7 +83,8 @@ func TestLines(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + "}", 0, `"code":-32700`},
 		{`"` + strings.Repeat("x", MaxLine) + `"` + "\n" + call, 1, "the message has 8388611 bytes; at most 8388608 are read"},
 		{`{"jsonrpc":"2.0","method":"x","params":"` + strings.Repeat("y", MaxLine-50) + `"}` + "\n", 1, ""},
-		{`{"jsonrpc":"2.0","id":1732700000123456789,"method":"ping"}`, 0, `"id":1732700000123456789,"error":{"code":-32600,"message":"invalid request: the id 1732700000123456789 is too large`},
+		{`{"jsonrpc":"2.0","id":1732700000123456789,"method":"ping"}`, 0, `"id":1732700000123456789,"error":{"code":-32600,"message":"invalid request: the id 1732700000123456789 would be rounded`},
+		{`{"jsonrpc":"2.0","id":0.7316,"method":"ping"}`, 0, `"id":0.7316,"error":{"code":-32600,`},
 		{`{"jsonrpc":"2.0","id":9007199254740991,"method":"ping"}`, 1, `"id":9007199254740991,"result"`},
 		{`{"jsonrpc":"2.0","id":9,"method":"` + ListenMethod + `"}`, 1, `"id":9`},
 	} {
