@@ -282,7 +282,7 @@ func inputsOf(r *http.Request) board.Inputs {
 	}
 	all := board.Inputs{}
 	for field, values := range r.PostForm {
-		text := strings.ReplaceAll(values[0], "\r\n", "\n")
+		text := values[0]
 		if name, is := strings.CutPrefix(field, textField); is && strings.TrimSpace(text) != "" {
 			all[name] = machine.OutputValue{Paths: []string{text}}
 		}

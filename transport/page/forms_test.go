@@ -69,10 +69,10 @@ func TestFormsHaveInputs(t *testing.T) {
 	run := send("/runs", url.Values{"workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "goal": {"g"}, "executor": {"SCRIPT"}, "input.topic": {"cats\r\nand dogs"}, "paths.places": {"idea.txt\r\n\r\n idea.txt "}, "input.paper": {" "}, "input.tone": {"loud"}})
 	inputs("get_run", pagetest.Args{"run_id": strings.TrimPrefix(run, "/attempts/")}, `{"topic":"cats\nand dogs","places":["idea.txt","idea.txt"],"tone":"loud"}`)
 	has(run, "<dt>topic</dt>", "cats\nand dogs")
-	task := send("/tasks", url.Values{"project_id": {call.Project()}, "title": {"T"}, "workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "paths.places": {"idea.txt"}})
+	task := send("/tasks", url.Values{"project_id": {call.Project()}, "title": {"T"}, "description": {"Two\r\nlines"}, "workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "paths.places": {"idea.txt"}})
 	id := pagetest.Args{"task_id": strings.TrimPrefix(task, "/tasks/")}
 	inputs("get_task", id, `{"places":["idea.txt"]}`)
-	has(task, "<dt>places</dt>", "\nidea.txt</textarea>", `name="inputs_of" value="ask/them"`)
+	has(task, "<dt>places</dt>", "\nidea.txt</textarea>", "Two\nlines</textarea>", `name="inputs_of" value="ask/them"`)
 	send(task, url.Values{"workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "input.topic": {"cats"}})
 	inputs("get_task", id, `{"topic":"cats"}`)
 	// The fields of one workflow are not those of another.

@@ -88,6 +88,11 @@ func (s *Site) readForm(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return &refusal{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
 	}
+	for _, values := range r.PostForm {
+		for i := range values {
+			values[i] = strings.ReplaceAll(values[i], "\r\n", "\n") // a browser sends these where no script does
+		}
+	}
 	if !hmac.Equal([]byte(r.PostForm.Get("csrf")), []byte(s.csrf(session.CallerOf(r.Context())))) {
 		return &refusal{http.StatusForbidden, "This form is of another login or server: reload the page and send it again."}
 	}
