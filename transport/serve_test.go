@@ -192,10 +192,7 @@ func TestABoardIsMeasuredByTheUsersConfig(t *testing.T) {
 // with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
-var (
-	waitFor = testkit.Until
-	must    = testkit.Must
-)
+var waitFor, must = testkit.Until, testkit.Must
 
 // The time of a body is not that of the call.
 func TestSlowBody(t *testing.T) {
@@ -311,6 +308,7 @@ func TestRequestQuota(t *testing.T) {
 			file, token := tokens(t, "ann", "bob")
 			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
 			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+			waitFor(t, "the end of the requests that have their reply", func() bool { return h.Stats().Requests == 0 })
 			var calls sync.WaitGroup
 			for range quota {
 				calls.Go(func() { accepted(t, ann, "finished_step", `{"outputs":{}}`) })
