@@ -86,7 +86,7 @@ type Engine struct {
 	finished    wait.Signal    // this process no longer leads an execution
 	wakeStarter wait.Signal    // a task may be ready to be started without a call
 
-	only       string    // the attempt of the only run that it leads, "" for any; set before it serves
+	only       string    // the attempt of the only run that it leads, noRun, or "" for any; set before it serves
 	recovered  bool      // of serve: what crashes left is being finished
 	lastGiveUp time.Time // of serve: when it looked for machines that are gone
 
@@ -120,6 +120,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
+// noRun is the id of no attempt.
+const noRun = "none"
+
 // newEngine returns an engine that has no goroutines yet.
 func newEngine(o Options) *Engine {
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
@@ -127,6 +130,9 @@ func newEngine(o Options) *Engine {
 	e := &Engine{
 		o: o, wake: wait.NewSignal(), finished: wait.NewSignal(), wakeStarter: wait.NewSignal(), leading: make(map[string]*execution), removals: make(map[string]bool),
 		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
+	}
+	if o.Leader == nil {
+		e.only = noRun
 	}
 	o.Changed = e.wakeUp
 	e.Board = board.New(o.Options)

@@ -144,12 +144,10 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 		for _, other := range []string{"|third|", "|second|", "|first|"} {
 			testkit.Equal(t, strings.Contains(said, other), strings.Contains(c.says, other), "execution %d said %s", i, said)
 		}
-		testkit.Contains(t, said, c.says)
-		testkit.Equal(t, reply.State, c.state)
+		testkit.True(t, strings.Contains(said, c.says) && reply.State == c.state, "%s: %s", reply.State, said)
 	}
 	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
-	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after the first: %+v", rest)
-	testkit.Contains(t, deref(x[2].Error), "unknown order \"nonsense\"")
+	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex && strings.Contains(deref(x[2].Error), "unknown order \"nonsense\""), "after the first: %+v", rest)
 	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
 	// A call that waits for the next line gets it.
 	at := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, Limit: new(1)})).Must(t).NextIndex
@@ -219,8 +217,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	start.RequestID = new("again")
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "0.35 USD")
 	p.Configure(upTo(0.355))
-	testkit.Equal(t, s.ends(long.AttemptID).State, "completed")
-	testkit.Equal(t, len(items()), 1)
+	testkit.True(t, s.ends(long.AttemptID).State == "completed" && len(items()) == 1, "it has %d items", len(items()))
 	p.Configure(upTo(1))
 	started := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	p.Configure(upTo(0))

@@ -224,8 +224,8 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		if x.Elsewhere(e.Here) {
 			continue // only its own machine can
 		}
-		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.Members.ID() {
-			continue
+		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.Members.ID() && (e.only != noRun || x.StopAsked == nil) {
+			continue // any process can record that a run was stopped
 		}
 		if x.Owner == e.Members.ID() {
 			if slices.ContainsFunc(led, func(r *execution) bool { return r.row.ID == x.ID }) {
