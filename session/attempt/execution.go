@@ -330,7 +330,7 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 
 // tellDropped adds to the reason of an end that drops what is queued, other than by a person, what that was.
 func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task.Ending) error {
-	if r.row.StepID != "" || ending.State == task.Completed || ending.State == task.Failed {
+	if r.row.StepID != "" || ending.State == task.Completed && !r.row.Lead || ending.State == task.Failed {
 		return nil
 	}
 	now, err := b.AttemptDetails(ctx, r.row.AttemptID)
@@ -338,8 +338,12 @@ func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task
 		return err
 	}
 	text := fmt.Sprintf("The follow-up that was queued was dropped: %q.", board.Clip(now.Session.Queued.Prompt))
-	if why := board.OrEmpty(ending.Error); !strings.HasSuffix(why, text) { // as that of a run, which its leader has recorded
-		ending.Error = new(strings.TrimSpace(why + " " + text))
+	reason := &ending.Error
+	if ending.State == task.Completed {
+		reason = &ending.FinalMessage
+	}
+	if why := board.OrEmpty(*reason); !strings.HasSuffix(why, text) { // as that of a run, which its leader has recorded
+		*reason = new(strings.TrimSpace(why + " " + text))
 	}
 	return nil
 }

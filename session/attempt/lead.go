@@ -138,7 +138,7 @@ func (l *Lead) follow() *outcome {
 		if err := r.tellDropped(ctx, b, &ending); err != nil {
 			return err
 		}
-		end.Reason = cmp.Or(board.OrEmpty(ending.Error), end.Reason)
+		end.Reason = cmp.Or(board.OrEmpty(ending.Error), board.OrEmpty(ending.FinalMessage), end.Reason)
 		return l.Save(ctx)
 	})
 	if err != nil {

@@ -117,10 +117,15 @@ func TestFollowUpOfARun(t *testing.T) {
 	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
 	refused(t, testkit.Get(s.FollowUp(ctx, eve, send)).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
-	s = p.open(func(o *Options) { o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised) })
+	completes := leads(t, board.RunEnd{State: board.Completed}, advised, "! await "+p.hold)
+	s = p.open(func(o *Options) { o.Leader = completes })
 	s.follow(send)
 	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
-	s.reaches(made.RunID, task.Completed)
+	s.reaches(made.RunID, task.Running)
+	s.follow(FollowUpArgs{Target: the(made.RunID), Action: ActionQueue, Prompt: new("use long ones")})
+	must(t, os.WriteFile(p.hold, nil, 0o644))
+	end := s.reaches(made.RunID, task.Completed)
+	testkit.True(t, len(advised) == 0 && end.Error == nil && containsAll(deref(end.FinalMessage), "was dropped", "use long ones"), "of what was queued it says %q", deref(end.FinalMessage))
 	for _, send.Action = range []string{ActionSend, ActionQueue} {
 		testkit.Equal(t, session.CodeOf(testkit.Get(s.FollowUp(ctx, me, send)).Err()), "run_complete", "%s to a complete run", send.Action)
 	}

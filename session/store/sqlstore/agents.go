@@ -317,7 +317,7 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) *task.Execution {
 	if s.Queued == nil {
 		return nil
 	}
-	runs := (how == task.Completed || how == task.Failed) && x.StopAsked == nil
+	runs := (how == task.Completed && !x.Lead || how == task.Failed) && x.StopAsked == nil
 	if runs {
 		t.Exec(`DELETE FROM attempt_comments WHERE attempt_id = ? AND queued`, s.AttemptID)
 	}
