@@ -250,6 +250,7 @@ var (
 	ErrDependency = errors.New("no task that it can depend on")
 	ErrCursor     = errors.New("not a cursor of this list")
 	ErrRunning    = errors.New("an attempt of it is running")
+	ErrStopping   = errors.New("it is being stopped")
 	ErrDeleting   = errors.New("the task is being deleted")
 	ErrDeleted    = errors.New("was deleted since")
 	ErrReused     = errors.New("the request_id was used with other arguments")

@@ -45,6 +45,8 @@ func Fault(doing string, err error) error {
 		return session.NotNow(codes.BoardVersion, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
 		return session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back.").Because(err).Wait(RetryAfter)
+	case errors.Is(err, task.ErrStopping):
+		return session.NotNow(codes.AttemptRunning, "The agent is being stopped, and what is queued now would be dropped. Call again when it has ended, as get_attempt shows.").Because(err).Wait(RetryAfter)
 	case errors.Is(err, task.ErrDeleting):
 		return session.NotNow(codes.BeingDeleted, "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
 	case errors.Is(err, task.ErrBlocked):

@@ -137,7 +137,7 @@ type View interface {
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
 	// of its attempt has not ended, and returns what was queued before; q.At is set
-	// to now. idle: none runs, nothing was queued, and nothing was set. The comments that it has wait
+	// to now. ErrStopping: it was asked to stop, so that q would be dropped. idle: none runs, nothing was queued, and nothing was set. The comments that it has wait
 	// until it runs, and are then removed; if it is dropped or replaced, they wait as before. Errors
 	// with comments: ErrSent, as for AddExecution; ErrQueued: what is queued has no comments.
 	Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error)

@@ -87,6 +87,9 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, comm
 		if idle = !t.open(s.AttemptID); idle {
 			return nil
 		}
+		if q != nil && t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND ended_at IS NULL AND stop_asked IS NOT NULL`, s.AttemptID) {
+			t.Fail(fmt.Errorf("session %q: %w", sessionID, task.ErrStopping))
+		}
 		if len(comments) > 0 {
 			t.replaceable(s)
 		}
