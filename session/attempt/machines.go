@@ -123,7 +123,10 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		if err == nil {
 			why := fmt.Sprintf("The machine %s was gone for more than %v. %s; its agent may still run until a server of the project is started there.",
 				x.Place.Describe(), after, workOf(a))
-			_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Interrupted, Error: &why})
+			end := task.Ending{State: task.Interrupted, Error: &why}
+			if err = (&execution{engine: e, row: x}).tellDropped(ctx, b, &end); err == nil {
+				_, _, err = b.EndExecution(ctx, x.ID, end)
+			}
 		}
 		if err == nil {
 			e.exportEnd(ctx, b, &x)

@@ -188,6 +188,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 	made := m1.begin(m1.newTask("! touch "+pid, "! await nothing"))
 	appears(t, pid)
 	m1.reaches(made.AttemptID, task.Running)
+	m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	m2.die()
 	f.gone(m2.place, 50*time.Second)
 	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
@@ -195,7 +196,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 	testkit.True(t, x.State == task.Running && x.StopAsked == nil, "given up too early, or asked to stop by a call that was refused: %+v", x)
 	f.gone(m2.place, 101*time.Second)
 	r := m1.reaches(made.AttemptID, task.Interrupted)
-	testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch), "it does not say where its work is: %s", deref(r.Error))
+	testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch, `was dropped: "! say never"`), "it does not say where its work is: %s", deref(r.Error))
 	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 	f.gone(m2.place, 0)
 	away := new(atomic.Bool) // also when its server looks for agents
