@@ -80,8 +80,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
 	r.configure(t, &wider)
 	testkit.Equal(t, toolNames(r.Snapshot()), "x_data-a x_other", "Reconfigure made")
-	testkit.Equal(t, f.asked(), asked, "a changed filter reconnected")
-	testkit.Equal(t, r.connected(), 1, "a changed filter reconnected")
+	testkit.True(t, f.asked() == asked && r.connected() == 1, "a changed filter reconnected")
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/store"
 )
 
 // An Executor runs coding agents: each works on a prompt in a workspace, and outlives this process. The
@@ -172,6 +173,20 @@ func logOfExecution(x *task.Execution) logRef {
 		return logRef{id: x.LogID}
 	}
 	return logRef{x.LogID, x.Executor}
+}
+
+// logsOf returns the log of an attempt and, if it is a run, those of its agents.
+func logsOf(ctx context.Context, b store.View, attempt string) ([]logRef, error) {
+	a, err := b.Attempt(ctx, attempt)
+	if err != nil {
+		return nil, err
+	}
+	logs := []logRef{logOf(a)}
+	steps, err := b.Steps(ctx, attempt)
+	for _, x := range steps {
+		logs = append(logs, logOfExecution(&x))
+	}
+	return logs, err
 }
 
 // removeLogs removes the logs of attempts that were deleted.

@@ -250,8 +250,8 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil:
-		if a, err := b.Attempt(ctx, r.AttemptID); err == nil {
-			e.removeLogs(logOf(a))
+		if logs, err := logsOf(ctx, b, r.AttemptID); err == nil {
+			e.removeLogs(logs...)
 		}
 	case ctx.Err() != nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, task.ErrRunning):
 		return err

@@ -244,6 +244,9 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 		r := testkit.Get(m1.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 		testkit.Equal(t, r.State, board.Interrupted, "%s", deref(r.Reason))
 		testkit.Contains(t, deref(r.Reason), m2.place.Describe())
+		m1.deletes(made.TaskID)
+		logs, _ := filepath.Glob(filepath.Join(m2.State().Logs(), "attempts", "*"))
+		testkit.Equal(t, len(logs), 0, "logs are left")
 	}
 }
 

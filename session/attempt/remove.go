@@ -76,18 +76,11 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 	}
 	var logs []logRef
 	for _, attempt := range attempts {
-		a, err := b.Attempt(ctx, attempt)
+		of, err := logsOf(ctx, b, attempt)
 		if err != nil {
 			return nil, withRescued(board.TaskFault("reading the attempt", err, id), reply.Rescued)
 		}
-		logs = append(logs, logOf(a))
-		steps, err := b.Steps(ctx, attempt)
-		if err != nil {
-			return nil, withRescued(board.Fault("reading the agents of a run", err), reply.Rescued)
-		}
-		for _, x := range steps {
-			logs = append(logs, logOfExecution(&x))
-		}
+		logs = append(logs, of...)
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
