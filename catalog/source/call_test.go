@@ -113,8 +113,7 @@ func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
 	r, w := offering(t, overHTTP(t, "web", f), "sum")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	testkit.Works(t, testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) { time.Sleep(time.Millisecond) })).Err())
-	testkit.Works(t, ctx.Err())
+	testkit.Works(t, errors.Join(testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) { time.Sleep(time.Millisecond) })).Err(), ctx.Err()))
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {

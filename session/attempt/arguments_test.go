@@ -267,4 +267,12 @@ func TestWrongArguments(t *testing.T) {
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
 	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)
 	testkit.Equal(t, started.Repos[0].RepoID+" "+started.Repos[0].TargetBranch, rootRepo+" main", "by default")
+	many := config.Project{Name: "many"}
+	for i := range MaxRepos + 1 {
+		many.Repos = append(many.Repos, config.Repo{Name: fmt.Sprint("r", i), Path: "../web"})
+	}
+	p.Configure(func(c *config.Config) { c.Projects = []config.Project{many} })
+	id, _ := s.project("many")
+	rootTask = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "M"})).Must(t)
+	attempttest.Wrong(t, starting(func(a *StartArgs) { a.TaskID, a.Repos = rootTask.TaskID, nil })(), "too_many_repos", "51")
 }

@@ -137,7 +137,7 @@ func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg
 	if err != nil {
 		return err
 	}
-	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos})
+	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos + 1}) // one too many is refused, and none left out
 	if err != nil {
 		return err
 	}

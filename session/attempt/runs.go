@@ -242,7 +242,7 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 // checkedOut returns the repositories of a project with the branches that are checked out in them, or says of the first
 // one without a branch why it has none.
 func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (repos []RepoArgs, without string, err error) {
-	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos})
+	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos + 1}) // one too many is refused, and none left out
 	if err != nil {
 		return nil, "", board.Fault("listing the repositories", err)
 	}

@@ -141,8 +141,7 @@ func TestNeedsAttention(t *testing.T) {
 	for i, want := range []string{"deepwork sessions override 0a1b2c3d write --reason TEXT", "deepwork run resume " + Short(run.ID), "deepwork board tail " + Short(failed.ID), "deepwork board diff " + Short(done.ID)} {
 		testkit.Equal(t, r.Items[i].Command, want)
 	}
-	testkit.Equal(t, r.Items[0].Title, "Step write: A report")
-	testkit.Equal(t, *r.Items[0].Since, Stamp(soon))
+	testkit.Equal(t, r.Items[0].Title+" "+*r.Items[0].Since, "Step write: A report "+Stamp(soon))
 	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
 	testkit.Same(t, kinds(me), want[:3], "after it was accepted")
 	wait := RunWait{Kind: WaitsForLimit, SessionID: "0123abcd", StepID: "fix", Since: soon.Add(time.Hour), Until: &soon}
@@ -240,8 +239,7 @@ func TestRunsOnABoard(t *testing.T) {
 	testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, eve, "")).Must(t)), 0, "another caller finds")
 	open, over, err := s.Work(ctx, me)
 	must(t, err)
-	testkit.Equal(t, len(open), 2, "open")
-	testkit.Equal(t, len(over), 2, "ended")
+	testkit.True(t, len(open) == 2 && len(over) == 2, "open: %+v, ended: %+v", open, over)
 	c := testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t)
 	testkit.Equal(t, testkit.Get(c.GetContext(ctx)).Must(t).AttemptID, waits.ID)
 	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")
