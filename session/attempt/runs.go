@@ -84,7 +84,11 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		return nil, err
 	}
 	if created != "" {
-		return e.RunReply(ctx, b, created)
+		r, err := e.RunReply(ctx, b, created)
+		if session.CodeOf(err) == codes.UnknownRun {
+			err = board.Deleted(err)
+		}
+		return r, err
 	}
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err

@@ -135,9 +135,13 @@ func TestFollowUpOfARun(t *testing.T) {
 // on is stopped, however it had ended before.
 func TestARunThatIsStoppedWhileItWaits(t *testing.T) {
 	p, s := opened(t, passive)
-	never := s.startRun(false)
+	once := aText()
+	once.RequestID = new("once")
+	never := testkit.Get(s.RunWorkflow(ctx, me, once)).Must(t)
 	s.stopAttempt(never.RunID)
 	testkit.Equal(t, session.CodeOf(testkit.Get(s.ResumeRun(ctx, me, never.RunID, "", func(*board.Run) {})).Err()), "no_session")
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: never.TaskID})).Must(t)
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, once)).Err(), session.ToolError, "deleted_since", "request_id")
 	s.stop()
 	s = p.open(ending(unfinished))
 	made := s.startRun(false)

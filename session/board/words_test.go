@@ -127,8 +127,7 @@ Step fix waits for the limit of its agent's provider, which does not say when it
 		testkit.Equal(t, c.a.Equal(c.b) && c.b.Equal(c.a), c.same, "%d", i)
 	}
 	ended := RunStep{StartedAt: new(Stamp(at)), EndedAt: new(Stamp(at.Add(time.Minute)))}
-	testkit.Equal(t, ended.Took(), time.Minute)
-	testkit.Equal(t, (&RunStep{StartedAt: ended.StartedAt}).Took(), 0)
+	testkit.True(t, ended.Took() == time.Minute && (&RunStep{StartedAt: ended.StartedAt}).Took() == 0, "it took %v", ended.Took())
 }
 
 // members says which servers are alive.
@@ -172,8 +171,7 @@ func TestField22_StatesOfAttempts(t *testing.T) {
 	for _, s := range States {
 		testkit.Equal(t, s.Open(), s == Queued || s == Running || s == WaitingForYou || s == WaitingForLimit, "%s is open", s)
 	}
-	testkit.Equal(t, WaitingForYou.Words()+", "+WaitingForLimit.Words(), "waiting for you, waiting for a limit")
-	testkit.Equal(t, Short("0123456789")+Short("ab"), "01234567ab")
+	testkit.Equal(t, WaitingForYou.Words()+", "+WaitingForLimit.Words()+", "+Short("0123456789")+Short("ab"), "waiting for you, waiting for a limit, 01234567ab")
 }
 
 // A run whose leader was killed is interrupted; an attempt of one agent goes on without its server, and so may a run that
@@ -247,8 +245,7 @@ func TestBoundsOfLists(t *testing.T) {
 	testkit.Equal(t, b.TraceOf(ctx, ""), Trace{})
 	dir := testkit.Dir(t)
 	testkit.Write(t, filepath.Join(dir, ".git"), "gitdir: elsewhere")
-	testkit.Equal(t, TopLevel(filepath.Join(dir, "a", "b")), dir)
-	testkit.Equal(t, TopLevel(filepath.VolumeName(dir)+string(filepath.Separator)), "")
+	testkit.Equal(t, TopLevel(filepath.Join(dir, "a", "b"))+TopLevel(filepath.VolumeName(dir)+string(filepath.Separator)), dir)
 }
 
 // A process is in the workspace of an attempt if the database has it there: in its worktree, or in the folder of several.
