@@ -218,8 +218,10 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			if o, over := ended(a); over {
 				return o
 			}
-			if a.Progress != nil {
+			if was := n.view.Load().Progress; a.Progress != nil {
 				n.advance(*a.Progress)
+			} else if was != nil && was.Asks != "" { // it was answered
+				n.advance(source.Progress{})
 			}
 			if n.unsaved {
 				n.must(ctx, n.rec)

@@ -362,12 +362,21 @@ func TestASourceThatTellsLittle(t *testing.T) {
 		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 		p.polls = 0
 		p.onStatus = func(string) (*source.Answer, error) {
-			if p.polls == 20 {
+			switch {
+			case p.polls == 20:
 				return &source.Answer{State: source.Completed}, nil
+			case p.polls > 10: // a person has answered
+				return &source.Answer{State: source.Running}, nil
 			}
-			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
+			return &source.Answer{Progress: &source.Progress{Message: "busy", Asks: "Which city?"}}, nil
 		}
-		testkit.Equal(t, s.does(true, script{lasts: time.Hour}).ends().State, Completed)
+		c = s.does(true, script{lasts: time.Hour})
+		for _, asks := range []string{"Which city?", ""} {
+			time.Sleep(37 * time.Second / 2) // ten polls each
+			testkit.Equal(t, s.status(c.id()).Progress.Asks, asks)
+			testkit.Equal(t, len(testkit.Get(s.store.Asking(t.Context())).Must(t)), len(asks)/11, "runs that ask, for other servers")
+		}
+		testkit.Equal(t, c.ends().State, Completed)
 	})
 }
 

@@ -205,8 +205,7 @@ func TestTheFeedForgets(t *testing.T) {
 	equal(t, "a follower that is 6 002 changes behind reset changes", news.Reset, false, len(news.Changes), 6002, news.Changes[6001].ID, one.ID)
 	c.forward(2 * time.Hour)
 	two := addTask(t, b, p, "two")
-	equal(t, "changes are left after two hours", count() > 2, false)
-	equal(t, "a follower that is two hours behind", testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
+	equal(t, "changes are left after two hours", count() > 2, false, testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
 	late := testkit.Get(feed.Since(t.Context(), news.Next)).Must(t)
 	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes, changed(store.TaskChanged, two.ID))
 }

@@ -35,8 +35,7 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	equal(t, claim(-1), nil, claim(0), nil)
 	for i := range 2 {
 		e := claim(2)
-		equal(t, "claimed", e.ID, waiting[i].ID, e.State, task.Starting, e.Owner, "one")
-		equal(t, testkit.Get(b.Attempt(t.Context(), e.AttemptID)).Must(t).State, task.Starting)
+		equal(t, "claimed", e.ID, waiting[i].ID, e.State, task.Starting, e.Owner, "one", testkit.Get(b.Attempt(t.Context(), e.AttemptID)).Must(t).State, task.Starting)
 	}
 	equal(t, "claimed over the bound", claim(2), nil)
 	counts(3, 1, 2)
@@ -106,8 +105,7 @@ func TestEndExecution(t *testing.T) {
 			runs := queued && (state == task.Completed || state == task.Failed)
 			equal(t, fmt.Sprint("next of ", state, queued), next != nil, runs)
 			got := testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
-			equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond))
-			equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+			equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond), testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 			a, sum := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t), taskOf(t, b, s.ID)
 			if runs {
 				equal(t, next.State, task.Waiting, next.FollowUp, true, next.Prompt, "more", *next.Variant, "PLAN", *next.SessionID, session.ID)
@@ -117,8 +115,7 @@ func TestEndExecution(t *testing.T) {
 			}
 			next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo})
 			testkit.Must(t, err)
-			equal(t, "it ended twice", next, nil, ended, false)
-			equal(t, taskOf(t, b, s.ID), sum)
+			equal(t, "it ended twice", next, nil, ended, false, taskOf(t, b, s.ID), sum)
 			if runs {
 				end(t, b, claimed(t, b, 1), task.Ending{State: task.Stopped})
 			}
@@ -164,8 +161,7 @@ func TestQueue(t *testing.T) {
 		equal(t, idle, wantIdle)
 		return before
 	}
-	equal(t, "cancelled", queue(nil, false), nil)
-	equal(t, queue(&task.Queued{Prompt: "a", Variant: new("PLAN")}, false), nil)
+	equal(t, "cancelled", queue(nil, false), nil, queue(&task.Queued{Prompt: "a", Variant: new("PLAN")}, false), nil)
 	at := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Minute)
 	equal(t, queue(&task.Queued{Prompt: "b"}, false), &task.Queued{Prompt: "a", Variant: new("PLAN"), At: at})
@@ -173,11 +169,9 @@ func TestQueue(t *testing.T) {
 	equal(t, before.Prompt, "b", before.Variant, nil, queue(nil, false), nil)
 	queue(&task.Queued{Prompt: ""}, false) // an empty prompt is one
 	next := end(t, b, e, task.Ending{State: task.Completed})
-	equal(t, next.Prompt, "")
-	equal(t, "while it waits", queue(&task.Queued{Prompt: "c"}, false), nil)
+	equal(t, next.Prompt, "", queue(&task.Queued{Prompt: "c"}, false), nil)
 	end(t, b, next, task.Ending{State: task.Stopped})
-	equal(t, queue(nil, true), nil, queue(&task.Queued{Prompt: "late"}, true), nil)
-	equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, queue(nil, true), nil, queue(&task.Queued{Prompt: "late"}, true), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 }
 
 func TestReleaseAndStop(t *testing.T) {
@@ -215,8 +209,7 @@ func TestReleaseAndStop(t *testing.T) {
 	equal(t, "asked at", at, *stop(e.ID, task.Running))
 	is(t, true)(b.Adopt(t.Context(), e.ID, "server", "next"))
 	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
-	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false)
-	equal(t, "what queued runs", end(t, b, e, task.Ending{State: task.Completed}), nil)
+	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil)
 	equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil)).Must(t)
 	claimed(t, b, 1)
