@@ -157,8 +157,17 @@ func TestNotify(t *testing.T) {
 	failures := strings.Count(log.String(), "the command of notify failed")
 	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\failures%s", failures, log.String())
 	use(`cat >> "$1"`)
-	p.open(change) // what was cut short is notified of again
-	notified(append(want, "attempt_failed "+z.AttemptID)...)
+	s = p.open(change) // what was cut short is notified of again
+	want = append(want, "attempt_failed "+z.AttemptID)
+	notified(want...)
+	// Each question of a source, also if no look is between two.
+	for _, asks := range []string{"Which city?", "Which day?"} {
+		x := store.Execution{ID: nobody, Owner: "0011223344556677", Source: "trips", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"), StartedAt: soon}
+		x.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
+		must(t, s.Database.Executions().Save(ctx, &x, time.Hour))
+		want = append(want, "source_asks "+nobody)
+		notified(want...)
+	}
 }
 
 // Starting agents needs the right agents; without it nothing is made, and whether

@@ -102,6 +102,9 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 		if item.Since != nil {
 			key += " " + *item.Since
 		}
+		if item.Kind == board.AttentionSource { // a run may ask several questions
+			key += " " + item.Title
+		}
 		now = append(now, key)
 		if slices.Contains(n.known, key) {
 			continue

@@ -209,15 +209,12 @@ func TestReleaseAndStop(t *testing.T) {
 	equal(t, "asked at", at, *stop(e.ID, task.Running))
 	is(t, true)(b.Adopt(t.Context(), e.ID, "server", "next"))
 	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
-	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil)
-	equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil)).Must(t)
 	claimed(t, b, 1)
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
-	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false)
-	equal(t, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped)
-	equal(t, "the mark is gone with its end", stop(e.ID, task.Completed) == nil, false)
+	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped, stop(e.ID, task.Completed) == nil, false)
 }
 
 // The history has sessions, attempts and runs in one order, filtered and by pages, and of a caller only its own.

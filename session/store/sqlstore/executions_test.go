@@ -290,15 +290,13 @@ func TestClaimsOfMachines(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	first, next := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
 	repos := []string{"r"}
-	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil)
-	equal(t, "without the repository", claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
+	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil, claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
 	equal(t, "without anything, or a slot", claim(t, b, red, 5, nil, nil), nil, claim(t, b, red, 0, []string{"CODEX"}, repos), nil)
 	// What was made in a store of one machine is at no place, and nobody claims it by accident.
 	alone := try(t, b, s)
 	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
-	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red)
-	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
+	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red, claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
 	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
 	equal(t, "the slots of one machine are not those of another", y.AttemptID, next.ID)
 	// Its paths are set once, by the machine that has it.
@@ -327,8 +325,7 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, "a worktree of another machine is claimed", claim(t, b, red, 2, []string{"CODEX"}, repos), nil)
 	elsewhere := testkit.Get(b.OpenElsewhere(t.Context(), red)).Must(t)
 	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
-	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0)
-	equal(t, "its own", claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
+	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0, claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
 }
 
 // A place is asked to remove worktrees of a task while that is marked; what it records is read until that is asked again.
@@ -356,8 +353,7 @@ func TestRemovals(t *testing.T) {
 	equal(t, "asked for", first.AttemptID, a.ID)
 	recorded("")
 	c.forward(time.Second)
-	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
-	testkit.Must(t, b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`)))
+	testkit.Must(t, errors.Join(b.AskRemoval(t.Context(), a.ID), b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`))))
 	recorded("")
 	again := asked(red, 1)
 	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`{"kept": []}`)))
@@ -382,8 +378,7 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
 	r = report()
 	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
-	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`)))
+	testkit.Must(t, errors.Join(b.DeleteTask(t.Context(), s.ID), b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`))))
 	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil) // the owner's view does not look for the attempt
 	asked(red, 0)
 	testkit.FailsWith(t, b.AskRemoval(t.Context(), a.ID), task.ErrNotFound)

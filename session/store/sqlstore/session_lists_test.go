@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -197,8 +198,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	gone := addTask(t, b, p, "deleted")
 	of := try(t, b, gone)
 	kept := begin("00000031", of.ID, "", "main")
-	testkit.Must(t, second(b.Stop(t.Context(), testkit.Get(b.LatestExecution(t.Context(), of.ID)).Must(t).ID)))
-	testkit.Must(t, b.DeleteTask(t.Context(), gone.ID))
+	testkit.Must(t, errors.Join(second(b.Stop(t.Context(), testkit.Get(b.LatestExecution(t.Context(), of.ID)).Must(t).ID)), b.DeleteTask(t.Context(), gone.ID)))
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
 	reads(t, a, last)
@@ -294,8 +294,7 @@ func TestAReviewInProgress(t *testing.T) {
 		w.Began = &store.Review{Step: "one", Runner: runner, Life: time.Minute}
 		write(t, a, w)
 	}
-	testkit.Must(t, a.LeaveReviews(t.Context(), "r1"))
-	testkit.Must(t, a.LeaveReviews(t.Context(), "nobody"))
+	testkit.Must(t, errors.Join(a.LeaveReviews(t.Context(), "r1"), a.LeaveReviews(t.Context(), "nobody")))
 	for i, id := range ids {
 		reviewsAre(t, b, id, store.Review{Step: "one", Runner: []string{"r1", "r2", "r1"}[i], Over: i != 1})
 	}
