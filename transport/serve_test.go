@@ -351,8 +351,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			cs := dialAt(t, h.URL(), stateful, rotating)
 			put := func(text string) {
 				t.Helper()
-				must(t, os.WriteFile(file+".new", []byte(text), 0o600))
-				must(t, os.Rename(file+".new", file))
+				must(t, errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)))
 			}
 			token, next, err := web.NewToken(config.Token{Name: "ann"})
 			must(t, err)

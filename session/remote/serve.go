@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -106,8 +107,14 @@ func (e *Engine) renew() error {
 // saveEnds stores the ends that could not be stored when they became known.
 func (e *Engine) saveEnds(ctx context.Context) {
 	for _, n := range e.all() {
-		if v := n.view.Load(); v.over && !v.lost && e.write(ctx, n.rec) == nil {
+		if v := n.view.Load(); !v.over || v.lost {
+			continue
+		}
+		switch err := e.write(ctx, n.rec); {
+		case err == nil:
 			n.log().Info("the end of a remote run is written down now")
+			e.remove(n)
+		case errors.Is(err, store.ErrNotOwner): // another server has taken it up meanwhile
 			e.remove(n)
 		}
 	}

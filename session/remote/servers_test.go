@@ -81,6 +81,17 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 	}
 }
 
+// TestAnEndThatAnotherServerStored: it is forgotten by the one that could not store it.
+func TestAnEndThatAnotherServerStored(t *testing.T) {
+	p, a, b, c := twoServers(t, life)
+	a.disk.full.Store(true)
+	p.end()
+	c.ends()
+	b.completes(c.id())
+	a.disk.full.Store(false)
+	testkit.Until(t, "the first one forgets it", func() bool { return !a.Going() })
+}
+
 // TestACancelOutlivesTheServerThatWasAsked: the one that takes the run up cancels it.
 func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	p, a, b, c := twoServers(t, life)

@@ -116,8 +116,7 @@ func TestTailWaits(t *testing.T) {
 func TestNote(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
-	must(t, Note(dir, "one"))
-	must(t, Note(dir, "two\nthree\n"))
+	must(t, errors.Join(Note(dir, "one"), Note(dir, "two\nthree\n")))
 	entries, _ := tailed(t, dir, nil, 10)
 	testkit.Equal(t, texts(entries, System), "one|two|three")
 	openedLog(t, dir)

@@ -81,8 +81,7 @@ func TestExits(t *testing.T) {
 func TestNotStarted(t *testing.T) {
 	b := newBench(t)
 	script := b.path("work/script")
-	must(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
-	must(t, os.WriteFile(b.path("work/plain"), []byte("x"), 0o600))
+	must(t, errors.Join(os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700), os.WriteFile(b.path("work/plain"), []byte("x"), 0o600)))
 	for i, c := range []struct {
 		change func(*Spec)
 		want   string
@@ -104,8 +103,7 @@ func TestNotStarted(t *testing.T) {
 	}
 	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
-	must(t, os.MkdirAll(b.path("bin"), 0o700))
-	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
+	must(t, errors.Join(os.MkdirAll(b.path("bin"), 0o700), os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700)))
 	s := b.spec("path", "echo")
 	s.Command, s.Env = []string{"my-agent"}, append(s.Env, "PATH="+b.path("bin")+":/bin:/usr/bin")
 	testkit.Equal(t, b.run(s).FinalMessage, "mine")
@@ -230,8 +228,7 @@ func TestStop(t *testing.T) {
 	wg.Wait()
 	// One that is to stop does not begin.
 	ran, s := b.ran(), b.spec("5", "hang")
-	must(t, os.MkdirAll(s.Dir, 0o700))
-	must(t, requestStop(s.Dir, 0))
+	must(t, errors.Join(os.MkdirAll(s.Dir, 0o700), requestStop(s.Dir, 0)))
 	e = b.run(s)
 	testkit.True(t, e.Stopped && e.NotStarted != "" && b.ran() == ran, "%+v, %d ran", e, b.ran())
 }
@@ -333,8 +330,7 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 		{Boot: process.Boot(), StartedAt: time.Now()}, // it was about to be started, and nothing more is known
 	} {
 		s := b.spec(fmt.Sprint(i), "echo")
-		must(t, putSpec(t.Context(), s))
-		must(t, writeJSON(s.Dir, startedFile, &r))
+		must(t, errors.Join(putSpec(t.Context(), s), writeJSON(s.Dir, startedFile, &r)))
 		testkit.True(t, b.run(s).Interrupted && b.ran() == 0, "%d: it is not interrupted, or %d ran", i, b.ran())
 		testkit.Works(t, other.Process.Signal(syscall.Signal(0)), "%d: the stranger was ended", i)
 	}

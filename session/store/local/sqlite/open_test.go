@@ -81,8 +81,7 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 	untouched := func(name string, data []byte, statements string, want error, text string) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
-			testkit.Must(t, os.WriteFile(path, data, 0o600))
-			testkit.Must(t, raw(t, path, statements).Close())
+			testkit.Must(t, errors.Join(os.WriteFile(path, data, 0o600), raw(t, path, statements).Close()))
 			before := testkit.Get(os.ReadFile(path)).Must(t)
 			for _, readOnly := range []bool{false, true} {
 				b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
@@ -137,8 +136,7 @@ func TestReadOnly(t *testing.T) {
 	testkit.Equal(t, version(b), 0, "the version without a file")
 	testkit.Must(t, os.Mkdir(filepath.Dir(path), 0o700))
 	half := raw(t, path) // as a full disk or a kill leaves it
-	testkit.Must(t, second(half.Exec("PRAGMA journal_mode = WAL")))
-	testkit.Must(t, half.Close())
+	testkit.Must(t, errors.Join(second(half.Exec("PRAGMA journal_mode = WAL")), half.Close()))
 	testkit.Equal(t, len(testkit.Get(open().AllAttempts(t.Context())).Must(t)), 0, "before the first transaction")
 	w := openAt(t, path, time.Now)
 	testkit.Equal(t, version(b), 0, "the version of a database that was made later")
@@ -170,8 +168,7 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	}
 	testkit.Must(t, os.Chmod(path, 0o400))
 	refused(false)
-	testkit.Must(t, os.Chmod(path, 0o600))
-	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
+	testkit.Must(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(filepath.Dir(path), 0o500)))
 	t.Cleanup(func() { testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700)) })
 	refused(false)
 	refused(true)
