@@ -20,6 +20,7 @@ import (
 var (
 	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
 	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
+	ErrUnreadable  = errors.New("its answer cannot be read")                  // with ErrLost: the source may answer so each time
 	ErrUnknown     = errors.New("no source of this name is configured")
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
@@ -161,6 +162,9 @@ func (s *source) request(ctx context.Context, method string, r *callRequest, pro
 func (s *source) away(lost error) error {
 	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) { // nothing was sent
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
+	}
+	if _, malformed := errors.AsType[malformedError](lost); malformed {
+		return fmt.Errorf("source %q: %w: %w: %w: %w", s.def.Name, ErrAway, ErrLost, ErrUnreadable, lost)
 	}
 	if lost != nil {
 		return fmt.Errorf("source %q: %w: %w: %w", s.def.Name, ErrAway, ErrLost, lost)

@@ -174,7 +174,7 @@ func (f *lineFilter) line() (line []byte, err error) {
 	for {
 		part, err := f.in.ReadSlice('\n')
 		if len(line)+len(part) > maxMessage {
-			return nil, fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length", maxMessage)
+			return nil, malformedError{fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length", maxMessage)}
 		}
 		line = append(line, part...)
 		switch {

@@ -377,6 +377,7 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		began := time.Now()
 		_, err := r.execute(t, w, order{Result: []byte(result)}.String())
 		testkit.FailsWith(t, err, source.ErrLost, "%.60s", result)
+		testkit.FailsWith(t, err, source.ErrUnreadable, "%.60s", result)
 		testkit.Fails(t, err, says, "%.60s", result)
 		testkit.True(t, time.Since(began) <= 30*time.Second, "%.60s took %v", result, time.Since(began))
 		r.gives(t, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "after %.60s", result)

@@ -339,6 +339,7 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 		"NaN":       {output(`"{output: NaN}"`), nil, `it says "{output: NaN}"`},
 		"an error":  {source.Answer{Error: "who knows"}, nil, "it says who knows"},
 		"much":      {output(strings.Repeat("x", 5000)), nil, "it says xxxxxxxxxxx"},
+		"garbage":   {source.Answer{}, fmt.Errorf("%w: %w: %w: NaN", source.ErrAway, source.ErrLost, source.ErrUnreadable), "cannot be read: NaN"},
 		"forgotten": {source.Answer{}, &source.RefusedError{Text: "no such execution: x-1"}, "no such execution: x-1"},
 	}, func(t *testing.T, c says, p *plant, open opener) {
 		p.onStatus = func(string) (*source.Answer, error) { return &c.answer, c.err }
