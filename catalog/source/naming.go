@@ -106,7 +106,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	var third []int
 	for _, i := range second {
-		if sharing[names[i]] > 1 || taken[names[i]] || others(i) {
+		if sharing[names[i]] > 1 || taken[names[i]] || imitated[folded(names[i])] || others(i) {
 			third = append(third, i)
 			continue
 		}

@@ -286,9 +286,10 @@ func TestNamesThatImitate(t *testing.T) {
 		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp", "\uff4dmcp__x", "f\u0456nished_step"} {
 		all = append(all, named("s", fmt.Sprint(i), name))
 	}
+	all = append(all, named("s", "_", "finished-step")) // nor does its id help it
 	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
 	testkit.Same(t, got, []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
-		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"})
+		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step", "finished-step___" + digest("s\x00_", 12)})
 }
 
 // Whatever a source does instead of answering initialize, connecting ends with its context, and nothing is left.
