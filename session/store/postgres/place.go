@@ -24,6 +24,7 @@ const (
 	touchTime  = 4 * time.Second        // of one statement
 	probePause = 200 * time.Millisecond // between two while the database does not answer
 	silentTime = 2 * time.Second        // after which calls fail at once
+	settleTime = 2 * touchEvery         // for all places to be touched, after the database was away or its clock was set forward
 	forgetTime = "30 days"              // after which the row of a place that is gone is removed
 )
 
@@ -43,6 +44,7 @@ type contact struct {
 	silent  time.Time  // since when the database has not answered; zero if it does
 	clock   time.Time  // of the database when it last answered; zero before that
 	read    time.Time  // when it was read, with a monotonic reading
+	settled time.Time  // until then, places may look gone that could not be touched
 }
 
 // refused returns why calls fail at once, or nil.
@@ -74,9 +76,20 @@ func (s *Store) now() time.Time {
 
 // setClock takes over the clock of the database, in seconds since 1970.
 func (s *Store) setClock(seconds float64) {
+	c, now := &s.contact, time.UnixMicro(int64(seconds*1e6))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if away := time.Since(c.read); !c.clock.IsZero() && max(away, now.Sub(c.clock)-away) > settleTime {
+		c.settled = time.Now().Add(settleTime)
+	}
+	c.clock, c.read = now, time.Now()
+}
+
+// settling reports whether places may look gone that could not be touched.
+func (s *Store) settling() bool {
 	s.contact.mu.Lock()
 	defer s.contact.mu.Unlock()
-	s.contact.clock, s.contact.read = time.UnixMicro(int64(seconds*1e6)), time.Now()
+	return time.Now().Before(s.contact.settled)
 }
 
 // Enter makes the place of this process one where the project is used, from now on until Close.
@@ -211,12 +224,13 @@ func (s *Store) ask(ctx context.Context, query string, to any, args ...any) erro
 }
 
 // GoneFor returns for how long no process at a place has used the project, by the clock of the database: 0
-// if one does. One that was killed, or is cut off, is noticed after half a minute.
+// if one does, or may: while the database was away, nobody could touch a place. One that was killed, or is cut off, is
+// noticed after half a minute.
 func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error) {
 	var gone *float64
 	err := s.ask(ctx, `SELECT extract(epoch FROM clock_timestamp() - max(until))::float8 FROM @places WHERE scope = $1 AND machine = $2 AND root = $3`, &gone, p.MachineID, p.Root)
 	switch {
-	case err != nil:
+	case err != nil || s.settling():
 		return 0, err
 	case gone == nil:
 		return unknownFor, nil
