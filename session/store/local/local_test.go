@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -11,10 +12,12 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store/transfer"
+	"deepwork/session/workflow/machine"
 )
 
 const created = "2026-01-02T03:04:05.000000Z"
@@ -90,8 +93,15 @@ func TestBackups(t *testing.T) {
 	for at, away := range map[[2]string]bool{{place.MachineID, place.Root}: false, {place.MachineID, "/elsewhere"}: true, {"0a1b2c3d", place.Root}: true} {
 		for table, column := range map[string]string{"attempts": "root", "workflow_sessions": "place"} {
 			r := again.Adapt(transfer.Row{Table: table, Values: map[string]any{"machine_id": at[0], column: at[1], "machine_name": "host"}})
-			testkit.Equal(t, r.Values["machine_id"] != "" && r.Values[column] != "" && r.Values["machine_name"] == "host", away, "%+v", r)
-			testkit.Equal(t, len(r.Values), 3, "columns")
+			testkit.True(t, len(r.Values) == 3 && (r.Values["machine_id"] != "" && r.Values[column] != "" && r.Values["machine_name"] == "host") == away, "%+v", r)
+		}
+		of := &task.Place{MachineID: at[0], MachineName: `a "host"`, Root: at[1]}
+		frame, parts, err := (&machine.State{Place: of, StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{Place: of}}}}).Parts()
+		testkit.Must(t, err)
+		for _, text := range []string{string(frame), string(parts[0].Body), transfer.Placed(`{"n": 1}`, *of)} {
+			for column, said := range again.Adapt(transfer.Row{Values: map[string]any{"frame": text, "body": text}}).Values {
+				testkit.True(t, json.Valid([]byte(said.(string))) && strings.Contains(said.(string), "machine_id") == away, "the %s of a session: %s", column, said)
+			}
 		}
 	}
 }

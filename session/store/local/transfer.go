@@ -25,6 +25,7 @@ type File struct {
 	backup bool   // it is not in the state folder: no server uses it
 	place  task.Place
 	unlock func()
+	leave  func(text string) string // takes the place out of what sessions say
 }
 
 // NewFile returns the database of a project in its state folder.
@@ -48,11 +49,17 @@ func (s *File) Hold(ctx context.Context) (err error) {
 		return err
 	}
 	s.place, err = session.PlaceOf(s.f)
+	s.leave = transfer.Unplaced(s.place)
 	return err
 }
 
-// Adapt implements transfer.Side: what lies here has no place.
+// Adapt implements transfer.Side: what lies here has no place, nor does a session say that it is at one.
 func (s *File) Adapt(r transfer.Row) transfer.Row {
+	for _, column := range []string{"frame", "body"} {
+		if text, has := r.Values[column].(string); has {
+			r.Values[column] = s.leave(text)
+		}
+	}
 	folder := "root"
 	if r.Table == "workflow_sessions" {
 		folder = "place"

@@ -90,6 +90,9 @@ func (x *side) Adapt(r transfer.Row) transfer.Row {
 			v[column] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), nul, "\uFFFD")
 		}
 	}
+	if body, has := v["body"].(string); has && v["kind"] == "step" {
+		v["body"] = transfer.Placed(body, x.place)
+	}
 	placed, folder, name := false, "root", "machine_name"
 	switch r.Table {
 	case "repos":

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
 )
 
 // A Row is what stores exchange: a row of a table.
@@ -62,6 +66,26 @@ func (c Counts) String() string {
 		return "nothing"
 	}
 	return strings.Join(all, ", ")
+}
+
+// placeKey begins the place in the JSON that package machine writes.
+const placeKey = `"place": `
+
+// Unplaced returns what takes a place out of the frames of sessions and the progress of their steps.
+func Unplaced(p task.Place) func(text string) string {
+	at := placeKey + `\{\s*"machine_id":\s*` + regexp.QuoteMeta(string(jsontext.Quote(p.MachineID))) + `,\s*"machine_name":\s*"(?:[^"\\]|\\.)*",\s*"root":\s*` +
+		regexp.QuoteMeta(string(jsontext.Quote(p.Root))) + `\s*\}`
+	found := regexp.MustCompile(`,\s*` + at + `|` + at + `,\s*`)
+	return func(text string) string { return found.ReplaceAllLiteralString(text, "") }
+}
+
+// Placed returns the progress of a step with a place, unless it has one.
+func Placed(step string, p task.Place) string {
+	at, err := jsontext.Encode(p)
+	if err != nil || strings.Contains(step, placeKey+"{") {
+		return step
+	}
+	return strings.Replace(step, "{", "{"+placeKey+string(at)+", ", 1)
 }
 
 // Copy copies a project. Both sides are held meanwhile, the target must have nothing of the project,
