@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store/sqlstore"
@@ -63,8 +61,9 @@ type DB struct {
 	// watcher has one connection, which stays open: the database version that it reads changes when
 	// any other connection has changed something.
 	watcher *sql.DB
-	info    os.FileInfo // of the file that was opened for writing
+	info    os.FileInfo // of the file that was opened for writing, or is to be
 	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
+	again   time.Time   // when a file that could only be read as it was is opened anew; zero if it is not one
 	closed  bool
 }
 
@@ -87,7 +86,7 @@ func New(o Options) *DB {
 
 // Open opens the database if it is not open, and migrates it to the current version if there are
 // migrations from its version. Any other version is refused with ErrVersion, a file that is not a board
-// with ErrDamaged; both are left untouched. If the disk is not writable, the database can be read, and
+// with ErrDamaged; both are left untouched. While the disk is not writable, the database can be read, and
 // changes return ErrFull.
 func (d *DB) Open(ctx context.Context) error {
 	release, err := d.use(ctx)
@@ -141,10 +140,10 @@ func (d *DB) disconnect() error {
 // use opens the database if necessary, and keeps it open until release is called.
 func (d *DB) use(ctx context.Context) (release func(), err error) {
 	d.mu.RLock()
-	if d.reader == nil && !d.closed {
+	if d.due() && !d.closed {
 		d.mu.RUnlock()
 		d.mu.Lock()
-		if d.reader == nil && !d.closed {
+		if d.due() && !d.closed {
 			err = d.open(ctx)
 		}
 		d.mu.Unlock()
@@ -160,7 +159,23 @@ func (d *DB) use(ctx context.Context) (release func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
+// openAgain is how long a file is read as if nobody changed it, until it is opened anew.
+const openAgain = time.Second
+
+// due reports whether the database is to be opened, or anew.
+func (d *DB) due() bool { return d.reader == nil || !d.again.IsZero() && time.Now().After(d.again) }
+
 func (d *DB) open(ctx context.Context) (err error) {
+	if d.reader != nil {
+		if err := inPlace(d.o.Path, d.info); err != nil {
+			return err
+		}
+		if err := d.disconnect(); err != nil {
+			return err
+		}
+	}
+	known := !d.again.IsZero()
+	d.again = time.Time{}
 	if !filepath.IsAbs(d.o.Path) {
 		return fmt.Errorf("%w: its path is to be absolute", task.ErrInvalid)
 	}
@@ -192,19 +207,22 @@ func (d *DB) open(ctx context.Context) (err error) {
 		d.reader = d.connect("file::memory:?", 1, "")
 		return d.prepare(ctx, d.reader, d.migrate)
 	}
-	if c := code(err); !there || c != sqlite3.SQLITE_CANTOPEN && c != sqlite3.SQLITE_READONLY {
+	if !there || !errors.Is(err, task.ErrFull) {
 		return err
 	}
-	// In a read-only folder SQLite cannot create an index of its log: the file is read as if nobody
-	// changed it, provided that there is no log.
-	if _, log, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log {
+	// In a read-only folder, or on a full disk, SQLite cannot create an index of its log: the file is read for
+	// a moment as if nobody changed it, provided that there is nothing in a log.
+	if log, _, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log > 0 {
 		return err
 	}
 	why := errors.Join(err, d.disconnect())
+	d.info, _ = os.Stat(d.o.Path) // without it, it is not known whether the file is replaced
 	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
-		return err
+		return errors.Join(why, err)
 	}
-	d.o.Logger.Warn("the database can only be read, as it is now", "path", d.o.Path, "error", why)
+	if d.again = time.Now().Add(openAgain); !known {
+		d.o.Logger.Warn("the database can only be read now", "path", d.o.Path, "error", why)
+	}
 	return nil
 }
 

@@ -86,10 +86,8 @@ func (d *DB) peek(ctx context.Context) error {
 		_, err := ours(ctx, c)
 		return err
 	})
-	err = errors.Join(err, pool.Close())
-	switch code(err) {
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
-		return nil // it must first be recovered from a crash, which takes a writer
+	if err = errors.Join(err, pool.Close()); errors.Is(err, task.ErrFull) {
+		return nil // it must first be recovered from a crash, which takes a writer, or is read as it is
 	}
 	return err
 }
@@ -128,7 +126,9 @@ func (d *DB) explain(err error) error {
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: free space on the disk that holds %s and call again: %w", task.ErrFull, path, err)
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+	case sqlite3.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: see that %s and its folder can be written, that their disk has room, and that not too many files are open (ulimit -n), and call again: %w", task.ErrFull, path, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%w: make %s and its folder writable and call again: %w", task.ErrFull, path, err)
 	case sqlite3.SQLITE_IOERR:
 		switch e.Code() {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -177,6 +178,25 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	}
 }
 
+// What could not be written when it was opened is read meanwhile, and written as soon as it can be.
+func TestAFileThatCannotBeWrittenAtFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	s := addTask(t, b, rootOf(t, b), "kept")
+	testkit.Must(t, b.Close())
+	if err := os.Symlink(filepath.Join(t.TempDir(), "a", "b"), path+"-wal"); err != nil {
+		t.Skip(err)
+	}
+	b = openAt(t, path, time.Now)
+	testkit.Same(t, taskOf(t, b, s.ID), s)
+	retitle := task.TaskChange{Title: new("written")}
+	says(t, second(b.UpdateTask(t.Context(), s.ID, retitle)), task.ErrFull, "call again")
+	testkit.Must(t, errors.Join(os.Remove(path+"-wal"), os.Rename(path, path+".away")))
+	testkit.Until(t, "no other one is begun", func() bool { return errors.Is(second(b.Task(t.Context(), s.ID)), task.ErrDamaged) })
+	testkit.Must(t, os.Rename(path+".away", path))
+	testkit.Until(t, "it is written", func() bool { return second(b.UpdateTask(t.Context(), s.ID, retitle)) == nil })
+}
+
 // A reader that holds its transaction while a writer starts an execution goes on to see what was before it.
 func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	b, p := newBoard(t)
@@ -280,21 +300,15 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 
-func schemaOf(t *testing.T, path string) map[string]string {
+func schemaOf(t *testing.T, path string) (all map[string]string) {
 	t.Helper()
 	db := raw(t, path)
 	defer db.Close()
-	rows := testkit.Get(db.Query(`SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_schema
-		UNION ALL SELECT 'version', user_version FROM pragma_user_version
-		UNION ALL SELECT 'application', application_id FROM pragma_application_id`)).Must(t)
-	defer rows.Close()
-	all := make(map[string]string)
-	for rows.Next() {
-		var name, statement string
-		testkit.Must(t, rows.Scan(&name, &statement))
-		all[name] = statement
-	}
-	testkit.Must(t, rows.Err())
+	var text string
+	testkit.Must(t, db.QueryRow(`SELECT json_group_object(name, sql) FROM (SELECT type || ' ' || name AS name, coalesce(sql, '') AS sql FROM sqlite_schema
+		UNION ALL SELECT 'version', CAST(user_version AS TEXT) FROM pragma_user_version
+		UNION ALL SELECT 'application', CAST(application_id AS TEXT) FROM pragma_application_id)`).Scan(&text))
+	testkit.Must(t, json.Unmarshal([]byte(text), &all))
 	return all
 }
 

@@ -182,7 +182,7 @@ func (d *DB) write(ctx context.Context, m member) error {
 	}
 	defer release()
 	if d.writer == nil {
-		return fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make it and its folder writable and start the server again", task.ErrFull, d.o.Path)
+		return fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make room on its disk, or it and its folder writable, and call again", task.ErrFull, d.o.Path)
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
