@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 )
@@ -41,9 +42,12 @@ const (
 // most of the statements of this program.
 type compiled struct {
 	driverConn
-	free  map[string]driver.Stmt // by their texts; one that runs, or whose rows are read, is not in it
-	phase phase
+	number int64                  // of the connections of this process
+	free   map[string]driver.Stmt // by their texts; one that runs, or whose rows are read, is not in it
+	phase  phase
 }
+
+var made atomic.Int64 // connections
 
 // A compiler is a connector that makes compiled connections.
 type compiler struct {
@@ -74,7 +78,7 @@ func (c compiler) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := &compiled{driverConn: conn.(driverConn), free: map[string]driver.Stmt{}}
+	of := &compiled{driverConn: conn.(driverConn), number: made.Add(1), free: map[string]driver.Stmt{}}
 	of.RegisterRollbackHook(func() {
 		if of.phase == inside {
 			of.phase = lost

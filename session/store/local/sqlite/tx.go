@@ -101,7 +101,18 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	if d.watcher == nil { // there was no file when the database was opened for reading only
 		return 0, nil
 	}
-	err = d.retry(ctx, func() error { return d.watcher.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v) })
+	err = d.retry(ctx, func() error {
+		c, err := d.watcher.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v); err != nil {
+			return err
+		}
+		// Each connection counts on its own. The driver makes another one after a call that was given up.
+		return c.Raw(func(of any) error { v += of.(*compiled).number << 32; return nil })
+	})
 	return v, err
 }
 
