@@ -229,9 +229,11 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 	}
 	_, err := m.Records.Write(ctx, nil, store.Session{Root: m.Folder.Root}, s, w)
 	if errors.Is(err, store.ErrPending) {
-		if stored, rerr := m.Records.Read(ctx, s.SessionID, nil); rerr == nil && stored.State.ImportedAt != nil && stored.State.ImportedAt.Equal(*s.ImportedAt) {
-			err = nil
+		stored, rerr := m.Records.Read(ctx, s.SessionID, nil)
+		if rerr != nil || stored.State.ImportedAt == nil || !stored.State.ImportedAt.Equal(*s.ImportedAt) {
+			return fmt.Errorf("whether session %s is in the project now is not known: import it again, which says so: %w", s.SessionID, err)
 		}
+		err = nil
 	}
 	switch {
 	case errors.Is(err, store.ErrExists):

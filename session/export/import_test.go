@@ -26,6 +26,7 @@ type rows struct {
 	store.Sessions
 	all     map[string]store.Session
 	defined map[string][]byte
+	fault   error
 }
 
 func (r *rows) ListSessions(_ context.Context, q store.SessionQuery) (all []store.Session, err error) {
@@ -38,10 +39,11 @@ func (r *rows) ListSessions(_ context.Context, q store.SessionQuery) (all []stor
 }
 
 func (r *rows) Definition(_ context.Context, hash string) ([]byte, error) {
-	if data := r.defined[hash]; data != nil {
-		return data, nil
-	}
-	return nil, store.ErrNotFound
+	return r.defined[hash], map[bool]error{true: store.ErrNotFound}[r.defined[hash] == nil]
+}
+
+func (r *rows) ReadSession(context.Context, string, int64) (*store.SessionRecord, error) {
+	return nil, r.fault
 }
 
 func (r *rows) WriteSession(_ context.Context, w *store.SessionWrite) (bool, error) {
@@ -49,7 +51,7 @@ func (r *rows) WriteSession(_ context.Context, w *store.SessionWrite) (bool, err
 		return false, store.ErrExists
 	}
 	r.all[w.ID] = w.Session
-	return true, nil
+	return true, r.fault
 }
 
 const jobSource = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nworkflows: [{name: main, summary: m, steps: [a, b]}]\nsteps:\n" +
@@ -69,8 +71,7 @@ func TestFilesBecomeSessions(t *testing.T) {
 	f := &state.Folder{Root: root}
 	files := &Files{Own: f, Revision: records.Revision, Logger: slog.New(slog.DiscardHandler)}
 	t.Cleanup(files.Close)
-	entered := 0
-	now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	entered, now := 0, time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	m := &Importer{Folder: f, Records: records, Definitions: &definition.Store{Records: records}, Files: files, Now: func() time.Time { return now }, Enter: func(context.Context) error { entered++; return nil }}
 	testkit.Same(t, testkit.Get(m.All()).Must(t), nil, "without a folder")
 	file := func(id string, edit func(s *machine.State)) string {
@@ -84,18 +85,15 @@ func TestFilesBecomeSessions(t *testing.T) {
 		return path
 	}
 	child := file("0000000b", func(s *machine.State) { s.ParentSessionID = new("0000000c") })
-	parent := file("0000000c", nil)
+	parent, there := file("0000000c", nil), file("0000000a", nil)
 	orphan := file("0000000d", func(s *machine.State) { s.ParentSessionID, s.CalledAs = new("00000009"), "a" })
-	there := file("0000000a", nil)
 	odd := file("0000000e", func(s *machine.State) { s.AbortReason = new("x") })
 	ended := file("0000000f", func(s *machine.State) {
 		s.Status, s.CompletedAt, s.Definition = machine.Completed, new(now), machine.DefinitionRef{Hash: "lost"}
 	})
 	lost := file("00000010", func(s *machine.State) { s.Definition = machine.DefinitionRef{Hash: "lost"} })
-	copied := filepath.Join(root, "copy.json")
-	testkit.Write(t, copied, `""`)
-	large := filepath.Join(root, "large.json")
-	testkit.Write(t, large, strings.Repeat(" ", MaxExportBytes+1))
+	copied, large := filepath.Join(root, "copy.json"), filepath.Join(root, "large.json")
+	testkit.WriteAll(t, root, map[string]string{"copy.json": `""`, "large.json": strings.Repeat(" ", MaxExportBytes+1)})
 	testkit.Equal(t, len(testkit.Get(m.All()).Must(t)), 7)
 	found := testkit.Get(m.Examine(t.Context(), []string{child, parent, orphan, there, odd, ended, lost, copied, large, parent, root, filepath.Join(root, "none")})).Must(t)
 	var said []string
@@ -114,6 +112,8 @@ func TestFilesBecomeSessions(t *testing.T) {
 	testkit.Same(t, []string{nested.Parent, r.all["0000000d"].Parent, nested.Root, r.all["0000000f"].Status}, []string{"0000000c", "", root, "completed"})
 	made, err := m.Import(t.Context(), found[1:2])
 	testkit.True(t, made == 0 && session.CodeOf(err) == codes.SessionExists, "again: %d, %v", made, err)
+	r.all, r.fault = map[string]store.Session{}, store.ErrPending
+	testkit.Fails(t, testkit.Get(m.Import(t.Context(), found[1:2])).Err(), "whether session 0000000c is in the project now is not known")
 	for text, want := range map[string]string{"": "not the file of a session", `{"session_id":"x"}`: "it has no session_id", `{"session_id":"0000000a"}`: "format_version"} {
 		testkit.Fails(t, testkit.Get(Decode([]byte(text))).Err(), want, "%s", text)
 	}
