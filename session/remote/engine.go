@@ -44,6 +44,8 @@ type Engine struct {
 	mu      sync.Mutex  // guards the fields below
 	closing bool
 	entries map[string]*entry // by id
+	looked  time.Time         // when adopt looked last; zero before that
+	wary    time.Time         // until then it takes up nothing
 }
 
 // Open returns the engine of a project and takes up the runs that no server follows any more:

@@ -133,6 +133,9 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	}
 	following := xslices.Map(e.all(), func(n *entry) string { return n.id })
 	in, found, err := e.store.Due(ctx, following)
+	if err == nil {
+		in = max(in, e.leaves())
+	}
 	switch {
 	case err != nil || !found:
 		return next, err
@@ -150,6 +153,19 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 		}
 	}
 	return next, err
+}
+
+// leaves returns how long the others are left to renew their runs before any is taken up, since this server could not look
+// for a while: the machine may have slept, or the store was away, and then they could not renew them.
+func (e *Engine) leaves() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if !e.looked.IsZero() && now.Round(0).Sub(e.looked.Round(0)) > e.life/2 { // the other clock stands still meanwhile
+		e.wary = now.Add(e.life / 2)
+	}
+	e.looked = now
+	return time.Until(e.wary)
 }
 
 // takeUp starts to follow a run from where the last server was, or to cancel it if that one was asked

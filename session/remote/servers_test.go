@@ -92,6 +92,19 @@ func TestAnEndThatAnotherServerStored(t *testing.T) {
 	testkit.Until(t, "the first one forgets it", func() bool { return !a.Going() })
 }
 
+// TestServersThatWereAllSuspended: the one that wakes up first leaves the others the time to go on with their runs.
+func TestServersThatWereAllSuspended(t *testing.T) {
+	p, a, b, c := twoServers(t, life)
+	a.disk.frozen.Lock()
+	b.mu.Lock()
+	time.Sleep(2 * life)
+	b.mu.Unlock()
+	time.AfterFunc(life/10, a.disk.frozen.Unlock)
+	time.Sleep(life)
+	p.end()
+	testkit.True(t, c.ends().State == Completed && stored(t, b, c.id()).Owner == a.member.ID(), "the other server has its run")
+}
+
 // TestACancelOutlivesTheServerThatWasAsked: the one that takes the run up cancels it.
 func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	p, a, b, c := twoServers(t, life)
@@ -153,28 +166,25 @@ func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
 	testkit.True(t, x.Error != nil && *x.Error == store.NeverStarted, "%+v", x)
 }
 
-// TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun does not wait for the run's end.
-func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
-	p, a, b, c := twoServers(t, life)
-	a.disk.frozen.Lock()
-	b.follows()
-	a.disk.frozen.Unlock()
-	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
-	a.stop()
-	c.over(Running, "shutting_down")
-	b.is(c.id(), Running, "")
-	testkit.Equal(t, len(p.cancelled), 0, "cancelled at the source")
-}
-
-// TestACallIsCancelledAlsoWhenAnotherFollowsTheRun by that server.
-func TestACallIsCancelledAlsoWhenAnotherFollowsTheRun(t *testing.T) {
-	p, a, b, c := twoServers(t, life)
-	a.disk.frozen.Lock()
-	b.follows()
-	a.disk.frozen.Unlock()
-	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
-	c.cancelled()
-	testkit.Same(t, p.cancelled, []string{"x-1"})
+// TestACallEndsAlsoWhenAnotherFollowsTheRun: with its server, without waiting for the run's end, or cancelled by the other.
+func TestACallEndsAlsoWhenAnotherFollowsTheRun(t *testing.T) {
+	for name, cancelled := range map[string][]string{"its server stops": nil, "it is cancelled": {"x-1"}} {
+		t.Run(name, func(t *testing.T) {
+			p, a, b, c := twoServers(t, life)
+			a.disk.frozen.Lock()
+			b.follows()
+			a.disk.frozen.Unlock()
+			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+			if cancelled != nil {
+				c.cancelled()
+			} else {
+				a.stop()
+				c.over(Running, "shutting_down")
+				b.is(c.id(), Running, "")
+			}
+			testkit.Same(t, p.cancelled, cancelled, "cancelled at the source")
+		})
+	}
 }
 
 // TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: also if nobody asks for them, and no server starts.

@@ -167,6 +167,5 @@ func TestRowsOfABoard(t *testing.T) {
 	var got []transfer.Row
 	testkit.Must(t, board.Rows(t.Context(), func(r transfer.Row) error { got = append(got, r); return nil }))
 	testkit.Same(t, got, []transfer.Row{project("p1"), request})
-	stop := errors.New("enough")
-	testkit.FailsWith(t, board.Rows(t.Context(), func(transfer.Row) error { return stop }), stop)
+	testkit.FailsWith(t, board.Rows(t.Context(), func(transfer.Row) error { return errors.ErrUnsupported }), errors.ErrUnsupported)
 }
