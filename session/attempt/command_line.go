@@ -221,9 +221,9 @@ func (r *recipe) program(command []string) string {
 }
 
 // environment is added to the server's own for an attempt's programs: it leads a deepwork there back to this
-// board.
+// board. CLAUDECODE is left out: a server started within Claude Code inherits it, and claude refuses to start with it.
 func (e *Engine) environment(cfg *config.Config, attempt string) []string {
-	env := cfg.Secrets()
+	env := append(cfg.Secrets(), "CLAUDECODE")
 	if e.Shared != nil {
 		env = append(env, e.Shared.Env...)
 	}

@@ -26,7 +26,7 @@ func TestAttemptRuns(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("dirty\n"), 0o644))
 	must(t, os.MkdirAll(filepath.Join(p.Root, ".deepwork", "jobs"), 0o755))
 	s := p.open()
-	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
+	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env CLAUDECODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
 	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running") && r.TaskID == v.TaskID && r.Executor == "TEST", "started: %+v", r)
@@ -41,7 +41,7 @@ func TestAttemptRuns(t *testing.T) {
 	repo := r.Repos[0]
 	testkit.True(t, repo.Exists && repo.Ahead == 1 && repo.Behind == 0 && strings.Join(repo.ChangedFiles, " ") == "basket.go loose.txt" && repo.ChangedCount == 2, "the worktree: %+v", repo)
 	testkit.Equal(t, repo.WorktreePath, filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"))
-	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n", []string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n", "pwd " + repo.WorktreePath + "\n", "MODE=quick\n",
+	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n", []string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n", "pwd " + repo.WorktreePath + "\n", "MODE=quick\nCLAUDECODE=\n",
 		config.AttemptEnv + "=" + r.AttemptID + "\n", config.BoardEnv + "=" + s.boardPath() + "\n", config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs") + "\n"})
 	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") && p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) == "Add the basket", "the branch %s has no commit", r.WorkspaceBranch)
 	// The main checkout is as it was, and git does not see what is ours.

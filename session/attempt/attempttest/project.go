@@ -41,6 +41,7 @@ func Main(m *testing.M, onPostgres string) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Setenv("CLAUDECODE", "1") // which agents are not given
 	// What the person who runs the tests has set up for git and for jobs does not matter.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
