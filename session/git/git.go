@@ -77,6 +77,7 @@ var settings = []string{
 	unsigned,
 	"push.recurseSubmodules=no", // in which git would run by their own config
 	"push.followTags=false",
+	"push.negotiate=false",    // for which git would fetch, with the program that the config has for a URL
 	"rerere.autoUpdate=false", // a merge that fails without a conflict to show
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",

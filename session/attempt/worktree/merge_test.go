@@ -359,8 +359,7 @@ func TestPush(t *testing.T) {
 	k, path := attemptIn(t, repo)
 	push := func(force bool) error { return testkit.Get(k.Push(t.Context(), path, "origin", force)).Err() }
 	must(t, push(false))
-	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "pushed")
-	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "pushed")
+	testkit.Equal(t, tip(remote, branchName)+tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD")+tip(path, "HEAD"), "pushed")
 	gits(t, path, "commit -q --amend -m again")
 	expectError(t, push(false), ErrRejected, "non-fast-forward")
 	must(t, push(true))
@@ -381,10 +380,11 @@ func TestPush(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)
 	gitIn(t, repo, "config", "remote.origin.receivepack", "touch "+mark+"; git-receive-pack")
-	gits(t, repo, "config protocol.ext.allow always")
+	gitIn(t, repo, "config", "remote.file://"+filepath.ToSlash(remote)+".uploadpack", "touch "+mark+"; git-upload-pack")
+	gits(t, repo, "config protocol.ext.allow always", "config push.negotiate true")
 	testkit.Fails(t, push(false), "", "a URL ran a program")
 	must(t, os.Remove(hook))
-	gits(t, repo, "config remote.origin.url "+remote)
+	gits(t, repo, "config remote.origin.url file://"+filepath.ToSlash(remote))
 	testkit.Works(t, push(false))
 	testkit.True(t, !isThere(mark), "a program of the repository ran")
 	// A clone with --depth or --single-branch follows no other branch: what was pushed is replaced all the same.
