@@ -66,6 +66,10 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 		}
 		c.Args = append(c.Args, remote, commit+":"+ref)
 		out, said, err := git.Run(ctx, c)
+		if force && before != "" && strings.Contains(out, "(stale info)") { // it may have been deleted there, as after a merge
+			c.Args[len(c.Args)-3] = "--force-with-lease=" + ref + ":"
+			out, said, err = git.Run(ctx, c)
+		}
 		for line := range strings.Lines(out) {
 			if why, is := strings.CutPrefix(line, "!\t"); is && err != nil {
 				if strings.Contains(why, "directory file conflict") || strings.Contains(said, "cannot create '"+ref+"'") {
