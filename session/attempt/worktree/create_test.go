@@ -57,9 +57,8 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	before := digest(t, repo)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	testkit.Works(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err())
 	_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
-	testkit.Works(t, err)
+	testkit.Works(t, errors.Join(err, testkit.Get(k.Status(t.Context(), path, "", "main")).Err()))
 	testkit.True(t, remove(t, k).Ref != "", "nothing was kept")
 	testkit.Equal(t, digest(t, repo), before, "the main checkout changed: %s", gitIn(t, repo, "status", "--short"))
 	sound(t, repo, 0)
@@ -127,8 +126,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	// One that cannot be read, as after a power cut, is not one that does not exist.
 	write(t, repo, ".git/refs/heads/main", "")
 	err := CheckRepo(t.Context(), repo, "main")
-	testkit.True(t, !errors.Is(err, ErrNoBranch), "it is called missing")
-	testkit.Fails(t, err, "cannot read refs/heads/main")
+	testkit.True(t, !errors.Is(err, ErrNoBranch) && strings.Contains(err.Error(), "cannot read refs/heads/main"), "%v", err)
 }
 
 // Setup runs in the worktree with its environment; where it fails or is cancelled, all is undone and told.
@@ -263,7 +261,6 @@ func TestField12_PartialClone(t *testing.T) {
 		gitIn(t, top, "clone", "-q", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "--filter=blob:none", "file://"+filepath.ToSlash(origin), repo)
 		gits(t, repo, "branch -q other origin/other")
 		err := fetch(repo)
-		testkit.Need(t, err != nil, "%s: it was fetched", name)
 		testkit.Fails(t, err, "is a partial clone")
 		follow(t, err, "them: ", "\n")
 		testkit.Works(t, fetch(repo), "%s, after the command", name)

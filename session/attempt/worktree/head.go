@@ -127,7 +127,8 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 	} else if id == "" {
 		return nil
 	}
-	own, err := git.Line(ctx, within(at, "rev-list", "--max-count=1", commit, "--not", "--remotes"))
+	// One from before the attempt came from elsewhere, such as by its tag or to a shallow clone.
+	own, err := git.Line(ctx, within(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt), commit, "--not", "--remotes"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}

@@ -54,6 +54,7 @@ type record struct {
 	Tree
 	Common string `json:"git_dir"` // the repository's
 	Path   string `json:"-"`       // in the folder of the attempt, by its name
+	madeAt int64  // of the journal
 	Branch string `json:"branch"`
 	Base   string `json:"base"`
 	Folder string `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
@@ -110,7 +111,7 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || strings.ContainsRune(e.Name, 0):
 			return nil, fmt.Errorf("is damaged: %q cannot be the name of worktree %d", e.Name, i)
 		}
-		e.Path = filepath.Join(dir, attempt, e.Name)
+		e.Path, e.madeAt = filepath.Join(dir, attempt, e.Name), j.MadeAt
 	}
 	return &j, nil
 }

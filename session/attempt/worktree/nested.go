@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -21,7 +22,8 @@ type Nested struct {
 	Publish string // a command that publishes that work; "" if the work cannot be published
 	Discard string // a command that discards it
 
-	name string // in the worktree, with slashes, if git does not add its files
+	name   string // in the worktree, with slashes, if git does not add its files
+	gitDir string // of a submodule that is checked out
 }
 
 // A NestedError says that repositories in worktrees have work that would be lost with them.
@@ -100,7 +102,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		list, _ := os.ReadDir(at) // usually missing or empty
 		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: "rm -rf " + session.InShell(at), name: name}
 		if isThere(filepath.Join(at, ".git")) {
-			if n, err = s.submodule(ctx, name); err != nil {
+			if n, err = s.submodule(ctx, name, nil); err != nil {
 				return nil, err
 			}
 		} else if len(list) == 0 {
@@ -115,12 +117,91 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 			made(dir, dir)
 		}
 	}
-	return found, nil
+	if s.admin != "" {
+		err = s.hidden(ctx, filepath.Join(s.admin, "modules"), nil, &found)
+	}
+	return found, err
+}
+
+// hidden adds the repositories of submodules whose files are gone, but not their work: git keeps them below this folder, which goes
+// with the worktree. known is as in unpublished.
+func (s *source) hidden(ctx context.Context, dir string, known []string, found *[]Nested) error {
+	list, err := os.ReadDir(dir)
+	if missing(err) {
+		return nil
+	}
+	for _, f := range list {
+		at := filepath.Join(dir, f.Name())
+		inside, refers := at, known // of a folder that is a part of a name
+		if isThere(filepath.Join(at, "HEAD")) {
+			n := Nested{Path: at, Discard: "rm -rf " + session.InShell(at)}
+			in := git.Command{Dir: at, GitDir: at, WorkTree: at, Filters: true, Limit: listLimit} // the work tree of its config is gone
+			if !slices.ContainsFunc(*found, func(n Nested) bool { return n.gitDir == at }) {
+				err = cmp.Or(err, s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known))
+			}
+			if n.Why != "" {
+				*found = append(*found, n)
+			}
+			if inside = filepath.Join(at, "modules"); isDir(inside) {
+				refers, _ = links(ctx, in, "HEAD") // none without a commit
+			}
+		}
+		if f.IsDir() {
+			err = cmp.Or(err, s.hidden(ctx, inside, refers, found))
+		}
+	}
+	return err
+}
+
+// unpublished sets why the repository of a submodule must not go if it has commits that are nowhere else. in and here run git
+// there. The commits of known, or else those that the attempt began with, are elsewhere, though a shallow clone has no branch
+// with them, and so is what has a tag from before the attempt.
+func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, here string, known []string) (err error) {
+	run := func(args ...string) (out string) {
+		if in.Args = args; err == nil {
+			out, err = git.Line(ctx, in)
+		}
+		return out
+	}
+	own := run("rev-list", "--max-count=1", "--all", "--not", "--remotes")
+	if own == "" {
+		return err
+	}
+	if known == nil && s.base != "" {
+		if known, err = links(ctx, inRepo(s.common), s.base); err != nil {
+			return err
+		}
+	}
+	list := []string{"rev-list", "--max-count=1", "--ignore-missing"}
+	own = run(slices.Concat(list, []string{"--exclude=refs/tags/*", "--all", "--not", "--remotes", "--tags"}, known)...)
+	if own == "" {
+		own = run(slices.Concat(list, []string{fmt.Sprint("--max-age=", s.madeAt), "--tags", "--not", "--remotes"}, known)...)
+	}
+	if own == "" {
+		return err
+	}
+	n.Why = "has commits that are nowhere else"
+	if remote, _, _ := strings.Cut(run("remote"), "\n"); remote != "" {
+		n.Publish = fmt.Sprintf("%s push %s %s:refs/heads/%s-%.8[3]s", here, session.InShell(remote), own, slug(filepath.Base(n.Path), "work"))
+	}
+	return err
+}
+
+// links returns the commits of submodules that a commit refers to.
+func links(ctx context.Context, c git.Command, commit string) (ids []string, err error) {
+	c.Args = []string{"ls-tree", "-r", "-z", "--full-tree", commit}
+	tree, err := git.Output(ctx, c)
+	for _, line := range git.Fields(tree) {
+		if entry := strings.Fields(line); entry[0] == modeRepo {
+			ids = append(ids, entry[2])
+		}
+	}
+	return ids, err
 }
 
 // submodule returns why a submodule at a path in the source, or one inside of it, must not go, with the
-// commands that help; Why is "" if all of it is also elsewhere.
-func (s *source) submodule(ctx context.Context, name string) (n Nested, err error) {
+// commands that help; Why is "" if all of it is also elsewhere, as known is.
+func (s *source) submodule(ctx context.Context, name string, known []string) (n Nested, err error) {
 	n = Nested{Path: filepath.Join(s.root, filepath.FromSlash(name)), name: name}
 	here := "git -C " + session.InShell(n.Path)
 	n.Discard = "rm -rf " + session.InShell(n.Path)
@@ -130,10 +211,12 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 		}
 		return out
 	}
+	n.gitDir = filepath.FromSlash(run("rev-parse", "--absolute-git-dir"))
 	dirt := run("status", "--porcelain", "--untracked-files=all")
-	own := run("rev-list", "--max-count=1", "--all", "--not", "--remotes")
 	remote, _, _ := strings.Cut(run("remote"), "\n")
-	push := fmt.Sprintf("%s push %s HEAD:refs/heads/%s", here, session.InShell(remote), slug(filepath.Base(n.Path), "work"))
+	if err == nil && dirt == "" {
+		err = s.unpublished(ctx, &n, within(n.Path), here, known)
+	}
 	switch {
 	case git.ExitCode(err) > 0:
 		n.Why = "cannot be read (" + err.Error() + ")"
@@ -141,18 +224,17 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 	case err != nil:
 		return n, err
 	case dirt != "":
-		n.Why, n.Publish = "has changes that are not committed", fmt.Sprintf("%s add -A && %[1]s commit && %s", here, push)
-		n.Discard = fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
-	case own != "":
-		n.Why, n.Publish = "has commits that are nowhere else", push
-	}
-	if remote == "" {
-		n.Publish = ""
+		n.Why, n.Discard = "has changes that are not committed", fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
+		if remote != "" {
+			n.Publish = fmt.Sprintf("%s add -A && %[1]s commit && %[1]s push %s HEAD:refs/heads/%s", here, session.InShell(remote), slug(filepath.Base(n.Path), "work"))
+		}
+	case n.Why != "":
+		n.Discard += " " + session.InShell(n.gitDir)
 	}
 	for _, line := range git.Fields(run("ls-files", "--stage", "-z")) {
 		info, inside, _ := strings.Cut(line, "\t")
 		if inside = path.Join(name, inside); n.Why == "" && strings.HasPrefix(info, modeRepo) && isThere(filepath.Join(s.root, filepath.FromSlash(inside), ".git")) {
-			if n, err = s.submodule(ctx, inside); err != nil {
+			if n, err = s.submodule(ctx, inside, strings.Fields(info)[1:2]); err != nil {
 				return n, err
 			}
 			n.name = name

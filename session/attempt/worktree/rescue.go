@@ -75,11 +75,13 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 
 // A source is a folder whose work is saved: a worktree, or the folder around those of an attempt.
 type source struct {
-	common string   // the repository
-	admin  string   // "" if the repository has no such worktree, or no longer
-	root   string   // may be missing
-	name   string   // of the worktree; "" means the folder around them
-	head   string   // the commit that is checked out; "" means none
+	common string // the repository
+	admin  string // "" if the repository has no such worktree, or no longer
+	root   string // may be missing
+	name   string // of the worktree; "" means the folder around them
+	head   string // the commit that is checked out; "" means none
+	base   string // the commit at which the attempt began, at madeAt; see journal
+	madeAt int64
 	skip   []string // names in root that are not part of it
 	tmp    string   // for temporary files
 	index  string   // a copy of the worktree's
@@ -183,7 +185,7 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 
 // source returns a worktree as a source; tmp is a folder for temporary files.
 func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
-	s = &source{common: e.Common, root: e.Path, name: e.Name, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
+	s = &source{common: e.Common, root: e.Path, name: e.Name, base: e.Base, madeAt: e.madeAt, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
 	if s.admin, err = e.folder(); err != nil {
 		return nil, err
 	}
