@@ -296,23 +296,23 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 	}
 }
 
-// The user's checkout is found where git names the repository for it: in a submodule, and apart from its git folder.
+// The user's checkout is found where git does not name it for the target: in a submodule, apart from its git folder, or on a
+// branch of which the target is another name.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
-	apart, around := newRepo(t), newRepo(t)
+	apart, around, renamed := newRepo(t), newRepo(t), newRepo(t)
 	gits(t, apart, "init -q --separate-git-dir "+filepath.Join(t.TempDir(), "git"))
 	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub")
-	for _, repo := range []string{apart, filepath.Join(around, "sub")} {
+	gits(t, renamed, "branch -m master", "symbolic-ref refs/heads/main refs/heads/master")
+	for _, repo := range []string{apart, filepath.Join(around, "sub"), renamed} {
 		k, path := attemptIn(t, repo)
 		write(t, repo, "a.txt", "mine\n")
 		refused := checkedOut(t, notMerged(t, k, path, WayMerge))
-		testkit.Equal(t, refused.Path, canonical(repo))
-		testkit.Same(t, refused.Files, []string{"a.txt"})
+		testkit.Same(t, append(refused.Files, refused.Path), []string{"a.txt", canonical(repo)})
 		gits(t, repo, "restore a.txt")
 		merged(t, k, path, WayMerge)
-		reads(t, repo, "new.txt", "new\n")
 		clean(t, repo)
-		testkit.Equal(t, remove(t, k), Rescue{}, "kept")
+		testkit.Equal(t, read(t, repo, "new.txt")+remove(t, k).Ref, "new\n", "merged and kept")
 	}
 }
 

@@ -268,6 +268,12 @@ type checkout struct{ path, admin string }
 // whose folder is gone does not count.
 func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout, err error) {
 	common := e.Common
+	// A branch may be another name of one, as main is of master after git symbolic-ref, and git names only the latter.
+	same, err := git.Line(ctx, inRepo(common, "for-each-ref", "--format=%(symref:lstrip=2)", "refs/heads/"+branch))
+	if err != nil {
+		return nil, err
+	}
+	branch = cmp.Or(same, branch)
 	text, err := git.Output(ctx, inRepo(common, "worktree", "list", "--porcelain"))
 	if err != nil {
 		return nil, err
