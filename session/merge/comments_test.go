@@ -175,7 +175,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 // The lines of a diff are found by their file and side, whatever they and the names look like.
 func TestLinesOfADiff(t *testing.T) {
 	t.Parallel()
-	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
+	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\t\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
 		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
 	}

@@ -209,7 +209,7 @@ func unquoted(line string) (string, bool) {
 	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
 		return "", false
 	}
-	if name, err := strconv.Unquote(line[4:]); err == nil {
+	if name, err := strconv.Unquote(strings.TrimSuffix(line[4:], "\t")); err == nil { // which git adds to a name with a blank
 		return line[:4] + name, true
 	}
 	return line, true
