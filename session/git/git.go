@@ -75,6 +75,7 @@ var settings = []string{
 	"gc.auto=0",
 	"maintenance.auto=false",
 	unsigned,
+	"commit.cleanup=whitespace", // a title may begin with #
 	"push.recurseSubmodules=no", // in which git would run by their own config
 	"push.followTags=false",
 	"push.negotiate=false",    // for which git would fetch, with the program that the config has for a URL

@@ -136,7 +136,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		notMade(t, mark, strings.Join(args, " "))
 	}
 	userConfig(t, "[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n")
-	f.write("more", "[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n")
+	f.write("more", "[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n"+strings.Repeat("[branch \"old\"]\n\tdescription = "+strings.Repeat("x", 1000)+"\n", 1100))
 	for key, value := range map[string]string{
 		"filter.a.clean": own, "filter.a.smudge": own, "filter.b.process": own, "filter.lfs.clean": own, "include.path": filepath.Join(f.path, "more"),
 		"core.sshCommand": own, "diff.external": own, "diff.a.textconv": own, "diff.a.command": own, "core.alternateRefsCommand": own,

@@ -53,6 +53,9 @@ var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {
 // file.
 const configTimeout = 8 * time.Second
 
+// configLimit bounds its size in bytes: it has sections for each branch that was ever checked out.
+const configLimit = 64 << 20
+
 // guard returns settings that override the programs in the config of a command's repository with
 // those of the user's own config, or with nothing. It runs git once.
 func guard(ctx context.Context, c Command) (overrides []string, err error) {
@@ -117,7 +120,7 @@ func Signing(ctx context.Context, c Command) (signs bool, unused map[string]stri
 
 // scopesOf reads the config of a command's repository.
 func scopesOf(ctx context.Context, c Command) (*scopes, error) {
-	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}}
+	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}, Limit: configLimit}
 	bounded, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
 	r, err := once(bounded, list, nil)

@@ -312,11 +312,11 @@ func TestField25_ConflictsOfAMerge(t *testing.T) {
 	testkit.Same(t, []any{now.State, now.Repos[0].Conflicts, needs(t, s)}, []any{board.Conflicted, []string{"a.txt"}, "attempt_conflicts conflicts"})
 	testkit.Get(Abort(ctx, s.Engine, me, BranchArgs{Target: target})).Must(t)
 	testkit.Same(t, []any{s.get(r.AttemptID).State, needs(t, s)}, []any{board.Completed, "attempt_to_review completed"}, "after it was undone")
-
+	p.Git(path, "config", "color.ui", "always")
 	const markers = "<<<<<<< HEAD\nmine\n=======\nyours\n>>>>>>> main\n"
 	p.commit(path, "b.txt", markers)
 	p.Git(path, "merge", "-q", "-s", "ours", "main")
-	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", "b.txt", "force: true")
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", `["b.txt"]`, "force: true")
 	p.commit(path, "b.txt", "Heading\n=======\ntext \n")
 	testkit.Equal(t, s.merge(MergeArgs{Target: target}).Repos[0].Status, Merged)
 	p.commit(path, "b.txt", markers)

@@ -532,7 +532,7 @@ func (b *view) noMarkers(ctx context.Context) error {
 	if err == nil || git.ExitCode(err) != 2 {
 		return err
 	}
-	files := []string{"grep", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
+	files := []string{"grep", "--no-color", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
 	none := len(files)
 	for line := range strings.Lines(string(r.Stdout)) {
 		if where, is := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); is && !strings.HasPrefix(line, "+") {

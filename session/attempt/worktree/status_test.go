@@ -187,7 +187,7 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 // Commit commits what agents have left, as the user, without copies that git does not ignore; it ends a merge whose conflicts
 // are resolved, and refuses one with conflicts.
 func TestCommitWhatIsLeft(t *testing.T) {
-	asUser(t, "")
+	asUser(t, "[commit]\n\tcleanup = strip\n")
 	repo, k := newRepo(t), newKeeper(t)
 	write(t, repo, "secret", "s\n")
 	path := makes(t, k, tree(repo, "secret"))[0].Path
@@ -195,8 +195,8 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	must(t, k.Commit(t.Context(), path, "nothing"))
 	testkit.Equal(t, tip(path, "HEAD"), before, "a commit of nothing")
 	write(t, path, "a.txt", "theirs\n", "new dir/new.txt", "n\n")
-	testkit.Must(t, k.Commit(t.Context(), path, "left"))
-	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"), "Una User left\n\na.txt\nnew dir/new.txt?? secret")
+	testkit.Must(t, k.Commit(t.Context(), path, "#1 left"))
+	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"), "Una User #1 left\n\na.txt\nnew dir/new.txt?? secret")
 	testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, 0, "files that are left")
 	for _, inside := range []string{filepath.Join(path, "vendor", "theirs"), filepath.Join(path, "a.txt")} {
 		testkit.Must(t, errors.Join(os.RemoveAll(inside), os.CopyFS(inside, os.DirFS(newRepo(t)))))
