@@ -78,6 +78,16 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 	testkit.True(t, !isThere(mark), "the helper of the repository ran")
 	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "it was not pushed")
+	// A config that has LFS, which is not installed, prevents no push of a repository without LFS.
+	asUser(t, "[filter \"lfs\"]\n\tprocess = git-lfs filter-process\n")
+	bin := t.TempDir()
+	must(t, os.Symlink(testkit.Get(exec.LookPath("git")).Must(t), filepath.Join(bin, "git")))
+	t.Setenv("PATH", bin)
+	gits(t, repo, "config remote.origin.url "+remote)
+	commit(t, path, "uses it", ".gitattributes", "*.bin filter=lfs\n")
+	testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), "'lfs' is not a git command")
+	commit(t, path, "does not", ".gitattributes", "*.bin -text\n")
+	testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 }
 
 // needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.

@@ -128,5 +128,11 @@ func pushLFS(ctx context.Context, c git.Command, remote, ref, commit string) err
 	none := strings.Repeat("0", len(commit))
 	c.Args, c.Stdin = []string{"lfs", "pre-push", remote}, fmt.Appendf(nil, "%s %s %s %s\n", ref, commit, ref, none)
 	_, err = git.Output(ctx, c)
+	if git.Said(err, "'lfs' is not a git command") { // the config may be from another machine, and the repository without LFS
+		c.Args, c.Stdin = []string{"grep", "--quiet", "-e", "filter=lfs", commit, "--", ":(top,glob)**/.gitattributes"}, nil
+		if _, uses := git.Output(ctx, c); git.ExitCode(uses) == 1 {
+			return nil
+		}
+	}
 	return err
 }

@@ -227,12 +227,13 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 	for _, tag := range []string{"main", "heads/main", "other", branchName} {
 		gits(t, repo, "tag "+tag+" HEAD~1")
 	}
-	gits(t, repo, "branch other refs/heads/main")
+	gits(t, repo, "branch other refs/heads/main", "branch feature/x refs/heads/main", "checkout -q --detach")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"feature/x", "main", "other"}, "detached")
 	for _, branch := range []string{"other", "main"} {
 		gits(t, repo, "switch -q "+branch)
 		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
 	}
-	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"main", "other"}, "the branches")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t), []string{"main", "feature/x", "other"}, "the branches")
 	for _, way := range ways {
 		k, path := attemptIn(t, repo)
 		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
@@ -436,15 +437,6 @@ func TestField04_Submodules(t *testing.T) {
 	gits(t, sub, "tag v1 develop", "branch -q -D develop", in+" fetch -q --tags", in+" checkout -q v1")
 	commit(t, path, "as released")
 	must(t, push())
-}
-
-func TestBranches(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	gits(t, repo, "branch zeta", "branch alpha", "branch feature/x")
-	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t), []string{"main", "alpha", "feature/x", "zeta"})
-	gits(t, repo, "checkout -q --detach")
-	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"alpha", "feature/x", "main", "zeta"}, "detached")
 }
 
 func TestBranchForIsALegalRef(t *testing.T) {
