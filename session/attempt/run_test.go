@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,8 +24,7 @@ import (
 // An attempt from its start to the review of its task.
 func TestAttemptRuns(t *testing.T) {
 	p := newProject(t)
-	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("dirty\n"), 0o644))
-	must(t, os.MkdirAll(filepath.Join(p.Root, ".deepwork", "jobs"), 0o755))
+	must(t, errors.Join(os.WriteFile(filepath.Join(p.Root, "README"), []byte("dirty\n"), 0o644), os.MkdirAll(filepath.Join(p.Root, ".deepwork", "jobs"), 0o755)))
 	s := p.open()
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env CLAUDECODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
@@ -318,8 +318,7 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 	p := alone(t)
 	s := p.open()
 	bin := filepath.Join(p.Root, "..", "bin")
-	must(t, os.MkdirAll(bin, 0o755))
-	must(t, os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755))
+	must(t, errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755)))
 	v, path := s.newTask("x"), os.Getenv("PATH")
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, "git_failed", "not in PATH", "install git")

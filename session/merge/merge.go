@@ -40,7 +40,7 @@ type Repo struct {
 	TargetBranch string          `json:"target_branch" jsonschema:"branch that the attempt is for"`
 	Status       string          `json:"status" jsonschema:"merged, unchanged (nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (files in the worktree must be resolved and committed), aborted, pushed or retargeted"`
 	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
-	Conflicts    []string        `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
+	Conflicts    []string        `json:"conflicts" jsonschema:"files with conflicts in the worktree, or what git says of a conflict in none"`
 	Untracked    []string        `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
 	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`

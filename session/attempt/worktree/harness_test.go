@@ -89,8 +89,7 @@ func executable(t testing.TB, path, text string) {
 func newRepo(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
-	must(t, os.CopyFS(dir, os.DirFS(template())))
-	must(t, os.Chmod(filepath.Join(dir, ".git", "config"), 0o644))
+	must(t, errors.Join(os.CopyFS(dir, os.DirFS(template())), os.Chmod(filepath.Join(dir, ".git", "config"), 0o644)))
 	return dir
 }
 

@@ -68,7 +68,7 @@ func (e *MarkersError) Error() string {
 type Landed struct {
 	Before    string   // the commit of the branch that was moved, before; of Push: at which the attempt began
 	Commit    string   // and after; the same if there was nothing to do
-	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
+	Conflicts []string // of Update: files to resolve in the worktree, or what git says of conflicts in none; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has, without copies: see isCopy
 	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
 	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
@@ -220,8 +220,8 @@ func (k *Keeper) landed(ctx context.Context, l Landing, b *view) (string, error)
 		return "", err
 	}
 	fields := git.Fields(string(r.Stdout))
-	if err != nil && len(fields) > 1 {
-		return "", &ConflictError{Files: fields[1:]}
+	if err != nil && len(fields) > 0 {
+		return "", &ConflictError{Files: fields[1:]} // none if it is of no file: see unplaced
 	} else if err != nil || len(fields) != 1 {
 		return "", fmt.Errorf("git merge-tree: unexpected output of %d bytes: %w", len(r.Stdout), err)
 	}
@@ -332,12 +332,12 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point", "--empty=drop", "--no-keep-empty",
 		"--onto", b.target, upstream)
 	c.Config = []string{"rebase.updateRefs=false", "rebase.rebaseMerges=false", "rebase.autoSquash=false", "rebase.missingCommitsCheck=ignore"}
-	_, said, err := git.Run(ctx, c)
+	out, said, err := git.Run(ctx, c)
 	if err == nil {
 		return commitOf(ctx, b.call(), "HEAD")
 	}
 	err = b.dirty(said, err)
-	if files, look := b.unmerged(ctx); look == nil && len(files) > 0 {
+	if files, look := b.unmerged(ctx); look == nil && len(files)+len(unplaced(out)) > 0 {
 		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")
 		err = &ConflictError{Files: files, Commit: id}
 	}
@@ -358,10 +358,14 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash", "--no-verify-signatures", "--no-verify",
 			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
 		c.Config = []string{"branch." + b.Branch + ".mergeOptions="}
-		_, said, err := git.Run(ctx, c)
+		out, said, err := git.Run(ctx, c)
 		r := &Landed{Before: b.head, Commit: b.head}
 		if err != nil {
-			if files, look := b.unmerged(ctx); look == nil && len(files) > 0 {
+			files, look := b.unmerged(ctx)
+			if len(files) == 0 {
+				files = unplaced(out)
+			}
+			if look == nil && len(files) > 0 {
 				r.Conflicts = files
 				return r, nil
 			}
@@ -375,6 +379,17 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 		r.Commit, err = commitOf(ctx, b.call(), "HEAD")
 		return r, err
 	})
+}
+
+// unplaced returns what git says of conflicts that are of no file: the files of a folder were moved to several others, say, and it
+// does not know where a new one belongs.
+func unplaced(out string) (all []string) {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "CONFLICT") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
 }
 
 // Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit

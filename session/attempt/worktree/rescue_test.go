@@ -59,8 +59,7 @@ func TestBranchesThatStay(t *testing.T) {
 	sound(t, repo, 0)
 
 	k, repo, path = started(t)
-	gits(t, path, "checkout -q --detach")
-	gits(t, repo, "checkout -q "+branchName)
+	gits(t, path, "checkout -q --detach", "-C "+repo+" checkout -q "+branchName)
 	remove(t, k)
 	gits(t, repo, "rev-parse --verify HEAD")
 
@@ -223,9 +222,8 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	lib, repo, k := newRepo(t), newRepo(t), newKeeper(t)
-	old(t, lib)
-	gits(t, lib, "tag v1 develop", "branch -q -D develop") // what only a tag has is no work
-	gits(t, repo, "submodule add -q "+lib+" sub", "submodule add -q "+lib+" other")
+	old(t, lib) // which only a tag has in the end, and is no work
+	gits(t, repo, "-C "+lib+" tag v1 develop", "-C "+lib+" branch -q -D develop", "submodule add -q "+lib+" sub", "submodule add -q "+lib+" other")
 	commit(t, repo, "submodules")
 	path := create(t, k, repo)
 	sub := filepath.Join(path, "sub")
@@ -364,8 +362,7 @@ func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
 	testkit.Need(t, err == nil && len(want) == 3, "%+v %v", want, err)
 	for i, file := range [][2]string{{"new", "work in r1"}, {"new", "work in r2"}, {"notes", "beside"}} {
-		testkit.Equal(t, want[i].Ref, "refs/deepwork/rescue/"+attemptID+[]string{"", "-2", "-3"}[i], "ref %d", i)
-		testkit.Equal(t, tip(repo, want[i].Ref), want[i].Commit, "%s", want[i].Ref)
+		testkit.Equal(t, want[i].Ref+tip(repo, want[i].Ref), "refs/deepwork/rescue/"+attemptID+[]string{"", "-2", "-3"}[i]+want[i].Commit, "ref %d", i)
 		holds(t, repo, want[i].Commit, file[:]...)
 	}
 	sound(t, repo, 1)
