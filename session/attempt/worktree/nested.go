@@ -137,7 +137,11 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 			n := Nested{Path: at, Discard: "rm -rf " + session.InShell(at)}
 			in := git.Command{Dir: at, GitDir: at, WorkTree: at, Filters: true, Limit: listLimit} // the work tree of its config is gone
 			if !slices.ContainsFunc(*found, func(n Nested) bool { return n.gitDir == at }) {
-				err = cmp.Or(err, s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known))
+				if failed := s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known); git.ExitCode(failed) > 0 {
+					n.Why = "cannot be read (" + failed.Error() + ")"
+				} else {
+					err = cmp.Or(err, failed)
+				}
 			}
 			if n.Why != "" {
 				*found = append(*found, n)

@@ -233,10 +233,11 @@ func TestSubmodules(t *testing.T) {
 	testkit.Equal(t, remove(t, k).Ref, "", "kept")
 	path = create(t, k, repo)
 	gits(t, path, "submodule update -q --init sub")
-	refused := func(text string) {
+	refused := func(text string) error {
 		t.Helper()
 		err := notRemoved(t, k)
 		testkit.True(t, errors.Is(err, ErrNotKept) && strings.Count(err.Error(), "the repository ") == 1 && strings.Contains(err.Error(), text), "%v, want %s", err, text)
+		return err
 	}
 	const push = "push -q origin HEAD:refs/heads/sub"
 	write(t, sub, "new", "in the submodule")
@@ -259,8 +260,9 @@ func TestSubmodules(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(path, "other")))
 	left := commit(t, sub, "left", "left", "x")
 	gits(t, path, "add sub", "submodule --quiet deinit --force sub")
-	refused(filepath.Join("modules", "sub") + " has commits that are nowhere else")
-	follow(t, notRemoved(t, k), "publish that with: ", ";")
+	follow(t, refused(filepath.Join("modules", "sub")+" has commits that are nowhere else"), "publish that with: ", ";")
+	write(t, gitIn(t, path, "rev-parse", "--absolute-git-dir"), "modules/a/broken/HEAD", "")
+	follow(t, refused("broken cannot be read"), "discard that with: ", "\n")
 	testkit.Contains(t, gitIn(t, repo, "ls-tree", remove(t, k).Commit, "sub"), left, "the submodule's new commit")
 }
 
