@@ -193,8 +193,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	p, s := opened(t)
 	r := s.ran("! write a.txt a")
 	dead := filepath.Join(p.Root, "..", "dead")
-	must(t, os.CopyFS(dead, os.DirFS(p.Root))) // as it is while the board is open
-	must(t, state.Of(dead).Make())
+	must(t, errors.Join(os.CopyFS(dead, os.DirFS(p.Root)), state.Of(dead).Make())) // as it is while the board is open
 	killed := state.Of(dead)
 	for _, name := range []string{"", "-wal"} {
 		text := testkit.Get(os.ReadFile(s.boardPath() + name)).Must(t)

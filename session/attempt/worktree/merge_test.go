@@ -308,14 +308,17 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 }
 
 // The user's checkout is found where git does not name it for the target: in a submodule, apart from its git folder, or on a
-// branch of which the target is another name.
+// branch of which the target is another name; and by a path of two lines.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
 	apart, around, renamed := newRepo(t), newRepo(t), newRepo(t)
 	gits(t, apart, "init -q --separate-git-dir "+filepath.Join(t.TempDir(), "git"))
-	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub")
-	gits(t, renamed, "branch -m master", "symbolic-ref refs/heads/main refs/heads/master")
-	for _, repo := range []string{apart, filepath.Join(around, "sub"), renamed} {
+	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub", "-C "+renamed+" branch -m master", "-C "+renamed+" symbolic-ref refs/heads/main refs/heads/master")
+	lines := newRepo(t)
+	if os.Rename(lines, lines+"\n2") == nil { // not on Windows
+		lines += "\n2"
+	}
+	for _, repo := range []string{apart, filepath.Join(around, "sub"), renamed, lines} {
 		k, path := attemptIn(t, repo)
 		write(t, repo, "a.txt", "mine\n")
 		refused := checkedOut(t, notMerged(t, k, path, WayMerge))
@@ -377,8 +380,7 @@ func TestPush(t *testing.T) {
 	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "pushed")
 	// Somebody else pushes to it.
 	other := gitIn(t, remote, "commit-tree", "main^{tree}", "-p", branchName, "-m", "other")
-	gits(t, remote, "update-ref refs/heads/"+branchName+" "+other)
-	gits(t, path, "commit -q --amend -m third")
+	gits(t, path, "-C "+remote+" update-ref refs/heads/"+branchName+" "+other, "commit -q --amend -m third")
 	testkit.FailsWith(t, push(true), ErrRejected)
 	testkit.Equal(t, tip(remote, branchName), other, "overwritten")
 	hook := filepath.Join(remote, "hooks", "pre-receive")

@@ -274,12 +274,12 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 		return nil, err
 	}
 	branch = cmp.Or(same, branch)
-	text, err := git.Output(ctx, inRepo(common, "worktree", "list", "--porcelain"))
+	text, err := git.Output(ctx, inRepo(common, "worktree", "list", "--porcelain", "-z"))
 	if err != nil {
 		return nil, err
 	}
-	for i, entry := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		lines := strings.Split(entry, "\n")
+	for i, entry := range strings.Split(strings.TrimRight(text, "\x00"), "\x00\x00") {
+		lines := strings.Split(entry, "\x00")
 		c := checkout{admin: common}
 		c.path = filepath.FromSlash(strings.TrimPrefix(lines[0], "worktree "))
 		if i > 0 {
