@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"deepwork/actor/telemetry"
 	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -233,19 +232,30 @@ func (d *leader) adopt(ctx context.Context, p place, parent, id string) error {
 }
 
 // find adopts the workflows that agents of the run have started and that it does not know, because a leader
-// was killed before it could record them.
+// was killed before it could record them: in sessions that it knows, and in those that are steps of these. Reading them
+// has their spans exported again that an earlier leader may not have sent.
 func (d *leader) find(ctx context.Context) error {
-	known := map[string]bool{d.lead.Run.SessionID: true}
+	known, look := map[string]bool{}, []string{d.lead.Run.SessionID}
 	d.mu.Lock()
 	for _, ids := range d.lead.Run.Children {
-		for _, id := range ids {
-			known[id] = true
-		}
+		look = append(look, ids...)
 	}
 	d.mu.Unlock()
-	if telemetry.On() { // reading them has their spans exported again that an earlier leader may not have sent
-		for id := range known {
-			_, _ = d.at.State(ctx, id)
+	for ; len(look) > 0; look = look[1:] {
+		if known[look[0]] {
+			continue
+		}
+		known[look[0]] = true
+		s, err := d.at.State(ctx, look[0])
+		if session.CodeOf(err) == codes.UnknownSession {
+			continue // it was removed
+		} else if err != nil {
+			return err
+		}
+		for _, p := range s.StepProgress {
+			if p.Value.Child != "" {
+				look = append(look, p.Value.Child)
+			}
 		}
 	}
 	started, err := d.at.Started(ctx, known)

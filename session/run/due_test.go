@@ -229,9 +229,9 @@ func TestWhatIsDue(t *testing.T) {
 			testkit.Equal(t, asText(d, now, err), c.want)
 		})
 	}
-	// What agents start is recorded once, and found again by a leader that goes on.
-	w := &called{states: map[string]*machine.State{child: {SessionID: child, CurrentStepID: "b"}}, started: []Started{
-		{SessionID: child, Parent: root, Session: root, Step: "a"}, {SessionID: "found", Parent: root, Session: root, Step: "a"},
+	// What agents start is recorded once, and found again by a leader that goes on, also in a workflow that is a step.
+	w := &called{states: map[string]*machine.State{child: {SessionID: child, CurrentStepID: "b", StepProgress: machine.State{}.StepProgress.Set("b", &machine.StepProgress{Child: "called"})}}, started: []Started{
+		{SessionID: child, Parent: root, Session: root, Step: "a"}, {SessionID: "found", Parent: root, Session: root, Step: "a"}, {SessionID: "in it", Parent: "called", Session: "called", Step: "c"},
 		{SessionID: "nested", Parent: child, Session: root, Step: "a"}, {SessionID: "of others", Parent: "x", Session: "x", Step: "a"},
 	}}
 	lead.Run.Children = nil
@@ -240,7 +240,7 @@ func TestWhatIsDue(t *testing.T) {
 		testkit.Works(t, d.adopt(t.Context(), place{root, "a"}, root, child))
 		testkit.Works(t, d.find(t.Context()))
 	}
-	testkit.Same(t, lead.Run.Children, map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}})
+	testkit.Same(t, lead.Run.Children, map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}, "called/c": {"in it"}})
 	// An item gets a worktree before its agents, and is merged and tidied away after them.
 	s := &machine.State{SessionID: root}
 	for id, folder := range map[string]string{"port[0]": ".", "fix[0]": "x", "merge:port[0]": "x"} {
