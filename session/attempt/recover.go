@@ -76,9 +76,9 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	return true
 }
 
-// clear removes the worktrees that are here of tasks that were deleted. Their attempts were at another place by then, or
+// removeDeleted removes the worktrees that are here of tasks that were deleted. Their attempts were at another place by then, or
 // this one seemed to be gone: otherwise the call that deletes a task has them removed.
-func (e *Engine) clear(ctx context.Context) {
+func (e *Engine) removeDeleted(ctx context.Context) {
 	for {
 		b, err := e.Store(ctx)
 		var cfg *config.Config

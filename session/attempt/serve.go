@@ -149,7 +149,7 @@ func (e *Engine) followBoard() {
 				e.wakeUp()
 			}
 			if slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskDeleted }) {
-				e.clear(e.serving)
+				e.removeDeleted(e.serving)
 			}
 			err = e.changes.Wait(e.serving, position)
 		}

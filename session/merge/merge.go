@@ -139,7 +139,7 @@ func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply 
 	if err == nil {
 		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed, landed == task.LandedMerged && done && cfg.Attempts.DoneWhenMerged)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, task.ErrNotFound) { // else it was deleted meanwhile
 		return nil, board.Midway(board.Fault("recording what became of the branch", err))
 	}
 	return reply, nil

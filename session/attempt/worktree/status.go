@@ -37,6 +37,11 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if !isDir(path) {
 		return Status{}, nil
 	}
+	defer func() {
+		if err != nil && !isDir(path) { // it was removed meanwhile
+			st, err = Status{}, nil
+		}
+	}()
 	v, err := k.view(ctx, path, base, target)
 	if err != nil {
 		return Status{}, err
