@@ -88,8 +88,11 @@ func (h *history) found() (count int, report string) {
 	for _, kind := range slices.Sorted(maps.Keys(h.faults)) {
 		all := h.faults[kind]
 		count += len(all)
-		examples := fmt.Sprintf("%.8000s", strings.Join(all[:min(len(all), 5)], "\n"))
-		report += fmt.Sprintf("WRONG: %s, %d times; for example:\n  %s\n", kind, len(all), strings.ReplaceAll(examples, "\n", "\n  "))
+		examples := ""
+		for _, one := range all[:min(len(all), 5)] {
+			examples += fmt.Sprintf("%.8000s\n", one)
+		}
+		report += fmt.Sprintf("WRONG: %s, %d times; for example:\n  %s\n", kind, len(all), strings.ReplaceAll(strings.TrimSpace(examples), "\n", "\n  "))
 	}
 	return count, report
 }

@@ -182,6 +182,8 @@ func (s state) apply(in input) []outcome {
 		return s.decide(in)
 	case in.Tool == "child":
 		return s.resume(in)
+	case in.Tool == handIn:
+		return slices.DeleteFunc(s.finish(in), func(o outcome) bool { return o.reply != personAwaited })
 	case in.Tool == "finished_step":
 		return append(s.late(in), s.finish(in)...)
 	case in.Tool == "abort_workflow" && s.status == "aborted" && s.reason == in.Text:

@@ -279,6 +279,10 @@ const (
 	personAwaited = "waiting"
 )
 
+// handIn is the tool of what the lost calls of a finished_step may have done before its last one: they put outputs
+// before a person, who decided before that went on.
+const handIn = "hand in"
+
 // decided is the reply to a person whose decision was recorded.
 const decided = "recorded"
 

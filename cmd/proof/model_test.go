@@ -282,7 +282,8 @@ func TestReviewModel(t *testing.T) {
 	first, second := finish(personStep, "a.md"), finish(personStep, "b.md")
 	yes, no := input{Tool: "person", Step: personStep, Text: pass}, input{Tool: "person", Step: personStep, Text: fail}
 	abort, back := input{Tool: "abort_workflow", Text: "enough"}, input{Tool: "go_to_step", Step: personStep}
-	judged := op(good, "begin s8")
+	judged, lost := op(good, "begin s8"), second
+	lost.Tool = handIn
 	for name, c := range map[string]struct {
 		ops []porcupine.Operation
 		ok  bool
@@ -302,6 +303,7 @@ func TestReviewModel(t *testing.T) {
 		"a decision that is lost":                {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(first, personAwaited)}, false},
 		"two decisions":                          {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(no, decided)}, false},
 		"other outputs than those decided about": {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(second, `complete {"report":"b.md"}`)}, false},
+		"others that a lost call handed in":      {[]porcupine.Operation{judged, op(first, personAwaited), op(lost, lostReply), op(yes, decided), op(second, `complete {"report":"b.md"}`)}, true},
 		"other outputs withdraw a decision":      {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(second, personAwaited), op(first, personAwaited)}, true},
 		"going back withdraws a decision":        {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(back, "back to s8 clears s8"), op(first, personAwaited)}, true},
 	} {
