@@ -214,28 +214,12 @@ server continues with remote runs at other systems.`,
 			} else {
 				project = here.Project
 			}
-			side := func(flag string) backend.Choice {
-				switch url := cmd.Flag(flag).Value.String(); {
-				case url == "":
-					return here
-				case url == backend.FilesURL:
-					return backend.Choice{}
-				case strings.HasSuffix(url, ".db") && !strings.Contains(url, "://"):
-					file, err := filepath.Abs(url)
-					if err != nil {
-						file = url // which is refused
-					}
-					return backend.Choice{File: file}
-				default:
-					return backend.Choice{URL: url, Project: project}
+			source, target := chosenStore(from, project, here), chosenStore(to, project, here)
+			for i, s := range []backend.Choice{source, target} {
+				if s.URL != "" && !strings.Contains(s.URL, "://") { // it may have a password, so it is not printed
+					return usagef(cmd, "--%s is not a store; expected files, the URL of a database such as postgres://user@host/database, or a file that ends in .db", []string{"from", "to"}[i])
 				}
 			}
-			for _, flag := range []string{"from", "to"} {
-				if s := side(flag); s.URL != "" && !strings.Contains(s.URL, "://") { // it may have a password, so it is not printed
-					return usagef(cmd, "--%s is not a store; expected files, the URL of a database such as postgres://user@host/database, or a file that ends in .db", flag)
-				}
-			}
-			source, target := side("from"), side("to")
 			if source == target {
 				return usagef(cmd, "--from and --to name the same store; give --from or --to as files, as the URL of a database or as a file that ends in .db")
 			}
@@ -266,6 +250,23 @@ server continues with remote runs at other systems.`,
 	cmd.Flags().StringVar(&from, "from", "", "`URL` of the database that has the project, files, or a backup (default: the project's store)")
 	cmd.Flags().StringVar(&to, "to", "", "`URL` of the database that it is copied to, files, or a backup (default: the project's store)")
 	return cmd
+}
+
+// chosenStore returns the store that --from or --to names; "" is that of the project.
+func chosenStore(url, project string, here backend.Choice) backend.Choice {
+	switch {
+	case url == "":
+		return here
+	case url == backend.FilesURL:
+		return backend.Choice{}
+	case strings.HasSuffix(url, ".db") && !strings.Contains(url, "://"):
+		file, err := filepath.Abs(url)
+		if err != nil {
+			file = url // which is refused
+		}
+		return backend.Choice{File: file}
+	}
+	return backend.Choice{URL: url, Project: project}
 }
 
 func (a *app) whereCommand() *cobra.Command {

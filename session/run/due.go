@@ -150,12 +150,9 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			}
 			continue
 		}
-		before, known := d.before[p]
-		if !known {
-			if before, err = d.lead.Steps(ctx, p.session, p.step); err != nil {
-				return err
-			}
-			d.before[p] = before
+		before, err := d.executions(ctx, p)
+		if err != nil {
+			return err
 		}
 		if of := s.Progress(m.StepID); of != nil { // what was before it began, in an earlier round, was other work
 			if i := slices.IndexFunc(before, func(x task.Execution) bool { return x.CreatedAt.Before(of.StartedAt) }); i >= 0 {
@@ -176,6 +173,18 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		now.steps = append(now.steps, j)
 	}
 	return nil
+}
+
+// executions returns the executions of a step, the newest first, which are read once.
+func (d *leader) executions(ctx context.Context, p place) ([]task.Execution, error) {
+	if before, known := d.before[p]; known {
+		return before, nil
+	}
+	before, err := d.lead.Steps(ctx, p.session, p.step)
+	if err == nil {
+		d.before[p] = before
+	}
+	return before, err
 }
 
 // limited says that a step waits for the limit that ended its newest agent.

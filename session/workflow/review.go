@@ -123,16 +123,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	sub := a.submission(c)
 	sub.Reviewer = how.use
 	tasks := gate.Plan(sub, hashes)
-	c.files = machine.FileHashes(c.expanded, hashes)
-	var checked []machine.FileHash
-	if len(m.schemas)+len(c.plan.Step.Checks) > 0 {
-		checked = c.files
-	}
-	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
-	c.digest, m.content = digest, digest
-	if len(c.plan.Step.Checks) > 0 {
-		c.bound = content.Bound(digest)
-	}
+	c.bind(content, slices.Concat(tasks, gate.PlanHuman(sub, hashes)))
 	if err := a.overtaken(c); err != nil {
 		return nil, err
 	}
@@ -141,7 +132,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 			return nil, err
 		}
 	}
-	if next := a.state.Unask(stepID, digest, a.engine.now()); next != a.state {
+	if next := a.state.Unask(stepID, c.digest, a.engine.now()); next != a.state {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
@@ -159,16 +150,13 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		return a.approve(ctx, a.state, c)
 	}
 	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
-		m.notice = fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those go on without it, these do not.", stepID)
-		def := *c.def
-		def.Notice = strings.TrimPrefix(def.Notice+" "+m.notice, " ")
-		c.def = &def
+		c.note(fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those go on without it, these do not.", stepID))
 	}
 	if m.misfits != "" {
 		return a.unfit(c, how)
 	}
 	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
-	case p.Question != nil && p.Question.Digest == digest:
+	case p.Question != nil && p.Question.Digest == c.digest:
 		return a.approve(ctx, a.state, c) // its other reviews have passed
 	case !a.engine.Reviews && len(c.plan.Step.ReviewsBy(false)) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
@@ -184,6 +172,28 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		return a.selfReview(c, how)
 	}
 	return a.external(ctx, c, sub, tasks, hashes, how)
+}
+
+// bind computes the digest of the content that the call hands in: reviews, checks and answers are about that content.
+func (c *candidate) bind(content *check.Content, tasks []gate.Task) {
+	c.files = machine.FileHashes(c.expanded, content.Outputs)
+	var checked []machine.FileHash
+	if len(c.m.schemas)+len(c.plan.Step.Checks) > 0 {
+		checked = c.files
+	}
+	c.digest = contentDigest(c.outputs, tasks, checked...)
+	c.m.content = c.digest
+	if len(c.plan.Step.Checks) > 0 {
+		c.bound = content.Bound(c.digest)
+	}
+}
+
+// note adds a notice to the reply.
+func (c *candidate) note(notice string) {
+	c.m.notice = notice
+	def := *c.def
+	def.Notice = strings.TrimPrefix(def.Notice+" "+notice, " ")
+	c.def = &def
 }
 
 // external has outputs reviewed by the gate: the call joins the running review, collects an existing verdict, is refused,
