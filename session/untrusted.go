@@ -7,6 +7,7 @@ import (
 
 	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
+	"deepwork/session/codes"
 )
 
 // ToUser rewrites a message that is for agents, for a user at a terminal or on a page.
@@ -18,9 +19,6 @@ var ToUser = strings.NewReplacer(
 	"Tell the user; restart the server after", "Restart servers after", " Tell the user.", "",
 	"Make the same call again; if this continues, tell the user", "Try again", "Make the same call again", "Try again",
 )
-
-// CodeUntrusted is the code of a call that would run what the user has not approved.
-const CodeUntrusted = "untrusted"
 
 // Untrusted returns the refusal of a call that needs the value of a config key that the user has
 // not approved (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if
@@ -76,13 +74,13 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 	case w.Fault != "":
 		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + InShell(root) + "` in a terminal."
 	}
-	return NotNow(CodeUntrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key", asked.Key).With("asked", asked.Text)
+	return NotNow(codes.Untrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key", asked.Key).With("asked", asked.Text)
 }
 
 // Changed returns the refusal of a call that needs a program that has changed since its approval.
 // err says how.
 func Changed(root string, err error) error {
-	return NotNow(CodeUntrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, InShell(root)).Because(err)
+	return NotNow(codes.Untrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, InShell(root)).Because(err)
 }
 
 // UntrustedNotice says which parts of a project's config are not in force because the user has not

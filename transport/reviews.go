@@ -251,6 +251,6 @@ func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.Ste
 	case errors.Is(err, trust.ErrDenied):
 		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", session.InShell(p.around.Root))
 	}
-	return session.NotNow(session.CodeUntrusted, "Step '%s' cannot be finished: it has the check '%s' (%s), and %s. Nothing was run and nothing has moved. %s",
+	return session.NotNow(codes.Untrusted, "Step '%s' cannot be finished: it has the check '%s' (%s), and %s. Nothing was run and nothing has moved. %s",
 		s.Step, c.Name, strings.Join(c.Run, " "), what, remedy).With("key", e.Key).With("step_id", s.Step).Because(err)
 }

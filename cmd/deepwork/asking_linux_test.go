@@ -16,7 +16,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/cmd/proof/tty"
-	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // typing runs a command with a controlling terminal of its own, at which answer is
@@ -117,7 +117,7 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 	}
 	one, two := beginSession(t, client, "one", "Check it"), beginSession(t, client, "two", "Check it")
 	for _, id := range []string{one, two} {
-		finish(id, session.CodeUntrusted, "'tests' (sh check.sh)", "deepwork trust --path")
+		finish(id, codes.Untrusted, "'tests' (sh check.sh)", "deepwork trust --path")
 	}
 	testkit.Need(t, !fileExists(filepath.Join(root, "tried")), "a check ran before it was approved")
 	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "checks.one.a.tests", "checks.two.a.tests", `"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved.",
@@ -128,12 +128,12 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 
 	// Another edit of the job needs nothing; another script does.
 	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": strings.Replace(jobOf("one", ""), "name: A,", "name: B,", 2), "out.txt": "good\n", "check.sh": "exit 0 # edited"})
-	finish(one, session.CodeUntrusted)
+	finish(one, codes.Untrusted)
 	writeFiles(t, root, map[string]string{"check.sh": check})
 	finish(one, "", `"next_step"`)
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one), []string{"evidence: its checks passed", "check tests passed", "bound to outputs"})
 	mustPrint(t, root, "trust", "--revoke")
-	finish(two, session.CodeUntrusted)
+	finish(two, codes.Untrusted)
 	types(t, true, "yes", []string{"deepwork", "sessions", "override", two, "a", "--reason", "known", "--path", root}, "the check tests: sh check.sh")
 	finish(two, "", `"next_step"`)
 }

@@ -74,7 +74,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	defer cancel()
 	r, err := e.followUp(ctx, b.View, a, s.ID, at)
 	if err != nil {
-		return nil, board.FaultOf("following up", err, "session", "session_id", s.ID, board.RemedySession)
+		return nil, board.FaultOf("following up", err, codes.UnknownSession, "session_id", s.ID, board.RemedySession)
 	}
 	r.SessionID, r.AttemptID, r.Action = s.ID, at.ID, a.Action
 	if r.Status == FollowUpStarted {
@@ -124,10 +124,10 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
-			return nil, nil, board.FaultOf("reading the session", err, "session", "session_id", *a.SessionID, board.RemedySession)
+			return nil, nil, board.FaultOf("reading the session", err, codes.UnknownSession, "session_id", *a.SessionID, board.RemedySession)
 		}
 		at, err := b.Attempt(ctx, s.AttemptID)
-		return s, at, board.FaultOf("reading the attempt", err, "session", "session_id", *a.SessionID, board.RemedySession)
+		return s, at, board.FaultOf("reading the attempt", err, codes.UnknownSession, "session_id", *a.SessionID, board.RemedySession)
 	}
 	at, err := b.Attempt(ctx, *id)
 	if err != nil {

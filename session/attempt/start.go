@@ -142,7 +142,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 		seen[id] = true
 		repo, err := b.Repo(ctx, id)
 		if err != nil {
-			return nil, board.FaultOf("reading the repository", err, "repo", field, id, board.RemedyRepo)
+			return nil, board.FaultOf("reading the repository", err, codes.UnknownRepo, field, id, board.RemedyRepo)
 		}
 		if repo.ProjectID != t.ProjectID {
 			return nil, session.Wrong(codes.ForeignRepo, "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
@@ -22,7 +23,7 @@ func (b *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a List
 	}
 	l, err := v.TaskAttempts(ctx, id, p)
 	if err != nil {
-		return nil, FaultOf("listing the attempts", cursor(p, err), "task", "task_id", id, remedyTask)
+		return nil, FaultOf("listing the attempts", cursor(p, err), codes.UnknownTask, "task_id", id, remedyTask)
 	}
 	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(l.Attempts)), LatestAttemptID: l.Task.LatestAttemptID, LatestSessionID: l.Task.LatestSessionID,
 		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: OrNull(l.Next)}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,30 +97,32 @@ func Deleted(err error) error {
 		With("argument", "request_id").Because(err)
 }
 
-// FaultOf is Fault for a call that names something by an id that may not be on the board.
-func FaultOf(doing string, err error, what, field, id, remedy string) error {
+// FaultOf is Fault for a call that names something by an id that may not be on the board: code is then that of the
+// refusal, such as codes.UnknownTask.
+func FaultOf(doing string, err error, code, field, id, remedy string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return Deleted(err)
 	}
 	if errors.Is(err, task.ErrNotFound) {
-		return session.Wrong("unknown_"+what, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
+		what := strings.TrimPrefix(code, "unknown_")
+		return session.Wrong(code, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
 	}
 	return Fault(doing, err)
 }
 
 // AttemptFault is FaultOf for an attempt.
 func AttemptFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, "attempt", "attempt_id", id, remedyAttempt)
+	return FaultOf(doing, err, codes.UnknownAttempt, "attempt_id", id, remedyAttempt)
 }
 
 // RunFault is FaultOf for a run.
 func RunFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, "run", "run_id", id, remedyAttempt)
+	return FaultOf(doing, err, codes.UnknownRun, "run_id", id, remedyAttempt)
 }
 
 // TaskFault is FaultOf for a task.
 func TaskFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, "task", "task_id", id, remedyTask)
+	return FaultOf(doing, err, codes.UnknownTask, "task_id", id, remedyTask)
 }
 
 // cursor explains a list's error if its cursor is the cause.

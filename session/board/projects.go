@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -118,7 +119,7 @@ func (b *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposAr
 	}
 	all, total, next, err := v.Repos(ctx, id, p)
 	if err != nil {
-		return nil, FaultOf("listing the repositories", cursor(p, err), "project", "project_id", id, remedyProject)
+		return nil, FaultOf("listing the repositories", cursor(p, err), codes.UnknownProject, "project_id", id, remedyProject)
 	}
 	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: OrNull(next)}
 	for _, v := range all {

@@ -40,7 +40,7 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 		all, total, next, err = v.Tasks(ctx, id, f, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
-		return nil, FaultOf("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
+		return nil, FaultOf("listing the tasks", cursor(p, err), codes.UnknownProject, "project_id", id, remedyProject)
 	}
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
 		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(f.Status)), Labels: NonNil(f.Labels), Priority: OrNull(string(f.Priority)), Limit: p.Limit}}
@@ -156,7 +156,7 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), Labels: labels, Priority: priority, DependsOn: dependsOn,
 	}, request)
 	b.o.Changed()
-	return b.taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
+	return b.taskReply(s), FaultOf("creating the task", err, codes.UnknownProject, "project_id", projectID, remedyProject)
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).

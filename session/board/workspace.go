@@ -156,7 +156,7 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	const gone = "It was deleted; what is done here belongs to no task any more."
 	at, err := records.AttemptContext(ctx, c.attempt)
 	if err != nil {
-		return nil, FaultOf("reading the attempt", err, "attempt", config.AttemptEnv, c.attempt, gone)
+		return nil, FaultOf("reading the attempt", err, codes.UnknownAttempt, config.AttemptEnv, c.attempt, gone)
 	}
 	a, t, p := at.Attempt, at.Task, at.Project
 	r := &ContextReply{

@@ -111,7 +111,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 		edit(c.old, c.now)
 		testkit.Equal(t, testkit.Get(look("here")).Must(t), c.here, "%q", c.now)
 		testkit.Equal(t, testkit.Get(look("elsewhere")).Must(t), c.elsewhere, "%q", c.now)
-		for why, code := range map[error]string{store.ErrUnavailable: store.CodeUnavailable, task.ErrDamaged: "store_damaged"} {
+		for why, code := range map[error]string{store.ErrUnavailable: codes.StoreUnavailable, task.ErrDamaged: "store_damaged"} {
 			k.down = why
 			testkit.True(t, c.old == "" || session.CodeOf(testkit.Get(look("here")).Err()) == code, "%q: want %s", c.now, code)
 		}

@@ -272,13 +272,10 @@ func (r *Store) Definition(hash string) ([]byte, error) {
 	return data, Explain(err)
 }
 
-// codeDamaged is the code of a call that needs a database that is damaged.
-const codeDamaged = "store_damaged"
-
 // Explain converts the errors of a store on which agents can act.
 func Explain(err error) error {
 	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
-		return session.NotNow(codeDamaged, "The database of this project is damaged, and this call has changed nothing: %v. Tell the user.", err).Because(err)
+		return session.NotNow(codes.StoreDamaged, "The database of this project is damaged, and this call has changed nothing: %v. Tell the user.", err).Because(err)
 	}
 	return store.Refused(err)
 }

@@ -187,7 +187,7 @@ func TestSessionsThatCannotBeRead(t *testing.T) {
 	testkit.Fails(t, read("0000000c"), "`deepwork where --adopt OLD-PATH` takes over")
 	testkit.True(t, !strings.Contains(read("0000000c").Error(), "sessions import"), "it has no file")
 	m.records = kept
-	for fault, code := range map[error]string{task.ErrDamaged: codeDamaged, errors.New("odd"): codes.SessionUnreadable, store.ErrBusy: store.CodeBusy} {
+	for fault, code := range map[error]string{task.ErrDamaged: codes.StoreDamaged, errors.New("odd"): codes.SessionUnreadable, store.ErrBusy: codes.StoreBusy} {
 		m.fault = fmt.Errorf("reading: %w", fault)
 		testkit.Equal(t, session.CodeOf(read("0000000a")), code, "%v", fault)
 		testkit.Equal(t, session.CodeOf(NotSaved("0000000a", m.fault)), strings.Replace(code, codes.SessionUnreadable, codes.NotSaved, 1), "%v", fault)

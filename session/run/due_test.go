@@ -179,7 +179,7 @@ func TestWhatIsDue(t *testing.T) {
 		"they pass it":                          {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
 		"it is refused":                         {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
 		"it cannot be kept":                     {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
-		"the store is away":                     {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(store.CodeUnavailable, "Again.").Because(store.ErrUnavailable)), "error: StateError: Again."},
+		"the store is away":                     {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StoreUnavailable, "Again.").Because(store.ErrUnavailable)), "error: StateError: Again."},
 		"its checks fail":                       {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
 		"its checks run":                        {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
 		"its files changed":                     {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},

@@ -8,6 +8,7 @@ import (
 
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // ErrUnavailable reports that the stores cannot be used now, since their database does not answer. Nothing
@@ -26,16 +27,10 @@ func Refused(err error) error {
 		return err
 	}
 	if errors.Is(err, ErrBusy) {
-		return session.NotNow(CodeBusy, "The store of this project cannot be written now, and nothing of this call has been carried out: %v. Make the same call again; if this continues, look for a stopped deepwork process of this project, such as one suspended with Ctrl-Z, and continue or end it.", err).Because(err).Wait(time.Second)
+		return session.NotNow(codes.StoreBusy, "The store of this project cannot be written now, and nothing of this call has been carried out: %v. Make the same call again; if this continues, look for a stopped deepwork process of this project, such as one suspended with Ctrl-Z, and continue or end it.", err).Because(err).Wait(time.Second)
 	}
-	return session.NotNow(CodeUnavailable, "The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
+	return session.NotNow(codes.StoreUnavailable, "The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
 }
-
-// CodeBusy is the code of a call that failed with ErrBusy.
-const CodeBusy = "store_busy"
-
-// CodeUnavailable is the code of a call that failed with ErrUnavailable.
-const CodeUnavailable = "store_unavailable"
 
 // Stores are all stores of a project, as one process uses them. Package backend opens them.
 type Stores struct {

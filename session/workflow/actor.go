@@ -98,9 +98,6 @@ var (
 	errUnsure    = errors.New("it is not known whether the transition was stored")
 )
 
-// codeUncertain is the code for a transition that may or may not have been made.
-const codeUncertain = "session_uncertain"
-
 // maxApplied is how often a command is applied to a session that others move at the same time; between, it
 // waits for up to applyPause times the number of tries. After maxUnsure commits that were not confirmed, its
 // caller is told so.
@@ -134,7 +131,7 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		}
 		switch {
 		case failed != nil && unconfirmed > 0:
-			return r, session.NotNow(codeUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+			return r, session.NotNow(codes.SessionUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed
 		case !changed && !again:
@@ -261,7 +258,7 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	if c.Call.RequestID == nil {
 		own := a.state.OwnReply(c.Call)
 		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure { // others have moved it since, and may have had its reply forgotten
-			return nil, session.NotNow(codeUncertain, "Session '%s' may have been moved by this call or not: the store did not confirm it, and others have moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
+			return nil, session.NotNow(codes.SessionUncertain, "Session '%s' may have been moved by this call or not: the store did not confirm it, and others have moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
 		}
 		return own, nil
 	}

@@ -66,7 +66,7 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 	stored := false
 	defer func() {
 		if stored && errors.Is(err, store.ErrUnavailable) { // which says of itself that nothing was changed
-			err = session.NotNow(codeUncertain, "This call was carried out, and its reply cannot be read: %v. Make the same call again with the same request_id.", err).Because(err)
+			err = session.NotNow(codes.SessionUncertain, "This call was carried out, and its reply cannot be read: %v. Make the same call again with the same request_id.", err).Because(err)
 		}
 	}()
 	for range 2 {
@@ -238,7 +238,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		return f, err
 	case id != "":
 		return f, c.elsewhere(ctx, id, a, err)
-	case session.CodeOf(err) == codeNoSession:
+	case session.CodeOf(err) == codes.NoActiveSession:
 		if id := c.lastEnded(ctx, *a.StepID, false, same); id != "" {
 			return finish(id)
 		}
@@ -272,7 +272,7 @@ const askedElsewhere = 20
 // error with the call to make for that session. Of several it names all: the caller knows which one is meant.
 func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
-	if refused == nil || !slices.Contains([]string{"step_not_current", "unknown_step", "step_finished", "group_moved_on"}, refused.Code) {
+	if refused == nil || !slices.Contains([]string{codes.StepNotCurrent, codes.UnknownStep, codes.StepFinished, codes.GroupMovedOn}, refused.Code) {
 		return err
 	}
 	stack := c.stackOf(ctx, id)

@@ -177,7 +177,7 @@ func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 	s, please := newScript(t, "exit 1"), machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
 	k := checked(t, s, ", override: never")
 	k.hands(machine.NeedsWork)
-	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codeNeedsPerson, "override: never")
+	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codes.OverrideNeedsPerson, "override: never")
 	k.hands(machine.NeedsWork, "Checks failed")
 	k = checked(t, s, "")
 	k.hands(machine.NeedsWork)
@@ -214,7 +214,7 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 			k.begin()
 			write(edit.checks, edit.main)
 			k.srv.records.Sessions = &blinking{Sessions: k.srv.records.Sessions} // while it is asked what the session began with
-			refused(t, refusal(t, k.c, `{"outputs":{},"step_id":"zero"}`), session.StateError, store.CodeUnavailable)
+			refused(t, refusal(t, k.c, `{"outputs":{},"step_id":"zero"}`), session.StateError, codes.StoreUnavailable)
 			r := k.finish(k.c, `{"outputs":{},"step_id":"zero"}`)
 			testkit.Equal(t, stepOf(r.BeginStep), "one")
 			testkit.Contains(t, toJSON(t, r.Notice), "counts for the next session")
@@ -238,11 +238,11 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 }
 
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
-	s, allowed := newScript(t, "exit 0"), error(session.NotNow(session.CodeUntrusted, "not approved"))
+	s, allowed := newScript(t, "exit 0"), error(session.NotNow(codes.Untrusted, "not approved"))
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin(func(o *Options) {
 		o.Checks.Allowed = func(context.Context, *check.Subject, *job.StepCheck) error { return allowed }
 	})
-	refused(t, refusal(t, k.c, handIn), session.StateError, session.CodeUntrusted)
+	refused(t, refusal(t, k.c, handIn), session.StateError, codes.Untrusted)
 	p := k.one()
 	testkit.True(t, s.runs() == 0 && !p.Done() && p.FailedChecks == 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 	allowed = nil

@@ -119,7 +119,7 @@ func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
 			}
 			lost(disk).Store(1)
 			disk.reading.Store(&others)
-			refused(t, refusal(t, c, call), session.StateError, codeUncertain, "Call get_step")
+			refused(t, refusal(t, c, call), session.StateError, "session_uncertain", "Call get_step")
 			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].StepID, "three", "the step")
 		})
 	}
@@ -165,17 +165,17 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.lose.Store(1)
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
-	refused(t, refusal(t, c, call), session.StateError, codeUncertain)
+	refused(t, refusal(t, c, call), session.StateError, "session_uncertain")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
 	testkit.Equal(t, p.record(id).Revision, 1, "revision")
 	// A start that finds its own commit, and then the store away, does not say that it has changed nothing.
 	disk.lose.Store(1)
 	disk.during.Store(new(func() { disk.unread.Store(1) }))
-	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})), session.StateError, codeUncertain)
+	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})), session.StateError, "session_uncertain")
 	// Nor does a step whose first commit may be made yet, when the store is away before the second.
 	disk.drop.Store(1)
 	disk.reading.Store(new(func() { disk.full.Store(&store.ErrUnavailable) }))
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, codeUncertain)
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, "session_uncertain")
 }
 
 // A faulty store fails, hangs or loses replies on demand.

@@ -155,9 +155,6 @@ func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([
 	return what, err
 }
 
-// codeNeedsPerson is the code of a call that only a person, or nobody, can have carried out.
-const codeNeedsPerson = "override_needs_person"
-
 // reason returns why the call skips the review; "" means that it does not.
 func (m *finishCall) reason() string {
 	if m.args.OverrideReason == nil {
@@ -190,7 +187,7 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 	default:
 		return nil
 	}
-	return session.NotNow(codeNeedsPerson, "%s Nothing was evaluated, and no try was used up.", what).
+	return session.NotNow(codes.OverrideNeedsPerson, "%s Nothing was evaluated, and no try was used up.", what).
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
 }
 
@@ -229,7 +226,7 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 	}
 	if def, err := a.definition(ctx); err == nil {
 		if st := def.Job.Step(g.Step); st != nil && len(st.Checks) > 0 && len(st.Reviews) == 0 && !slices.ContainsFunc(st.Checks, func(c job.StepCheck) bool { return !c.Never() }) {
-			return session.NotNow(codeNeedsPerson, "Nobody may pass over the checks of step '%s' of session '%s', not even a person: they have override: never.", g.Step, a.id)
+			return session.NotNow(codes.OverrideNeedsPerson, "Nobody may pass over the checks of step '%s' of session '%s', not even a person: they have override: never.", g.Step, a.id)
 		}
 	}
 	g.Override.At = a.engine.now()
@@ -241,7 +238,7 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 }
 
 func nobodyMay(id, stepID string) error {
-	return session.NotNow(codeNeedsPerson, "Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is never.", stepID, id)
+	return session.NotNow(codes.OverrideNeedsPerson, "Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is never.", stepID, id)
 }
 
 // evidence returns that of a step that its caller finishes.
@@ -263,7 +260,7 @@ func overrideCommand(id, stepID string) string {
 func closing(how Reviewing, id, stepID string) (string, error) {
 	switch how.Override {
 	case config.OverrideNever:
-		return "", session.NotNow(codeNeedsPerson,
+		return "", session.NotNow(codes.OverrideNeedsPerson,
 			"Step '%s' has reviews, no reviewer is configured, and nobody may override reviews (quality_gate.override is never): the step cannot be finished. Tell the user to configure a reviewer (quality_gate.agent_review_command, or a flag of deepwork serve), or to allow overrides.", stepID).
 			With("session_id", id).With("step_id", stepID).With("override", string(how.Override))
 	case config.OverrideHuman:

@@ -218,7 +218,7 @@ func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row stor
 	case (rerr == nil || session.CodeOf(rerr) == codes.UnknownSession) && errors.Is(err, store.ErrExists): // the branch is another one's
 		return err
 	}
-	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+	return session.NotNow(codes.SessionUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
 // parent finds the parent of a new session, the named one or the top, and the stack. The top of a stateless

@@ -11,7 +11,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/session"
-	"deepwork/session/store"
+	"deepwork/session/codes"
 )
 
 const (
@@ -133,7 +133,7 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := h.Check(r.Context()); err != nil {
 		// Details are in the log and in the replies to calls, since anybody can read this.
 		why := "the configuration is not valid"
-		if session.CodeOf(err) == store.CodeUnavailable {
+		if session.CodeOf(err) == codes.StoreUnavailable {
 			why = "the store does not answer"
 		}
 		http.Error(w, why, http.StatusServiceUnavailable)

@@ -27,7 +27,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/store"
+	"deepwork/session/codes"
 	"deepwork/transport/tool"
 )
 
@@ -134,7 +134,7 @@ func TestReadiness(t *testing.T) {
 	}
 	testkit.Equal(t, ready(nil), "200 ok")
 	testkit.Equal(t, ready(errors.New("line 1 is odd")), "503 the configuration is not valid")
-	testkit.Equal(t, ready(session.NotNow(store.CodeUnavailable, "away")), "503 the store does not answer")
+	testkit.Equal(t, ready(session.NotNow(codes.StoreUnavailable, "away")), "503 the store does not answer")
 	leave, ok := h.enter(httptest.NewRecorder(), httptest.NewRequest("POST", "/mcp", nil), false)
 	testkit.Need(t, ok, "a request is refused before the stop")
 	leave()

@@ -7,6 +7,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/codes"
 )
 
 // The shapes of the tools' replies. Every field of seed 000 is always present; what
@@ -248,22 +249,19 @@ func (r FinishReply) Alone(feedback string) *FinishReply {
 
 func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
 
-// PersonAwaited is the code of a step that waits for a person.
-const PersonAwaited = "person_awaited"
-
 // Waiting returns why the caller can only wait or call again, or nil.
 func (r *FinishReply) Waiting() *session.Waiting {
 	switch {
 	case r.membersPending() && (r.outdated || r.alone):
 		return nil
 	case r.membersPending():
-		return &session.Waiting{Code: "members_pending", RetryAfterMS: 10_000}
+		return &session.Waiting{Code: codes.MembersPending, RetryAfterMS: 10_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Waiting:"):
-		return &session.Waiting{Code: PersonAwaited, RetryAfterMS: 30_000}
+		return &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
-		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
+		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
 	case r.Status == NeedsWork && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Checks running:"):
-		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000}
+		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
 					took := time.Since(began)
 					testkit.True(t, errors.Is(err, store.ErrBusy) && took >= hasty.patience && took <= 8*time.Second, "after %v: %v", took, err)
-					testkit.Equal(t, session.CodeOf(store.Refused(err)), store.CodeBusy, "what an agent is told")
+					testkit.Equal(t, session.CodeOf(store.Refused(err)), "store_busy", "what an agent is told")
 					testkit.Fails(t, store.Refused(err), path)
 				})
 			}
