@@ -324,28 +324,28 @@ func (g *grant) lastActive() time.Time {
 	return g.lastCall
 }
 
-// own checks the session and the step of a call; those that it leaves out are those of the agent.
-func (c *stepCaller) own(ctx context.Context, sessionID, stepID **string) error {
+// own returns the session and the step of a call; those that it leaves out are those of the agent, and others are refused.
+func (c *stepCaller) own(ctx context.Context, sessionID, stepID *string) (ownSession, ownStep *string, err error) {
 	if c.grant.Session == "" { // its token was withdrawn after the request was let in
-		return session.NotNow(codes.OtherSession, "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
+		return nil, nil, session.NotNow(codes.OtherSession, "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
 	}
-	if *sessionID == nil {
-		*sessionID = &c.grant.Session
+	if sessionID == nil {
+		sessionID = &c.grant.Session
 	}
-	if **sessionID != c.grant.Session {
-		if begun, err := c.begun(ctx, **sessionID); begun || err != nil {
-			return err
+	if *sessionID != c.grant.Session {
+		if begun, err := c.begun(ctx, *sessionID); begun || err != nil {
+			return sessionID, stepID, err
 		}
-		return session.NotNow(codes.OtherSession, "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
-			c.grant.Step, c.grant.Session, **sessionID).With("session_id", c.grant.Session)
+		return nil, nil, session.NotNow(codes.OtherSession, "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
+			c.grant.Step, c.grant.Session, *sessionID).With("session_id", c.grant.Session)
 	}
-	if *stepID == nil {
-		*stepID = &c.grant.Step
+	if stepID == nil {
+		stepID = &c.grant.Step
 	}
-	if **stepID != c.grant.Step {
-		return session.NotNow(codes.OtherStep, "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, **stepID).With("step_id", c.grant.Step)
+	if *stepID != c.grant.Step {
+		return nil, nil, session.NotNow(codes.OtherStep, "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, *stepID).With("step_id", c.grant.Step)
 	}
-	return nil
+	return sessionID, stepID, nil
 }
 
 // begun reports whether a session is one that the agent has started, or a workflow that is a step of such a one.
@@ -379,7 +379,8 @@ func (c *stepCaller) request(id string) *string {
 
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
 	defer c.grant.use()()
-	if err := c.own(ctx, &a.SessionID, &a.StepID); err != nil {
+	var err error
+	if a.SessionID, a.StepID, err = c.own(ctx, a.SessionID, a.StepID); err != nil {
 		return nil, err
 	}
 	return c.WorkflowCaller.Step(ctx, a)
@@ -387,7 +388,8 @@ func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.St
 
 func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
 	defer c.grant.use()()
-	if err := c.own(ctx, &a.SessionID, &a.StepID); err != nil {
+	var err error
+	if a.SessionID, a.StepID, err = c.own(ctx, a.SessionID, a.StepID); err != nil {
 		return nil, err
 	}
 	if a.RequestID != nil {
@@ -412,7 +414,8 @@ const personFeedback = "Waiting: a person must pass these outputs and has been a
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	defer c.grant.use()()
-	if err := c.own(ctx, &a.ParentSessionID, new(*string)); err != nil {
+	var err error
+	if a.ParentSessionID, _, err = c.own(ctx, a.ParentSessionID, nil); err != nil {
 		return nil, err
 	}
 	if c.grant.Isolated {
