@@ -161,7 +161,7 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status     // the new status of the task; "" leaves it unchanged
+	Task         Status     // the new status of the task, "inreview" only once its workflow is complete; "" leaves it unchanged
 	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
 	Conversation *string    // the name that its program gave to it; nil means unknown
 	LimitedUntil *time.Time // set if a limit of the provider ended it

@@ -303,10 +303,8 @@ func (r *execution) recordStart(ctx context.Context, b store.Board, at time.Time
 
 func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) (err error) {
 	ending := end.Ending
-	if r.row.StepID == "" {
-		if ending.Task, err = r.taskAfter(ctx, b, ending.State); err != nil {
-			return err
-		}
+	if r.row.StepID == "" && ending.State == task.Completed {
+		ending.Task = task.InReview
 	}
 	if err = r.tellDropped(ctx, b, &ending); err != nil {
 		return err
@@ -346,26 +344,6 @@ func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task
 		*reason = new(strings.TrimSpace(why + " " + text))
 	}
 	return nil
-}
-
-// taskAfter returns the new status of the task: in review once its agent has completed and, if it
-// names a workflow, once that is complete. A status that was changed in the meantime stays.
-func (r *execution) taskAfter(ctx context.Context, b store.Board, state task.AttemptState) (task.Status, error) {
-	if state != task.Completed {
-		return "", nil
-	}
-	a, err := b.Attempt(ctx, r.row.AttemptID)
-	if err != nil {
-		return "", err
-	}
-	t, err := b.Task(ctx, a.TaskID)
-	if err != nil {
-		return "", err
-	}
-	if t.Status != task.InProgress || t.WorkflowName != nil && board.OrEmpty(a.WorkflowStatus) != board.WorkflowCompleted {
-		return "", nil
-	}
-	return task.InReview, nil
 }
 
 // wait waits for the end of the process. If this server closes first, the agent continues without it.

@@ -40,12 +40,6 @@ type service struct {
 	ended *sync.Cond                // a job has
 }
 
-func newService() *service {
-	s := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
-	s.ended = sync.NewCond(&s.mu)
-	return s
-}
-
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +182,8 @@ func (p *remote) exit(ctx context.Context, method, path string) (runner.Exit, er
 func TestAnExecutorThatIsAService(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	remotes := newService()
+	remotes := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
+	remotes.ended = sync.NewCond(&remotes.mu)
 	web := httptest.NewServer(remotes)
 	t.Cleanup(web.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)

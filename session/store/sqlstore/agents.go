@@ -287,6 +287,9 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		}
 		t.setAttempt(x.AttemptID, e.State, e.Error)
 		status, stays := e.Task, `status <> 'inprogress'`
+		if status == task.InReview { // not before its workflow is complete; see moveAttempt
+			stays += ` OR workflow_name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM attempts WHERE id = ?4 AND workflow_status = 'completed')`
+		}
 		next := t.nextOf(x, e.State)
 		if next != nil {
 			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
@@ -294,7 +297,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		if status != "" {
 			of := t.taskOf(x.AttemptID)
 			t.changed(store.TaskChanged, of)
-			t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND NOT (`+stays+`)`, status, t.Now, of)
+			t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND ?4 <> '' AND NOT (`+stays+`)`, status, t.Now, of, x.AttemptID)
 		}
 		return next
 	})

@@ -178,7 +178,8 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	ending := attempt()
 	write(t, a, moved(begin("00000004", ending, "", "main"), abort))
 	position(ending, "00000004", "aborted", "one")
-	named := try(t, b, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "named", JobName: new("alpha"), WorkflowName: new("build")}, task.Request{})).Must(t)).ID
+	byName := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "named", JobName: new("alpha"), WorkflowName: new("build")}, task.Request{})).Must(t)
+	named := try(t, b, byName).ID
 	outer := begin("00000011", named, "", "main") // not the one that the task names
 	position(named)
 	counted := begin("00000012", named, "00000011", "build")
@@ -188,8 +189,11 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	position(named, "00000012", "active", "one")
 	write(t, a, moved(within, func(w *store.SessionWrite) { w.Status = "completed" }), moved(inner, abort))
 	position(named, "00000012", "active", "one")
+	end(t, b, testkit.Get(b.LatestExecution(t.Context(), named)).Must(t), task.Ending{State: task.Completed, Task: task.InReview})
+	equal(t, "the task is, when its agent has ended early", taskOf(t, b, byName.ID).Status, task.InProgress)
 	write(t, a, moved(counted, func(w *store.SessionWrite) { w.Step, w.Status = "last", "completed" }), moved(outer, abort))
 	position(named, "00000012", "completed", "last")
+	equal(t, "the task is, once its workflow is complete", taskOf(t, b, byName.ID).Status, task.InReview)
 	// A run records its own position.
 	run := led(t, b, p, "run").ID
 	begin("00000021", run, "", "main")

@@ -149,6 +149,15 @@ func (t Tx) moveAttempt(s *store.SessionWrite) {
 		s.ID, s.Status, s.Step, t.Now, s.AttemptID, s.ID, s.Status, s.Step) > 0 {
 		t.changed(store.AttemptChanged, s.AttemptID)
 	}
+	if job == nil || s.Status != "completed" {
+		return
+	}
+	// If its agent had ended before, somebody else has completed it, and the task is to be reviewed.
+	of := t.taskOf(s.AttemptID)
+	if t.Exec(`UPDATE tasks SET status = 'inreview', updated_at = ? WHERE id = ? AND status = 'inprogress' AND EXISTS (SELECT 1 FROM attempts WHERE id = ? AND state = 'completed')
+		AND NOT EXISTS (SELECT 1 FROM attempts WHERE task_id = ? AND state IN ('waiting', 'starting', 'running'))`, t.Now, of, s.AttemptID, of) > 0 {
+		t.changed(store.TaskChanged, of)
+	}
 }
 
 // ancestry names the ids of a session and of what it is nested in.
