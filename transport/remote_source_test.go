@@ -235,15 +235,9 @@ func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) b
 // names waits until these workflow tools are listed, in this order.
 func (s *Server) names(t testing.TB, want ...string) {
 	t.Helper()
-	until(t, s, fmt.Sprint(want), func(l *remotetools.Listing) bool { return slices.Equal(namesOf(l), want) })
-}
-
-func namesOf(l *remotetools.Listing) []string {
-	names := make([]string, len(l.Tools))
-	for i, t := range l.Tools {
-		names[i] = t.Name
-	}
-	return names
+	until(t, s, fmt.Sprint(want), func(l *remotetools.Listing) bool {
+		return slices.EqualFunc(l.Tools, want, func(tool *mcp.Tool, name string) bool { return tool.Name == name })
+	})
 }
 
 // A watcher counts how often a client with its options is told that the list of tools changed.

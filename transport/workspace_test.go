@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -136,10 +137,15 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 		_, _, err := b.EndExecution(t.Context(), testkit.Get(b.LatestExecution(t.Context(), id)).Must(t).ID, task.Ending{State: task.Stopped})
 		must(t, err)
 		engine := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})).Must(t)
-		testkit.Get(engine.DeleteTask(t.Context(), session.LocalCaller(""), attempt.DeleteArgs{TaskID: testkit.Get(b.Attempt(t.Context(), id)).Must(t).TaskID})).Must(t)
-		for _, row := range testkit.Get(engine.Database.Sessions().ListSessions(t.Context(), store.SessionQuery{IDs: []string{theirs, own}})).Must(t) {
-			testkit.Equal(t, row.Status == string(machine.Aborted), row.ID == theirs, row.Status)
+		db, of := testkit.Get(sql.Open("sqlite", "file:"+state.Of(root).Database())).Must(t), testkit.Get(b.Attempt(t.Context(), id)).Must(t).TaskID
+		for _, during := range []string{`CREATE TRIGGER cut BEFORE DELETE ON tasks BEGIN SELECT RAISE(ABORT, 'cut short'); END`, `DROP TRIGGER cut`} {
+			testkit.Get(db.Exec(during)).Must(t)
+			testkit.Equal(t, testkit.Get(engine.DeleteTask(t.Context(), session.LocalCaller(""), attempt.DeleteArgs{TaskID: of})).Err() == nil, during == `DROP TRIGGER cut`, during)
+			for _, row := range testkit.Get(engine.Database.Sessions().ListSessions(t.Context(), store.SessionQuery{IDs: []string{theirs, own}})).Must(t) {
+				testkit.Equal(t, row.Status == string(machine.Aborted), row.ID == theirs, "%s: %s", during, row.Status)
+			}
 		}
+		must(t, db.Close())
 		testkit.Same(t, engine.Close(context.Background()), nil, "not stopped")
 	})
 }

@@ -82,20 +82,21 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 		}
 		logs = append(logs, of...)
 	}
+	// Before the task is gone: if this process is killed, the next call for the task goes on from here.
+	if err := e.endSessions(ctx, attempts); err != nil {
+		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
+	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
 		return nil, withRescued(board.TaskFault("deleting the task", err, id), reply.Rescued)
-	}
-	if err := e.endSessions(ctx, attempts); err != nil {
-		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
 	}
 	e.removeLogs(logs...)
 	e.Log.InfoContext(ctx, "task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.Who.Identity)
 	return reply, nil
 }
 
-// endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that were deleted.
+// endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that are deleted.
 func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error) {
 	sessions, err := workflow.Open(ctx, workflow.Options{Root: e.Root(), State: e.State(), Stores: e.Stores, Place: e.Stores.Place, Logger: e.Log})
 	if err != nil {
