@@ -153,12 +153,10 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	r := s.begin(s.newTask("! say once"))
 	appears(t, p.up)
 	s.stop()
-	looking := p.open(passive)
-	testkit.Equal(t, looking.get(r.AttemptID).State, "queued")
+	testkit.Equal(t, p.open(passive).get(r.AttemptID).State, "queued")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	p.Configure(func(*config.Config) {})
-	next := p.open()
-	testkit.Equal(t, next.ends(r.AttemptID).State, "completed")
+	testkit.Equal(t, p.open().ends(r.AttemptID).State, "completed")
 }
 
 // killShim kills the shim of a run, as the system may when it is out of memory.

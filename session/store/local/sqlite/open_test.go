@@ -286,7 +286,10 @@ func TestMigrationByManyServers(t *testing.T) {
 	with(t, "CREATE TABLE second (x)", "ALTER TABLE second ADD COLUMN y")
 	openByMany(latest())
 	testkit.Equal(t, schemaOf(t, path)["table second"], "CREATE TABLE second (x, y)", "the later scripts made")
-	testkit.Same(t, taskOf(t, openAt(t, path, noon), s.ID), s, "the task")
+	b = openAt(t, path, noon)
+	testkit.Same(t, taskOf(t, b, s.ID), s, "the task")
+	testkit.Must(t, raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1)).Close()) // by a newer deepwork, beside one that runs
+	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrVersion, fmt.Sprintf("it has version %d, and this deepwork uses version %d: use", latest()+1, latest()))
 }
 
 // A migration that fails leaves the board at its version, and nothing of itself. A reader does not migrate.

@@ -321,6 +321,9 @@ func (w *writer) begin(group []*member) error {
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		w.compiled.phase = inside
+		if _, err = ours(context.Background(), w.conn); err != nil { // a newer deepwork has migrated it since it was opened
+			_ = w.commit(nil)
+		}
 	}
 	return err
 }
