@@ -170,8 +170,7 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 	for _, m := range more {
 		m(&p)
 	}
-	s := testkit.Get(newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))).Must(t)
-	return s, f
+	return testkit.Get(newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))).Must(t), f
 }
 
 // client connects a real client to a server in memory, and checks how serving it ends.

@@ -417,8 +417,7 @@ func checkShape(t *testing.T, of any, o object) {
 		var described struct {
 			Description string `json:"description"`
 		}
-		err := json.Unmarshal(p, &described)
-		testkit.True(t, err == nil && len(described.Description) >= 10, "%T: property %s has no description", of, name)
+		testkit.True(t, json.Unmarshal(p, &described) == nil && len(described.Description) >= 10, "%T: property %s has no description", of, name)
 	}
 }
 

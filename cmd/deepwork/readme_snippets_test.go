@@ -238,8 +238,7 @@ func runnable(t *testing.T, at string, args []string) {
 	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	var stdout, stderr bytes.Buffer
-	code := Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr)
-	testkit.Equal(t, code, exitFailure, "%s", at)
+	testkit.Equal(t, Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr), exitFailure, "%s", at)
 	testkit.Contains(t, stderr.String(), "nowhere", "%s", at)
 }
 

@@ -368,8 +368,7 @@ func (n *newcomer) follow(s snippet) {
 				continue
 			}
 			if n.agent == nil {
-				client := testkit.Get(connect(n.t.Context(), n.program("serve", "--path", "."))).Must(n.t)
-				n.agent = client
+				n.agent = testkit.Get(connect(n.t.Context(), n.program("serve", "--path", "."))).Must(n.t)
 			}
 			tool, arguments, _ := strings.Cut(call, " ")
 			result := testkit.Get(n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t)

@@ -120,8 +120,7 @@ func (r *runProcess) interrupt() runEvent {
 func (r *runProcess) exits(code int) (last runEvent) {
 	r.p.t.Helper()
 	err := r.cmd.Wait()
-	got := r.cmd.ProcessState.ExitCode()
-	testkit.Need(r.p.t, got == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
+	testkit.Need(r.p.t, r.cmd.ProcessState.ExitCode() == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
 	for _, last = range r.events() {
 	}
 	return last

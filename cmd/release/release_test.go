@@ -245,8 +245,7 @@ func TestBuiltRegistryEntry(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	check(t, compiler.AddResource(registrySchema, readJSON[any](t, module.Dir, "internal", "validators", "schemas", "2025-12-11.json")))
-	schema := testkit.Get(compiler.Compile(registrySchema)).Must(t)
-	testkit.Works(t, schema.Validate(readJSON[any](t, dir, "server.json")))
+	testkit.Works(t, testkit.Get(compiler.Compile(registrySchema)).Must(t).Validate(readJSON[any](t, dir, "server.json")))
 	entry := readJSON[struct {
 		Packages []struct{ Identifier, FileSHA256 string }
 	}](t, dir, "server.json")

@@ -173,8 +173,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 	testkit.True(t, deref(id) == nobody && a.Action == ActionSend, "%+v", a)
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	tailed := testkit.Get(tail.ID()).Must(t)
-	testkit.True(t, tailed == nobody && *tail.Wait == 1.5 && *tail.AfterIndex == 7, "%+v", tail)
+	testkit.True(t, testkit.Get(tail.ID()).Must(t) == nobody && *tail.Wait == 1.5 && *tail.AfterIndex == 7, "%+v", tail)
 }
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"

@@ -196,8 +196,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	must(t, errors.Join(os.CopyFS(dead, os.DirFS(p.Root)), state.Of(dead).Make())) // as it is while the board is open
 	killed := state.Of(dead)
 	for _, name := range []string{"", "-wal"} {
-		text := testkit.Get(os.ReadFile(s.boardPath() + name)).Must(t)
-		must(t, os.WriteFile(killed.Database()+name, text, 0o600))
+		must(t, os.WriteFile(killed.Database()+name, testkit.Get(os.ReadFile(s.boardPath()+name)).Must(t), 0o600))
 	}
 	s.stop()
 	list := func(root string) string {

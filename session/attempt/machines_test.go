@@ -309,8 +309,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	silent := p2.machine("bbbb", f, passive)
 	must(t, silent.Members.Enter(ctx))
 	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
-	back := p2.machine("bbbb", f)
-	back.ran("! say hello")
+	p2.machine("bbbb", f).ran("! say hello")
 	testkit.True(t, Exists(tree), "the worktree of a task that stayed was removed")
 	silent.stop()
 
@@ -321,8 +320,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	old.stop()
 
 	f.gone(m2.place, time.Hour)
-	gone := testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t)
-	testkit.ContainsAll(t, deref(gone.Notice), []string{m2.place.Describe(), tree})
+	testkit.ContainsAll(t, deref(testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t).Notice), []string{m2.place.Describe(), tree})
 	vanishes(t, tree)
 	testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
 }

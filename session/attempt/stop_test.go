@@ -99,8 +99,7 @@ func TestStopWaiting(t *testing.T) {
 	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
-	third := s.begin(s.newTask("! say last"))
-	s.ends(third.AttemptID) // whatever waited before it had its turn
+	s.ends(s.begin(s.newTask("! say last")).AttemptID) // whatever waited before it had its turn
 	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
 }
 

@@ -239,7 +239,6 @@ func TestRunsOnABoard(t *testing.T) {
 	open, over, err := s.Work(ctx, me)
 	must(t, err)
 	testkit.True(t, len(open) == 2 && len(over) == 2, "open: %+v, ended: %+v", open, over)
-	c := testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t)
-	testkit.Equal(t, testkit.Get(c.GetContext(ctx)).Must(t).AttemptID, waits.ID)
+	testkit.Equal(t, testkit.Get(testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t).GetContext(ctx)).Must(t).AttemptID, waits.ID)
 	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")
 }

@@ -221,14 +221,16 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	return nil
 }
 
-// sourced returns next, to which a session moves here, with the hash of the job.yml that it has taken over.
+// sourced returns next, to which a session moves here, with the hash of the job.yml that it goes on with, if that is the
+// one here. At a place's first move it is the one here in any case.
 func (e *Engine) sourced(before, next *machine.State) *machine.State {
 	hash := next.Definition.Source // that was taken over here; the file may have been edited since
 	if next.Definition == before.Definition {
-		if _, known := next.Sources[e.placeKey()]; known {
+		here := e.definitions.Source(next.JobName)
+		if _, known := next.Sources[e.placeKey()]; known && here != hash {
 			return next // an edit has yet to be taken over
 		}
-		hash = e.definitions.Source(next.JobName)
+		hash = here
 	}
 	if hash == "" {
 		return next

@@ -114,6 +114,24 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 // at opens a server of another machine, as far as the stores are concerned.
 func at(place task.Place) func(*Options) { return func(o *Options) { o.Place = &place } }
 
+// An edit counts once: a checkout that has received it, and not yet the next one, does not bring it back.
+func TestCheckoutsOfOneJobDoNotFlipASession(t *testing.T) {
+	p := newProject(t).alpha("[a, b, c, d, e, f]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"}, testStep{id: "d"}, testStep{id: "e"}, testStep{id: "f"})
+	path := filepath.Join(p.root, ".deepwork", "jobs", "alpha", "job.yml")
+	text := string(testkit.Get(os.ReadFile(path)).Must(t))
+	red, c, id := p.begin(at(task.Place{MachineID: "aaaaaaaa", Root: "/home/red/p"}))
+	blue := p.open(at(task.Place{MachineID: "bbbbbbbb", Root: "/home/blue/p"})).Connect("local")
+	for _, move := range []struct {
+		c         *Conn
+		has, want string // in its job.yml, and of the session
+	}{{blue, "v2", "v1"}, {c, "v3", "v3"}, {blue, "v3", "v3"}, {c, "v4", "v4"}, {blue, "v3", "v4"}} {
+		testkit.Write(t, path, strings.Replace(text, "Common", move.has, 1))
+		p.finish(move.c, `{"outputs":{},"session_id":"`+id+`"}`)
+		got, _, _ := strings.Cut(testkit.Get(red.Definition(p.record(id))).Must(t).Job.CommonInfo, " ")
+		testkit.Equal(t, strings.Replace(got, "Common", "v1", 1), move.want, "with %s", move.has)
+	}
+}
+
 // A session that goes on at another machine says which of its files are not there, and does not
 // take them for lost. The record has the place where each step's outputs were delivered.
 func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {

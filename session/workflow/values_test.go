@@ -242,8 +242,7 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 	outer := started(t, c, "again", given{"topic": text("a")}).SessionID
 	started(t, c, "again", given{"topic": text("b")})
 	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text("c")}, SessionID: &outer}
-	r := testkit.Get(c.Start(ctx, a)).Must(t)
-	testkit.Equal(t, toJSON(t, p.record(r.BeginStep.SessionID).ParentSessionID), `"`+outer+`"`, "the parent")
+	testkit.Equal(t, toJSON(t, p.record(testkit.Get(c.Start(ctx, a)).Must(t).BeginStep.SessionID).ParentSessionID), `"`+outer+`"`, "the parent")
 	a.SessionID = new("5f0c0a0e-9a6e-4a50-8a7e-0c9d5f6b8a11")
 	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "bad_session_id", "leave it out", "parent_session_id", "begin_step.session_id")
 }

@@ -228,8 +228,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 	cs := connect(t, s.MCP, "client", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message }})
 	params := &mcp.CallToolParams{Name: "slow"}
 	params.SetProgressToken("p")
-	res := testkit.Get(cs.CallTool(t.Context(), params)).Must(t)
-	testkit.Contains(t, res.Content[0].(*mcp.TextContent).Text, "halfway")
+	testkit.Contains(t, testkit.Get(cs.CallTool(t.Context(), params)).Must(t).Content[0].(*mcp.TextContent).Text, "halfway")
 }
 
 func TestTextsAreBounded(t *testing.T) {

@@ -297,8 +297,7 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
 	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red, claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
-	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
-	equal(t, "the slots of one machine are not those of another", y.AttemptID, next.ID)
+	equal(t, "the slots of one machine are not those of another", claim(t, b, blue, 1, []string{"GEMINI"}, repos).AttemptID, next.ID)
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	paths := task.Attempt{ID: first.ID, Situation: task.Situation{Place: red}, Workspace: at[0].Worktree, Repos: at}

@@ -95,8 +95,7 @@ func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
 	defer cancel()
-	value := testkit.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression))).Must(b.t)
-	return value
+	return testkit.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression))).Must(b.t)
 }
 
 // is reports whether an expression is true. While a page is left it is not.
