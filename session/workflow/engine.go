@@ -7,17 +7,16 @@
 // apply). Effects outside of the record, such as a reviewer or a branch, are started by the process whose
 // write was made.
 //
-// To change the package, know these:
-//   - Engine, Conn, caller, call: who asks for what, and what identifies a repetition;
-//   - actor, message, apply, commit: how a state changes;
-//   - stack, ended, root, resumable, in use: which session a call is about;
-//   - finishCall, candidate, review, waiter, runner, Reviewing, pin: how a step is finished, who reviews it, and
-//     by which settings;
-//   - checked, bound: which programs must pass first (package check), and the content that this is about;
+// To change the package, know these, 35 with those of package machine:
+//   - Engine, Conn, call: who asks for what, and what identifies a repetition;
+//   - actor, apply, commit: how a state changes;
+//   - stack, root, resumable: which session a call is about;
+//   - finishCall, candidate, review, runner, pin: how a step is finished, who reviews it, and by which settings;
+//   - bound: the content that the checks of a step are about (package check);
 //   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
-//   - branch due, export, span, follower: what follows from a transition;
-//   - Form and Call of package job: entries that are more than steps; item and round, the steps of such an entry;
-//     with, the sessions that a transition begins or goes on with besides its own;
+//   - branch due, export, follower: what follows from a transition;
+//   - form (package job): an entry that is more than steps, such as a workflow; item and round, the steps of such an
+//     entry; with, the sessions that a transition begins or goes on with besides its own;
 //   - of package machine: State, part, definition, entry, plan, try, stored reply, withdrawal.
 package workflow
 
