@@ -341,8 +341,7 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 	}
 	res := testkit.Get(c.Do(req)).Must(t)
 	defer res.Body.Close()
-	data := testkit.Get(io.ReadAll(res.Body)).Must(t)
-	return reply{res.StatusCode, res.Header, string(data)}
+	return reply{res.StatusCode, res.Header, string(testkit.Get(io.ReadAll(res.Body)).Must(t))}
 }
 
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`

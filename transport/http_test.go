@@ -43,8 +43,7 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"), "none.txt")
 			if n.version != "" {
 				refusedWith(t, dial(t, h, n.version, ""), "get_step", `{}`, "StateError")
-				again := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-				testkit.Equal(t, len(again.Stack), 2, "the stack")
+				testkit.Equal(t, len(into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`).Stack), 2, "the stack")
 			}
 			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
 			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
@@ -448,8 +447,7 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		headers, meta := []string{"Mcp-Protocol-Version: " + version, "Mcp-Method: tools/call"}, newestMeta(`{}`)
 		if version == stateful {
 			headers, meta = []string{open(t, c, h), ""}, `"_meta":{}`
-			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, headers[0])
-			testkit.Contains(t, r.body, "taskId", "a request about a task needs one")
+			testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, headers[0]).body, "taskId", "a request about a task needs one")
 		}
 		call := func(name, args string) string {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`, name, args, meta)

@@ -263,8 +263,7 @@ func (w *walker) value(folder, name string, kind job.OutputType, schema job.Cont
 	if schema.JSON != nil {
 		s := new(jsonschema.Schema)
 		must(w.t, json.Unmarshal(schema.JSON, s))
-		data := testkit.Get(json.Marshal(instance(s))).Must(w.t)
-		text = string(data)
+		text = string(testkit.Get(json.Marshal(instance(s))).Must(w.t))
 	}
 	if kind == job.Text || kind == "" {
 		return text

@@ -148,8 +148,7 @@ func newNewcomer(t *testing.T) *newcomer {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
 	for _, name := range []string{"go", "git", "sh", "env", "cat", "chmod", "grep", "cp", "mkdir"} {
-		path := testkit.Get(exec.LookPath(name)).Must(t)
-		must(t, os.Symlink(path, filepath.Join(bin, name)))
+		must(t, os.Symlink(testkit.Get(exec.LookPath(name)).Must(t), filepath.Join(bin, name)))
 	}
 	n.env = []string{"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(home, "go", "bin"), "NO_COLOR=1"}
 	// With the same settings, what go test has compiled is not compiled again.
@@ -273,8 +272,7 @@ func (n *newcomer) browse() {
 	cmd := n.program("ui")
 	stdout := testkit.Get(cmd.StdoutPipe()).Must(n.t)
 	must(n.t, cmd.Start())
-	url := testkit.Get(bufio.NewReader(stdout).ReadString('\n')).Must(n.t)
-	opened(n.t, url)
+	opened(n.t, testkit.Get(bufio.NewReader(stdout).ReadString('\n')).Must(n.t))
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))
 	testkit.Works(n.t, cmd.Wait(), "the end of deepwork ui")
 }
@@ -309,8 +307,7 @@ func newReader(t *testing.T, page testkit.Page) *newcomer {
 	t.Helper()
 	n := newNewcomer(t)
 	n.dir = n.project()
-	program := testkit.Get(exec.LookPath("deepwork")).Must(t)
-	must(t, os.Symlink(program, filepath.Join(n.top, "bin", "deepwork")))
+	must(t, os.Symlink(testkit.Get(exec.LookPath("deepwork")).Must(t), filepath.Join(n.top, "bin", "deepwork")))
 	if strings.Contains(page.Text, "CLAUDE_CODE") {
 		n.installClaude()
 		testkit.Write(t, filepath.Join(n.top, "stepper", "plan"), readerPlan)
@@ -371,8 +368,7 @@ func (n *newcomer) follow(s snippet) {
 				n.agent = testkit.Get(connect(n.t.Context(), n.program("serve", "--path", "."))).Must(n.t)
 			}
 			tool, arguments, _ := strings.Cut(call, " ")
-			result := testkit.Get(n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t)
-			said = resultText(result)
+			said = resultText(testkit.Get(n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t))
 		}
 	}
 }

@@ -251,8 +251,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	p := newTraced(t, receiver.URL, runJob("NAME", "a, b, c", `a executor: CLAUDE_CODE, reviews: [{run_each: step, quality_criteria: {good: "canary-question"}}]`,
 		`b executor: CODEX, checks: [{run: [sh, -c, 'env > "$0"; echo canary-output', ENV/check], name: tests}]`, "c executor: CLAUDE_CODE,"+byHuman))
 	path := filepath.Join(p.root, ".deepwork/jobs/job0/job.yml")
-	job := testkit.Get(os.ReadFile(path)).Must(t)
-	must(t, os.WriteFile(path, bytes.ReplaceAll(job, []byte("ENV"), []byte(p.dir)), 0o644))
+	must(t, os.WriteFile(path, bytes.ReplaceAll(testkit.Get(os.ReadFile(path)).Must(t), []byte("ENV"), []byte(p.dir)), 0o644))
 	testkit.Git(t, p.root, "commit", "-q", "-a", "-m", "second")
 	p.plan("* span of-agent", "* run env", "a write a.md canary-text", "a finish", "a"+claudeSays,
 		`b say {"type":"thread.started","thread_id":"CONVERSATION"}`, "b:1 touch begun", "b:1 await never", "b finish", "b"+codexSays, "c finish", "c"+claudeSays)

@@ -85,8 +85,7 @@ func newToken(t *testing.T, name string, options ...string) (token, line string)
 	made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
 	var said strings.Builder
 	made.Stderr = &said
-	text := testkit.Get(made.Output()).Must(t)
-	return strings.TrimSpace(string(text)), said.String()
+	return strings.TrimSpace(string(testkit.Get(made.Output()).Must(t))), said.String()
 }
 
 // keepingAlive keeps the connection of each of many callers.
@@ -312,8 +311,7 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	ready := func() (int, string) {
 		r := testkit.Get(http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")).Must(t)
 		defer r.Body.Close()
-		text := testkit.Get(io.ReadAll(r.Body)).Must(t)
-		return r.StatusCode, string(text)
+		return r.StatusCode, string(testkit.Get(io.ReadAll(r.Body)).Must(t))
 	}
 	status, text := ready()
 	testkit.True(t, status == http.StatusServiceUnavailable && strings.Contains(text, "store"), "without its database it is ready: %d %s", status, text)

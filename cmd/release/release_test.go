@@ -83,8 +83,7 @@ func unpacked(t *testing.T, dir, name string) string {
 	if zipped := filepath.Join(dir, name+".zip"); strings.Contains(name, "windows") {
 		return filepath.Join(unzip(t, zipped), name)
 	}
-	z := testkit.Get(gzip.NewReader(strings.NewReader(read(t, dir, name+".tar.gz")))).Must(t)
-	return filepath.Join(untar(t, z), name)
+	return filepath.Join(untar(t, testkit.Get(gzip.NewReader(strings.NewReader(read(t, dir, name+".tar.gz")))).Must(t)), name)
 }
 
 // untar unpacks the files of a tar and returns their folder.

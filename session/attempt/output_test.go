@@ -21,8 +21,7 @@ import (
 // stream returns the lines that a real agent printed.
 func stream(t *testing.T, name string) []string {
 	t.Helper()
-	data := testkit.Get(os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))).Must(t)
-	return strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Split(strings.TrimSpace(string(testkit.Get(os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))).Must(t))), "\n")
 }
 
 // However the output is cut into pages, the messages are the same, also of lines that are logged in

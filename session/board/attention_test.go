@@ -183,8 +183,7 @@ func TestNeedsAttention(t *testing.T) {
 	}
 	p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"} })
 	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")
-	held := testkit.Get(s.HeldBack(ctx, me, p.Config.Load())).Must(t)
-	testkit.Contains(t, *held, "attempts.max_unknown is 2")
+	testkit.Contains(t, *testkit.Get(s.HeldBack(ctx, me, p.Config.Load())).Must(t), "attempts.max_unknown is 2")
 	for who, sum := range map[*session.Caller]bool{&me: true, &eve: false} {
 		err := s.WithinBudget(ctx, *who, p.Config.Load())
 		refused(t, err, session.StateError, codes.BudgetReached, "attempts.max_unknown is 2", "mine.yml")

@@ -1,12 +1,15 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 )
 
@@ -24,14 +27,31 @@ func TestRefused(t *testing.T) {
 }
 
 // someMembers live as the map says.
-type someMembers map[string]bool
+type someMembers struct {
+	Members
+	live map[string]bool
+}
 
-func (m someMembers) Alive(id string) bool { return m[id] }
+func (m someMembers) Alive(id string) bool { return m.live[id] }
 
 func TestACensusAsksOnce(t *testing.T) {
-	m := someMembers{"a": true}
+	m := someMembers{live: map[string]bool{"a": true}}
 	alive := Census(m)
 	testkit.True(t, alive("a") && !alive("b"), "it reports otherwise")
-	delete(m, "a")
+	delete(m.live, "a")
 	testkit.True(t, alive("a") && !Census(m)("a"), "it has no memory, or too long a one")
+}
+
+// Somebody works on a session if the process that moved it last lives or, if that was at another place, one there does.
+func TestSessionsInUse(t *testing.T) {
+	s := &Stores{Members: someMembers{live: map[string]bool{"lives": true}}, Place: &task.Place{MachineID: "here", Root: "/p"},
+		GoneFor: func(_ context.Context, p task.Place) (time.Duration, error) {
+			return time.Duration(len(p.MachineID) - len("used")), nil
+		}}
+	for row, want := range map[Session]bool{
+		{MovedBy: "lives"}: true, {MovedBy: "lives", MachineID: "here", Place: "/p"}: true, {MovedBy: "ended", MachineID: "used", Place: "/p"}: true,
+		{}: false, {MovedBy: "ended"}: false, {MovedBy: "lives", MachineID: "unused", Place: "/p"}: false, {MachineID: "used", Place: "/p"}: false,
+	} {
+		testkit.Equal(t, s.InUse(t.Context())(&row), want, "%+v", row)
+	}
 }

@@ -342,8 +342,7 @@ func TestRequestIDs(t *testing.T) {
 	srv := p.open()
 	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 	id := startedAtOnce(t, c, start)
-	other := StartArgs{Goal: "another", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
-	refused(t, errOf(c.Start(ctx, other)), session.ToolError, "request_id_reused", "s1")
+	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "another", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")})), session.ToolError, "request_id_reused", "s1")
 	refused(t, refusal(t, c, `{"outputs":{},"request_id":" "}`), session.ToolError, "blank_request_id") // all such calls would be one
 	// Scoped to identity and tool.
 	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id, "another identity got the same session")

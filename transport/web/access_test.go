@@ -83,8 +83,7 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 	defer over.CloseIdleConnections()
 	res := testkit.Get(over.RoundTrip(r)).Must(t)
 	defer res.Body.Close()
-	all := testkit.Get(io.ReadAll(res.Body)).Must(t)
-	return res.StatusCode, res.Header.Get("Location"), string(all)
+	return res.StatusCode, res.Header.Get("Location"), string(testkit.Get(io.ReadAll(res.Body)).Must(t))
 }
 
 // A form is bounded as a call is.

@@ -62,8 +62,7 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			failed := map[bool]string{true: " failed"}[m.Failed]
 			fmt.Fprintf(&text, "%s%s%s%s%s: %s\n", m.Kind, part(m.Tool, " %s"), part(m.CallID, " (%s)"), part(m.Parent, " of %s"), failed, strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
-		used := testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t)
-		fmt.Fprintf(&text, "\n%s\n", used)
+		fmt.Fprintf(&text, "\n%s\n", testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t))
 		testkit.Golden(t, filepath.Join("testdata", name+".txt"), text.String(), *update)
 	}
 }

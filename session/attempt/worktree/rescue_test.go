@@ -121,8 +121,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 					tryGit(path, strings.Fields(step)...)
 				}
 			}
-			conflict := read(t, path, "a.txt")
-			c.check(t, repo, conflict, remove(t, k))
+			c.check(t, repo, read(t, path, "a.txt"), remove(t, k))
 			sound(t, repo, 0)
 		})
 	}

@@ -93,8 +93,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
 				testkit.True(t, written != made[how] && (err == nil || errors.Is(err, store.ErrExists)), "again: written %v, %v", written, err)
-				next := transition(id, before+2)
-				must(t, second(cut.WriteSession(t.Context(), next)))
+				must(t, second(cut.WriteSession(t.Context(), transition(id, before+2))))
 				if how == "delayed" { // what was on its way arrives
 					time.Sleep(3 * time.Second)
 				}

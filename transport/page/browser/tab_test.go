@@ -195,8 +195,7 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	testkit.Must(b.t, os.MkdirAll(screenshots, 0o755))
-	picture := testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t)
-	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
+	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t), 0o644))
 }
 
 // dark emulates a system with a dark theme, or a light one.
