@@ -190,8 +190,7 @@ func alive(pid string) bool {
 
 func kill(t *testing.T, file string) {
 	t.Helper()
-	pid := testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t)
-	testkit.Must(t, testkit.Get(os.FindProcess(pid)).Must(t).Kill())
+	testkit.Must(t, testkit.Get(os.FindProcess(testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t))).Must(t).Kill())
 }
 
 // One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for the others (5.1).

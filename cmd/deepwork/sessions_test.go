@@ -131,6 +131,8 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			p := newBoardProject(t, config)
 			task := p.task("! write new.txt some work")
 			a := p.ends(p.start(task).AttemptID)
+			writeFiles(t, p.root, map[string]string{".deepwork/jobs/one/job.yml": jobText("one", "a", "b"), ".deepwork/jobs/one/a.md": "A", ".deepwork/jobs/one/b.md": "B"})
+			id := beginSession(t, p.client, "one", "Goal")
 			must(t, p.client.Close())
 			if strings.HasPrefix(name, "relative") {
 				all := glob(p.root, ".git", "worktrees", "*") // as git 2.48 and newer do by worktree.useRelativePaths; older ones read such links
@@ -153,6 +155,8 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			mustPrint(t, p.root, "check")
 
 			p.client, _ = startClient(t, p.root)
+			step := callTool(t, p.client, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{}})
+			testkit.ContainsAll(t, string(step)+readAll(sessionFile(p.root, id)), []string{`"step_id":"b"`, `"current_step_id": "b"`}, "a session goes on")
 			now := p.get(a.AttemptID)
 			testkit.True(t, !strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/"), "the attempt names the old path: %+v", now)
 			diff := func() string {

@@ -92,8 +92,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		what := map[bool]string{true: "stored", false: "here"}[def.Kept]
-		return what + " " + strings.Join(slices.Concat(def.Workflow.Entries...), ",") + " " + def.Notice, nil
+		return map[bool]string{true: "stored", false: "here"}[def.Kept] + " " + strings.Join(slices.Concat(def.Workflow.Entries...), ",") + " " + def.Notice, nil
 	}
 	edit := func(old, now string) {
 		testkit.Write(t, dir+"job.yml", strings.Replace(first, old, now, 1))

@@ -98,8 +98,7 @@ func TestFilesBecomeSessions(t *testing.T) {
 	found := testkit.Get(m.Examine(t.Context(), []string{child, parent, orphan, there, odd, ended, lost, copied, large, parent, root, filepath.Join(root, "none")})).Must(t)
 	var said []string
 	for _, i := range found {
-		text := fmt.Sprintf("%s: %v", strings.TrimSuffix(filepath.Base(i.Path), ".json"), i.Err)
-		said = append(said, strings.ReplaceAll(text, root, "ROOT"))
+		said = append(said, strings.ReplaceAll(fmt.Sprintf("%s: %v", strings.TrimSuffix(filepath.Base(i.Path), ".json"), i.Err), root, "ROOT"))
 	}
 	for n, want := range []string{"session_0000000b: <nil>", "session_0000000c: <nil>", "session_0000000d: <nil>", "session_0000000a: session 0000000a is in the project already (active)",
 		"session_0000000e: it was not written by deepwork, or was edited: it is active, and has an end", "session_0000000f: <nil>", "session_00000010: StateError: Session '00000010' cannot go on: its definition is not stored here",

@@ -139,8 +139,7 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 		testkit.Must(t, Fill(w, before, store.Session{}, is))
 		testkit.Equal(t, w.Request != nil, want, "%+v", w)
 	}
-	defining := Defining(def)
-	testkit.True(t, string(defining.Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
+	testkit.True(t, string(Defining(def).Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
 		testkit.True(t, a.Key() != b.Key(), "%+v and %+v have one key", a, b)
 	}
