@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/store"
@@ -34,6 +36,9 @@ type keptDefinition struct {
 	err error
 }
 
+// maxNamed is how many exports a finding names.
+const maxNamed = 50
+
 // Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and their
 // exports. It writes nothing and may run while servers do; it blocks for the disk. The error is ctx's.
 func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection) error {
@@ -49,7 +54,15 @@ func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection)
 		i.Report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
 	}
 	if n := len(i.behind); n > 0 {
-		i.Report.Note(slices.Min(i.behind), fmt.Sprintf("%s in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written", machine.Count(n, "file")), "nothing has to be done: nothing reads them, and a session's next call writes its file again")
+		slices.Sort(i.behind)
+		files, names := machine.Count(n, "file")+" in .deepwork/tmp", xslices.Map(i.behind[:min(n, maxNamed)], filepath.Base)
+		if n > maxNamed {
+			names = append(names, "…")
+		}
+		if n > 1 {
+			files += " (" + strings.Join(names, ", ") + ")"
+		}
+		i.Report.Note(i.behind[0], files+" differ from the sessions, which are in the database: they were edited, or could not be written", "nothing has to be done: nothing reads them, and a session's next call writes its file again")
 	}
 	return nil
 }

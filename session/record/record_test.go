@@ -208,7 +208,7 @@ func TestInspect(t *testing.T) {
 	}
 	look := func() (all []string) {
 		i := &Inspection{Behind: func(r *Record) string {
-			return map[bool]string{true: "/p/b.json"}[r.State.SessionID == "0000000b" && r.State.Revision > 1]
+			return map[bool]string{true: "/p/" + r.State.SessionID[7:] + ".json"}[r.State.SessionID > "0000000a" && r.State.Revision > 0]
 		}}
 		rows := testkit.Get(r.List(t.Context(), store.SessionQuery{})).Must(t)
 		testkit.Must(t, r.Inspect(t.Context(), append(rows, store.Session{ID: "gone"}), i))
@@ -231,7 +231,7 @@ func TestInspect(t *testing.T) {
 	change("0000000c", func(s *machine.State) { s.Definition.Hash = "" })
 	m.records["0000000c"].Goal = "another"
 	testkit.Same(t, look(), []string{
-		"/p/b.json: 1 file in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written (true)",
+		"/p/b.json: 2 files in .deepwork/tmp (b.json, c.json) differ from the sessions, which are in the database: they were edited, or could not be written (true)",
 		"session 0000000a: sessions are nested in a circle: 0000000a in 0000000b in 0000000a (false)",
 		"session 0000000b: the times of 1 session run backwards: the clock was set back while they were worked on (true)",
 		"session 0000000c: it names no definition (false)", "session 0000000c: its row contradicts its state (false)",
