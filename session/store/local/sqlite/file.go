@@ -116,10 +116,11 @@ func inPlace(path string, opened os.FileInfo) error {
 	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, path)
 }
 
-// explain converts an error of SQLite to one that callers know, with a remedy.
+// explain converts an error of SQLite to one that callers know, with a remedy. One that another database has explained
+// is about that one: a change may copy what it reads there.
 func (d *DB) explain(err error) error {
 	e, is := errors.AsType[*sqlite.Error](err)
-	if !is {
+	if !is || errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrFull) {
 		return err
 	}
 	path := d.o.Path
