@@ -103,9 +103,15 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
+	var after time.Time // if the clock was set back: a task stands for its newest attempt, which is this one
+	t.First(`SELECT max(created_at) FROM attempts WHERE task_id = ? AND created_at > ?`, []any{a.TaskID, t.Now}, scanTime(func(last *time.Time) {
+		if last != nil {
+			after = last.Add(time.Microsecond)
+		}
+	}))
 	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, trace, created_at, updated_at, identity, caller_group)
 		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.Now, t.Now, identity, group, a.TaskID)
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.between(after, time.Time{}), t.Now, identity, group, a.TaskID)
 	for i, r := range a.Repos {
 		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,

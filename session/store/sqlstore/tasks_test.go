@@ -202,16 +202,16 @@ func TestReq004_LatestAttempt(t *testing.T) {
 		equal(t, l.Total, len(l.Attempts), l.Attempts[0].ID, want, *l.Task.LatestAttemptID, want)
 	}
 	latest(a1)
-	c.forward(-time.Hour) // an older row added later
-	attempt("00000000-0000-4000-8000-000000000000")
-	latest(a1)
-	c.forward(time.Hour + time.Microsecond)
+	c.forward(-time.Hour) // the clock is set back
+	attempt("55555555-0000-4000-8000-000000000000")
+	latest("55555555-0000-4000-8000-000000000000")
+	c.forward(time.Hour + 2*time.Microsecond)
 	attempt("44444444-0000-4000-8000-000000000000")
 	latest("44444444-0000-4000-8000-000000000000")
 	l := testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})).Must(t)
-	equal(t, l.Total, 5, len(l.Attempts), 2, l.Attempts[1].ID, a1)
+	equal(t, l.Total, 5, len(l.Attempts), 2, l.Attempts[1].ID[0], '5')
 	l = testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})).Must(t)
-	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a2, l.Attempts[1].ID, a3, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
+	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a1, l.Attempts[1].ID, a2, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
 }
 
 func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, error) {
