@@ -45,9 +45,9 @@ type Sessions interface {
 
 	// Definition returns a job definition that a transition stored, or ErrNotFound.
 	Definition(ctx context.Context, hash string) ([]byte, error)
-	// PruneDefinitions removes the definitions that no session needs and that were last stored before the
-	// cutoff. It returns how many.
-	PruneDefinitions(ctx context.Context, cutoff time.Time) (int, error)
+	// PruneDefinitions removes the definitions that no session needs and that were last stored longer ago than
+	// kept, by the clock that said when. It returns how many.
+	PruneDefinitions(ctx context.Context, kept time.Duration) (int, error)
 }
 
 // ErrRequested reports that the call with a request_id has begun or moved another session.

@@ -169,7 +169,7 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 	if err != nil {
 		return old, 0, fmt.Errorf("removing the files of sessions: %w", err)
 	}
-	definitions, err = e.records.PruneDefinitions(ctx, time.Now().Add(-definitionsKept))
+	definitions, err = e.records.PruneDefinitions(ctx, definitionsKept)
 	return old, definitions, err
 }
 

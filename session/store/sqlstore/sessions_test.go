@@ -280,7 +280,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 		w.Definition = hash
 		return w
 	}
-	pruned := func(ago time.Duration, want int) { is(t, want)(b.PruneDefinitions(t.Context(), c.now().Add(-ago))) }
+	pruned := func(ago time.Duration, want int) { is(t, want)(b.PruneDefinitions(t.Context(), ago)) }
 	stored()
 	w := define(newSession("0123abcd"), "d1")
 	w.Pinned = "d1"

@@ -361,8 +361,8 @@ func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) 
 	})
 }
 
-func (w workflows) PruneDefinitions(ctx context.Context, cutoff time.Time) (int, error) {
+func (w workflows) PruneDefinitions(ctx context.Context, kept time.Duration) (int, error) {
 	n, err := statement(ctx, w.Store, "removing definitions", Swapping, `DELETE FROM definitions WHERE put_at < ?
-		AND hash NOT IN (SELECT definition FROM workflow_sessions UNION SELECT pinned FROM workflow_sessions)`, task.FormatTime(cutoff))
+		AND hash NOT IN (SELECT definition FROM workflow_sessions UNION SELECT pinned FROM workflow_sessions)`, task.FormatTime(w.o.Now().Add(-kept)))
 	return int(n), err
 }
