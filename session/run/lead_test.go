@@ -35,6 +35,7 @@ func TestMain(m *testing.M) { attempttest.Main(m, "") }
 type desk struct {
 	called
 	agents  int
+	began   time.Time // the steps, by the clock of the sessions
 	moved   chan struct{}
 	dropped chan string // the folder of an item that nobody works on
 
@@ -53,7 +54,7 @@ func (w *desk) state() *machine.State {
 	case w.ended["draft"] >= w.agents:
 		s.CurrentStepID = "review"
 	}
-	s.StepProgress = s.StepProgress.Set(s.CurrentStepID, &machine.StepProgress{StepID: s.CurrentStepID, Question: w.question})
+	s.StepProgress = s.StepProgress.Set(s.CurrentStepID, &machine.StepProgress{StepID: s.CurrentStepID, StartedAt: w.began, Question: w.question})
 	return s
 }
 
@@ -123,9 +124,9 @@ func aLead(t *testing.T) *attempt.Lead {
 	return <-leads
 }
 
-// led starts a run that works at a desk, whose step has at most two agents.
-func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
-	w := &desk{agents: agents, moved: make(chan struct{}, 1), dropped: make(chan string, 1), ended: map[string]int{}}
+// led starts a run that works at a desk, whose step has at most two agents. The clock of the sessions is ahead of the board's.
+func led(t *testing.T, agents int, ahead time.Duration) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
+	w := &desk{agents: agents, began: time.Now().Add(ahead).Truncate(time.Microsecond), moved: make(chan struct{}, 1), dropped: make(chan string, 1), ended: map[string]int{}}
 	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd {
 		folder, _ := l.MakeItem(ctx, "dropped")
 		w.dropped <- folder
@@ -145,7 +146,7 @@ func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *b
 // so, and a person passes what the last one handed in.
 func TestARunIsLedToItsEnd(t *testing.T) {
 	t.Parallel()
-	e, w, reaches := led(t, 2)
+	e, w, reaches := led(t, 2, 0)
 	testkit.Equal(t, len(reaches(board.WaitingForYou).Waits), 1, "waits")
 	w.mu.Lock()
 	w.question = &machine.Question{AskedAt: w.question.AskedAt, RunEach: "step", Digest: "d", Answer: &machine.Answer{Passed: true}}
@@ -159,11 +160,10 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	for _, s := range r.Steps {
 		steps = append(steps, s.StepID+" "+string(s.State))
 		tail := testkit.Get(e.TailAttempt(t.Context(), me, attempt.TailArgs{Target: board.Target{AttemptID: &r.RunID}, ExecutionID: &s.ExecutionID, AfterIndex: new(int64(-1))})).Must(t)
-		said := ""
+		prompts = append(prompts, "")
 		for _, m := range tail.Messages {
-			said += m.Text + "\n"
+			prompts[len(prompts)-1] += m.Text + "\n"
 		}
-		prompts = append(prompts, said)
 	}
 	testkit.Same(t, steps, []string{"draft completed", "draft completed", "review completed"})
 	testkit.ContainsAll(t, prompts[0], []string{"Ship it.", "# Your step: draft"})
@@ -179,7 +179,7 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 // A step whose agents all end without finishing it ends the run.
 func TestARunWhoseAgentsFinishNothing(t *testing.T) {
 	t.Parallel()
-	_, _, reaches := led(t, 99)
+	_, _, reaches := led(t, 99, time.Hour)
 	r := reaches(board.Failed)
 	testkit.True(t, len(r.Steps) == 2 && strings.Contains(*r.Reason, "Step draft: 2 agents ended without finishing it"), "%+v", r)
 }

@@ -23,6 +23,11 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	r, at := &d.lead.Run, d.lead.Attempt
 	a := &attempt.Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
 	x := &a.Execution
+	p := j.state.Progress(j.step)
+	// An agent counts for the step as it is now, also if the clock was set back since that began, or the board has another one.
+	if x.CreatedAt = d.since(p); p != nil && p.StartedAt.After(x.CreatedAt) {
+		x.CreatedAt = p.StartedAt
+	}
 	def, err := d.at.Defined(ctx, j.state, j.step)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			switch {
 			case definition.IsMerge(j.step):
 				a.Prompt = mergePrompt(step, j.told)
-			case j.told != "" || failedSince(j.state.Progress(j.step), before):
+			case j.told != "" || failedSince(p, before):
 				a.Prompt = againPrompt(step, j.state, j.told)
 			case len(left) > 0:
 				a.Prompt = childPrompt(step, left)

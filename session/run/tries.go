@@ -18,14 +18,8 @@ import (
 // count, nor what was before the run was resumed or a person did not pass the outputs.
 func (d *leader) exhausted(j job) string {
 	tries, why, said := 0, "", ""
-	p, since := j.state.Progress(j.step), d.lead.Since
-	if p != nil {
-		for _, a := range p.Tries {
-			if a.ByPerson() && a.ClosedAt.After(since) {
-				since = *a.ClosedAt
-			}
-		}
-	}
+	p := j.state.Progress(j.step)
+	since := d.since(p)
 	if limits := limit.Row(j.before, since); limits >= board.MaxLimits {
 		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit is over. %s", limits, deref(j.before[0].Error))
 	}
@@ -71,6 +65,19 @@ func (d *leader) exhausted(j job) string {
 		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", executors.MCPName)
 	}
 	return text
+}
+
+// since returns from when on agents of a step count: since the run was resumed, and since a person last reviewed the step.
+func (d *leader) since(p *machine.StepProgress) time.Time {
+	since := d.lead.Since
+	if p != nil {
+		for _, a := range p.Tries {
+			if a.ByPerson() && a.ClosedAt.After(since) {
+				since = *a.ClosedAt
+			}
+		}
+	}
+	return since
 }
 
 // maxFailedChecks is how often the checks of a step may fail before the run stops.

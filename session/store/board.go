@@ -202,8 +202,8 @@ type Board interface {
 	// StepsOf returns the executions of the agents of a step, the newest first.
 	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.Execution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
-	// waiting. The other arguments are those of ClaimNext. Errors of this and the next one: task.ErrEnded, the
-	// run or the execution has ended.
+	// waiting. It is created now, but not before x.CreatedAt. The other arguments are those of ClaimNext. Errors of this
+	// and the next one: task.ErrEnded, the run or the execution has ended.
 	AddStep(ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.

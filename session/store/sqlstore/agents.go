@@ -44,7 +44,7 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 	}
 	t.Exec(`INSERT INTO executions (id, attempt_id, log_id, session_id, follow_up, prompt, executor, variant, state, created_at)
 		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
-		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now, e.AttemptID)
+		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.later("executions", "attempt_id", e.AttemptID), e.AttemptID)
 	t.setAttempt(e.AttemptID, task.Waiting, nil)
 	t.reopen(e.AttemptID)
 	return e.ID
@@ -354,7 +354,7 @@ func (b board) AddStep(ctx context.Context, x task.Execution, max int, c *task.C
 		}
 		t.changeStep(x.AttemptID, `INSERT INTO executions (id, attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, variant, state, conversation, created_at)
 			SELECT ?, id, ?, ?, ?, ?, '', ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state IN ('starting', 'running')`,
-			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation, t.Now, x.AttemptID)
+			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation, t.between(x.CreatedAt, time.Time{}), x.AttemptID)
 		return free
 	})
 }

@@ -103,15 +103,9 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	var after time.Time // if the clock was set back: a task stands for its newest attempt, which is this one
-	t.First(`SELECT max(created_at) FROM attempts WHERE task_id = ? AND created_at > ?`, []any{a.TaskID, t.Now}, scanTime(func(last *time.Time) {
-		if last != nil {
-			after = last.Add(time.Microsecond)
-		}
-	}))
 	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, trace, created_at, updated_at, identity, caller_group)
 		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.between(after, time.Time{}), t.Now, identity, group, a.TaskID)
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.later("attempts", "task_id", a.TaskID), t.Now, identity, group, a.TaskID)
 	for i, r := range a.Repos {
 		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -120,6 +114,18 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	t.addExecution(task.Execution{ID: e.ID, AttemptID: a.ID, Prompt: e.Prompt, Variant: e.Variant})
 	t.setTask(a.TaskID, task.InProgress)
 	return a.ID
+}
+
+// later returns now, or, if the clock was set back, a moment after what was created last in a table among the rows that
+// have an id: a task stands for its newest attempt, and a run counts the agents since its newest leader.
+func (t Tx) later(table, column, id string) string {
+	var after time.Time
+	t.First(`SELECT max(created_at) FROM `+table+` WHERE `+column+` = ? AND created_at > ?`, []any{id, t.Now}, scanTime(func(last *time.Time) {
+		if last != nil {
+			after = last.Add(time.Microsecond)
+		}
+	}))
+	return t.between(after, time.Time{})
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {

@@ -71,9 +71,9 @@ func TestStartExecution(t *testing.T) {
 	equal(t, *sum.LatestSessionID, session.ID, *sum.LatestSessionExecutor, "SCRIPTED", sum.HasInProgressAttempt, true)
 	end(t, b, e, task.Ending{State: task.Stopped})
 	says(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded, "is stopped")
-	// A follow-up goes on in the same session, whatever its variant.
+	c.forward(-time.Hour) // a follow-up goes on in the same session, whatever its variant, and is later, whatever the clock says
 	f := testkit.Get(b.AddExecution(t.Context(), session.ID, "on", new("PLAN"))).Must(t)
-	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on")
+	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on", f.CreatedAt.After(e.CreatedAt), true)
 	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "on", nil)), task.ErrRunning)
 	f, s2 := run(t, b)
 	equal(t, s2.ID, session.ID, s2.Variant, nil, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
