@@ -74,5 +74,6 @@ var remedies = map[string]string{
 	"28P01": "; correct the password in the URL or in ~/.pgpass",
 	"28000": "; correct the role in the URL, or create it, or let it in by pg_hba.conf",
 	"42501": "; grant the role what it needs on the database: to create the schema, or to use it",
+	"42P01": "; its schema was removed: put it back, or start the server again for an empty one",
 	"53300": "; raise max_connections of the server, or put PgBouncer in front of it",
 }

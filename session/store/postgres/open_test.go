@@ -55,6 +55,12 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	testkit.FailsWith(t, s.look(), task.ErrVersion, "it looks")
 	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
+	change(t, s, `DROP SCHEMA `+s.schema+` CASCADE`)
+	testkit.Fails(t, s.look(), "its schema was removed")
+	other := openAs(t, url, "other", "/srv/other") // in a schema that is made again, it has the id that the project had
+	must(t, other.Open(t.Context()))
+	testkit.Fails(t, s.look(), "start the server again")
+	testkit.Fails(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), "start the server again", "a transition")
 }
 
 func TestProjectsBelongToARepository(t *testing.T) {
@@ -275,20 +281,14 @@ func openNew(t testing.TB) (*Store, string) {
 }
 
 // newURL is that of an empty schema, newServer a server and newStore a store, of a test that runs beside others.
-func newURL(t *testing.T) string {
-	t.Parallel()
-	return pgtest.URL(t)
-}
+func newURL(t *testing.T) string { t.Parallel(); return pgtest.URL(t) }
 
 func newServer(t *testing.T, settings ...string) *pgtest.Server {
 	t.Parallel()
 	return pgtest.New(t, settings...)
 }
 
-func newStore(t *testing.T) (*Store, string) {
-	t.Parallel()
-	return openNew(t)
-}
+func newStore(t *testing.T) (*Store, string) { t.Parallel(); return openNew(t) }
 
 func start(t testing.TB, role, url string) *testkit.Child {
 	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)

@@ -183,22 +183,26 @@ func (s *Store) heard(err error) {
 }
 
 // touch reads the version of the schema and the clock of the database, and touches the place if the
-// process has entered it.
+// process has entered it. In a schema that was made again, the scope is that of another project, or of none.
 func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
-	query, args := `SELECT version, extract(epoch FROM clock_timestamp())::float8 FROM @schema_version`, []any(nil)
+	query, args := `SELECT version, extract(epoch FROM clock_timestamp())::float8, EXISTS (SELECT FROM @scopes WHERE id = $1 AND name = $2) FROM @schema_version`, []any{scope, s.o.Project}
 	if entered {
-		args = []any{scope, s.o.Machine, s.o.Root, s.host}
-		query = `WITH touched AS (INSERT INTO @places AS p (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp() + interval '` + placeLife + `')
+		args = append(args, s.o.Machine, s.o.Root, s.host)
+		query = `WITH touched AS (INSERT INTO @places AS p (scope, machine, root, host, until) SELECT id, $3, $4, $5, clock_timestamp() + interval '` + placeLife + `' FROM @scopes WHERE id = $1 AND name = $2
 				ON CONFLICT (scope, machine, root) DO UPDATE SET host = excluded.host, until = excluded.until WHERE p.until < excluded.until - interval '` + touchPause + `'),
-			forgotten AS (DELETE FROM @places WHERE scope = $1 AND until < clock_timestamp() - interval '` + forgetTime + `' AND NOT (machine = $2 AND root = $3)) ` + query
+			forgotten AS (DELETE FROM @places WHERE scope = $1 AND until < clock_timestamp() - interval '` + forgetTime + `' AND NOT (machine = $3 AND root = $4)) ` + query
 	}
 	var version int
 	var clock float64
-	if err := s.probes.QueryRowContext(ctx, s.text(query), args...).Scan(&version, &clock); err != nil {
+	var there bool
+	if err := s.probes.QueryRowContext(ctx, s.text(query), args...).Scan(&version, &clock, &there); err != nil {
 		return err
 	}
 	s.setClock(clock)
-	return known(version)
+	if err := known(version); err != nil || there {
+		return err
+	}
+	return fmt.Errorf("%s was replaced, and does not have the project %q as this server knows it: put it back, or start the server again for what is there now", s.where, s.o.Project)
 }
 
 // leave makes the place of this process one where no process uses the project.
