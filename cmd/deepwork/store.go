@@ -243,7 +243,7 @@ server continues with remote runs at other systems.`,
 			if target.URL == "" {
 				next = "servers find it without --store, DEEPWORK_STORE and store: in your own config"
 			}
-			fmt.Fprintf(a.out, "%s. The source is as it was: keep it until you trust the copy, start no server on it, and remove it then.\n", strings.ToUpper(next[:1])+next[1:])
+			fmt.Fprintf(a.out, "%s. %s\n", strings.ToUpper(next[:1])+next[1:], sourceOfCopy(source))
 			return nil
 		},
 	})
@@ -267,6 +267,14 @@ func chosenStore(url, project string, here backend.Choice) backend.Choice {
 		return backend.Choice{File: file}
 	}
 	return backend.Choice{URL: url, Project: project}
+}
+
+// sourceOfCopy says what becomes of the source of a copy.
+func sourceOfCopy(c backend.Choice) string {
+	if c.File != "" {
+		return "The backup is as it was."
+	}
+	return "The source is as it was: keep it until you trust the copy, start no server on it, and remove it then."
 }
 
 func (a *app) whereCommand() *cobra.Command {
