@@ -237,7 +237,7 @@ func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 		if err == nil && v == 0 {
 			err = errUnmade
 		} else if err == nil && v < latest() {
-			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a command that writes it, such as deepwork serve", task.ErrVersion, v, latest())
+			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a command that writes it, such as deepwork serve; if it is a backup, restore it with the deepwork that wrote it, and use this one then", task.ErrVersion, v, latest())
 		}
 		return err
 	})

@@ -300,7 +300,7 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
 	testkit.Fails(t, second(openBoard(t.Context(), Options{Path: path})), fmt.Sprintf("migrating it from version %d to %d", version, version+1))
-	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion, "must be migrated")
+	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion, "if it is a backup, restore it with the deepwork that wrote it")
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 
