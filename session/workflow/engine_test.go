@@ -122,7 +122,6 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"5.2 null", `{"report":null,"parts":["a.md"]}`, "missing_outputs", []string{"Missing required outputs: report"}},
 		{"5.2 empty files", `{"report":"a.md","parts":[]}`, "missing_outputs", []string{"Missing required outputs: parts"}},
 		{"5.4", `{"report":["a.md"],"parts":["a.md"]}`, "output_type", []string{"declared as type 'file' and must be a single string path"}},
-		{"5.4 number", `{"report":7,"parts":["a.md"]}`, "output_type", []string{"declared as type 'file' and must be a single string path", "a number"}},
 		{"5.5", `{"report":"none.md","parts":["a.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
 		{"5.5 empty", `{"report":"","parts":["a.md"]}`, "file_not_found", []string{"file not found at ''"}},
 		{"5.6", `{"report":"a.md","parts":"a.md"}`, "output_type", []string{"declared as type 'files' and must be a list of paths"}},

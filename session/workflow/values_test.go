@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,9 +103,9 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 		job   string // "" is survey
 	}{
 		"missing":               {given{"people": people}, "bad_inputs", []string{"needs inputs", "- topic (string): What it is about", "Ask the user"}, ""},
-		"blank":                 {given{"people": people, "topic": text(" \n")}, "bad_inputs", []string{"needs inputs", "topic"}, ""},
+		"blank":                 {given{"people": list(""), "topic": text(" \n")}, "bad_inputs", []string{"needs inputs", "topic", "people (file_path)"}, ""},
 		"unknown":               {given{"people": people, "topic": topic, "places": topic}, "bad_inputs", []string{"no input 'places'", "- place (string, optional): Where to ask"}, ""},
-		"a list for a text":     {given{"people": people, "topic": list("a", "b")}, "bad_inputs", []string{"takes one value", "topic (string)"}, ""},
+		"a list for a text":     {given{"people": people, "topic": list("a", "")}, "bad_inputs", []string{"takes one value", "topic (string)"}, ""},
 		"a text that is long":   {given{"people": people, "topic": text(strings.Repeat("é", 100_001))}, "argument_too_large", []string{"Input 'topic'", "100001 characters", "at most 100000"}, ""},
 		"a file that is not":    {given{"people": text("nobody.md"), "topic": topic}, "file_not_found", []string{"Input 'people': file not found at 'nobody.md'", p.root}, ""},
 		"a file outside":        {given{"people": text("/etc/hosts"), "topic": topic}, "outside_project", []string{"Input 'people'", "leads outside"}, ""},
@@ -113,7 +114,8 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 		"of a job without them": {given{"topic": topic}, "bad_inputs", []string{"has no input 'topic'", "It takes: none"}, "alpha"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := StartArgs{Goal: "g", JobName: cmp.Or(tc.job, "survey"), WorkflowName: "ask", Inputs: tc.in}
+			a := StartArgs{Goal: "g", JobName: cmp.Or(tc.job, "survey"), WorkflowName: "ask"}
+			testkit.Must(t, json.Unmarshal([]byte(toJSON(t, tc.in)), &a.Inputs))
 			refused(t, errOf(c.Start(ctx, a)), session.ToolError, tc.code, tc.words...)
 			testkit.Equal(t, len(c.Stack()), 0, "a session began")
 		})

@@ -74,12 +74,15 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 		v.Text, v.hash = text.Text, text.SHA256
 		return err
 	}
-	v.List = true
-	if json.Unmarshal(data, &v.Paths) == nil && !slices.Contains(v.Paths, "") {
-		return nil
+	var paths []*string
+	if json.Unmarshal(data, &paths) != nil || slices.Contains(paths, nil) { // of the items of a list
+		return json.Unmarshal(data, &v.Each)
 	}
-	v.List, v.Paths = false, nil // of the items of a list
-	return json.Unmarshal(data, &v.Each)
+	v.List, v.Paths = true, make([]string, len(paths))
+	for i, path := range paths {
+		v.Paths[i] = *path
+	}
+	return nil
 }
 
 // ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names,
