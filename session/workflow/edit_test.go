@@ -33,12 +33,9 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
-	for _, job := range []string{"", "name: ["} { // without its step, and broken
+	for _, broken := range []string{"", "\nname: ["} { // else without its step
 		p, srv, _, id := begun(t)
-		p.alpha("[other]", testStep{id: "other"})
-		if job != "" {
-			p.write(".deepwork/jobs/alpha/job.yml", job)
-		}
+		p.alpha("[other]"+broken, testStep{id: "other"})
 		srv.stop()
 		c := p.open().Connect("local")
 		r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)

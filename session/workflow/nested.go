@@ -60,7 +60,7 @@ func noReply() begins {
 }
 
 // calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
-// steps take the place of these steps. next is being made.
+// steps take the place of these steps; one without steps to do is complete, and the reply says so. next is being made.
 func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of begins, made *with) error {
 	for _, st := range next.DueCalls(def) {
 		depth, err := e.depth(ctx, next, made)
@@ -82,6 +82,10 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		}
 		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
 			return err
+		}
+		if child.Status == machine.Completed {
+			r.BeginStep = next.Describe(def, job.Entry{st.ID}, nil).First
+			r.BeginStep.Instructions = fmt.Sprintf("This step is the workflow '%s', and its conditions leave nothing to do: call finished_step with session_id '%s', step_id '%s' and outputs {}.", st.Call, next.SessionID, st.ID)
 		}
 		others := *of.others
 		if first := *of.first; first.StepID == st.ID {

@@ -147,9 +147,6 @@ func (e *Engine) beginning(ctx context.Context, root string, def *machine.Defini
 		return nil, nil, err
 	}
 	first := machine.First(def, inputs)
-	if first == nil {
-		return nil, nil, machine.NothingToDo(def)
-	}
 	texts, err := e.definitions.Texts(def, first)
 	if err == nil {
 		def, err = e.protect(ctx, root, nil, def, first)

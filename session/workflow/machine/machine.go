@@ -59,7 +59,8 @@ func (c Call) stored(reply any) *StoredReply {
 	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, CallID: c.ID, Named: c.Named, Reply: reply}
 }
 
-// Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14).
+// Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14). One that is a step, and
+// all of whose steps are left out, is complete at once: its reply begins no step.
 func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if len(def.Workflow.Entries) == 0 {
 		return nil, nil, NoSteps(def)
@@ -73,12 +74,15 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned, Trace: b.Trace,
 	}
 	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
-	first := s.skip(def, 0)
-	if first >= len(def.Workflow.Entries) {
-		return nil, nil, NothingToDo(def)
+	switch first := s.skip(def, 0); {
+	case first < len(def.Workflow.Entries):
+		d := s.enter(def, first, b.At, b.Texts)
+		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	case b.CalledAs != "":
+		s.CurrentStepID, s.Status, s.CompletedAt = def.Workflow.Entries[0][0], Completed, &b.At
+	default:
+		return nil, nil, nothingToDo(def)
 	}
-	d := s.enter(def, first, b.At, b.Texts)
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	s.remember(b.Call.stored(r), 0)
 	return s, r, nil
 }
@@ -90,8 +94,8 @@ func NoSteps(def *Definition) error {
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// NothingToDo refuses to start a workflow all of whose steps are left out.
-func NothingToDo(def *Definition) error {
+// nothingToDo refuses to start a workflow all of whose steps are left out.
+func nothingToDo(def *Definition) error {
 	return session.Wrong(codes.WorkflowWithoutSteps, "With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name, def.Job.Name)
 }
 
