@@ -250,9 +250,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 	}
 	round.Done = func(n int) { r.done.Store(int64(n)) }
 	next := a.replacing(stepID).OpenTry(stepID, machine.Try{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
-	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
-		next.ReportedByStepID = true // its group waits for it from now on
-	}
+	c.holdGroup(next)
 	task := gate.Task{Key: "checks", RunEach: "step", Do: func(ctx context.Context) error { return e.Checks.Run(ctx, round) }}
 	sub := gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
 	return a.begin(c.m, r, next, func(ctx context.Context, each func(gate.Verdict)) error {

@@ -89,6 +89,11 @@ type candidate struct {
 	ended    *machine.RoundEnd  // what the program said that ends the rounds; nil if there is none
 }
 
+// holdGroup has the concurrent group of a step that was handed in by its step_id wait for it. next is being made.
+func (c *candidate) holdGroup(next *machine.State) {
+	next.ReportedByStepID = next.ReportedByStepID || c.plan.ByStepID && len(c.plan.Pending) > 0
+}
+
 // finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
 // move on in one durable transition (seed 000, 001.4). errLater means that a review answers the
 // call.
@@ -422,6 +427,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	}
 	if shown := a.state.ProgressOrNew(st.ID, a.engine.now()).Shown; shown == nil || shown.Digest != c.digest {
 		next := a.state.Show(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files})
+		c.holdGroup(next)
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}

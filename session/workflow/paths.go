@@ -270,6 +270,7 @@ func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
 	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
 		next := a.state.Misfit(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: c.m.misfits})
+		c.holdGroup(next)
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}

@@ -48,9 +48,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		}
 		base = base.Ask(stepID, q)
 		base.Definition = c.def.Ref
-		if c.plan.ByStepID && len(c.plan.Pending) > 0 {
-			base.ReportedByStepID = true // its group waits for it from now on
-		}
+		c.holdGroup(base)
 	}
 	switch {
 	case q.Answer != nil && q.Answer.Passed:

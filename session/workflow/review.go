@@ -390,9 +390,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	}
 	r.total = len(todo)
 	next := a.replacing(stepID).OpenTry(stepID, machine.Try{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
-	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
-		next.ReportedByStepID = true // its group waits for it from now on
-	}
+	c.holdGroup(next)
 	if len(todo) == 0 {
 		// Everything to review has passed before, unchanged.
 		next = next.CloseTry(stepID, r.reused, "", r.began).CollectTry(stepID, r.began)
