@@ -34,7 +34,8 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 	for _, broken := range []string{"", "\nname: ["} { // else without its step
-		p, srv, _, id := begun(t)
+		p := newProject(t).alpha("[one, two, {workflow: inner}]\n  - {name: inner, summary: i, steps: [deep]}", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "deep"})
+		srv, _, id := p.begin()
 		p.alpha("[other]"+broken, testStep{id: "other"})
 		srv.stop()
 		c := p.open().Connect("local")
@@ -42,7 +43,8 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 		testkit.True(t, stepOf(r.BeginStep) == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
 		testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"alpha", "definition it has"})
 		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
-		says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+		testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "deep", "a workflow of the job that is a step")
+		says(t, p.finish(c, `{"outputs":{}}`), machine.WorkflowComplete)
 	}
 }
 

@@ -168,7 +168,11 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if e.Catalog == nil {
 		return refuse(session.NotNow(codes.WorkflowNotFound, "only a server can begin it: have the agent call go_to_step or finished_step."))
 	}
-	j, err := findJob(ctx, e.Catalog, cmp.Or(st.Call.Job, parent.JobName))
+	name := cmp.Or(st.Call.Job, parent.JobName)
+	j, err := findJob(ctx, e.Catalog, name)
+	if err != nil && of.Kept && name == parent.JobName { // it is gone, or does not load
+		j, err = of.Job, nil
+	}
 	if err != nil {
 		return refuse(err)
 	}
