@@ -23,13 +23,16 @@ import (
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
-	p, _, c, id := begun(t)
+	p, srv, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	// A step before and one after the current; its place is found from its id.
 	p.alpha("[zero, one, two, three]", testStep{id: "zero"}, testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three"})
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.True(t, stepOf(r.BeginStep) == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
 	testkit.Equal(t, p.record(id).CurrentEntryIndex, 3, "entry")
+	p.alpha("[three]", testStep{id: "three"})
+	says(t, p.finish(c, `{"outputs":{}}`), machine.WorkflowComplete)
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of one that an edit shortened before its last step")
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
@@ -370,16 +373,14 @@ func TestGitBranchModes(t *testing.T) {
 	}
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "the branch after create")
 	p.branching("checkout")
-	p.write("tracked.txt", "2")
-	p.write("untracked.txt", "never matters")
+	testkit.WriteAll(t, p.root, map[string]string{"tracked.txt": "2", "untracked.txt": "never matters"})
 	err := errOf(begin("i"))
 	refused(t, err, session.StateError, "dirty_tree", "tracked.txt")
 	testkit.True(t, !strings.Contains(err.Error(), "untracked"), "an untracked file counts: %v", err)
 	p.git("checkout", "-q", "tracked.txt")
 	b := testkit.Get(begin("i")).Must(t).BeginStep
 	testkit.True(t, b.BranchName == "deepwork/alpha-main-i-4" && b.BranchStatus == machine.BranchCheckedOut, "checkout: %s", toJSON(t, b))
-	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
-	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes to")
+	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "HEAD", "@{-1}"), "deepwork/alpha-main-i-4\nmain", "what is checked out, and what git checkout - goes to")
 	p.write(".git/MERGE_HEAD", "x")
 	refused(t, errOf(begin("i")), session.StateError, "git_failed", "a git merge is in progress", "no session was started")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))

@@ -84,13 +84,11 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	s := p.record(id)
 	one := s.Progress("one")
 	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
-	p.write("r2.md", "x")
-	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
+	r = p.finish(c, `{"outputs":{"report":"`+p.write("r2.md", "x")+`"}}`)
 	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
-	s = p.record(id)
-	testkit.True(t, s.Status == machine.Completed && s.CompletedAt != nil, "record %s", toJSON(t, s))
+	testkit.True(t, p.record(id).Status == machine.Completed && p.record(id).CompletedAt != nil, "record %s", toJSON(t, p.record(id)))
 }
 
 func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
@@ -104,8 +102,7 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"})
 	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}}, map[string]string{"main": "[one]"})
-	p.write("a.md", "x")
-	p.write("dir/b.md", "x")
+	testkit.WriteAll(t, p.root, map[string]string{"a.md": "x", "dir/b.md": "x"})
 	outside := filepath.Join(testkit.Dir(t), "secret")
 	testkit.Write(t, outside, "")
 	for name, to := range map[string]string{"out.md": outside, "abs.md": filepath.Join(p.root, "a.md"), "loop.md": "loop.md"} {
@@ -152,9 +149,8 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 
 func TestReq001_4_10_SelfReview(t *testing.T) {
 	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
-	p.write("r.md", "the content that must not be inlined")
 	_, c, id := p.begin()
-	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
+	r := p.finish(c, `{"outputs":{"report":"`+p.write("r.md", "the content that must not be inlined")+`"},"notes":"be kind","quality_review_override_reason":"  "}`)
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
 	says(t, r, machine.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
 	text := string(testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t))
@@ -335,8 +331,7 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 	p.alpha("[a, d]", a, testStep{id: "d"})
 	testkit.Contains(t, toJSON(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Notice), "Call finished_step once more")
 	p.alpha("[[a, b], d]", a, b, testStep{id: "d"})
-	p.write("s.md", "y")
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`).BeginStep), "d", "the group does not close")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"`+p.write("s.md", "y")+`"},"step_id":"b"}`).BeginStep), "d", "the group does not close")
 	testkit.Same(t, testkit.Get(srv.ToReview(ctx)).Must(t), nil, "what waits for a person of a step that is gone")
 }
 

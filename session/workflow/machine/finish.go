@@ -212,9 +212,8 @@ type FinishInput struct {
 func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *FinishReply) {
 	n := s.Next(f.At)
 	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no stored definition
-		n.Definition = def.Ref
+		n.Definition, n.CurrentEntryIndex = def.Ref, p.Index
 	}
-	n.CurrentEntryIndex = p.Index
 	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
 
 	n.weaken(p.Step.ID, f.Weakened, f.At)
