@@ -32,9 +32,7 @@ type checking struct {
 func checkedProject(t testing.TB, git bool, checks, reviews string) *checking {
 	t.Helper()
 	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: oneFile, checks: checks, reviews: reviews}, testStep{id: "two"})
-	p.write("src/a", "a")
-	p.write("tests/t", "t")
-	p.write(".gitignore", "*.cache\n")
+	testkit.WriteAll(t, p.root, map[string]string{"src/a": "a", "tests/t": "t", ".gitignore": "*.cache\n"})
 	if git {
 		p.git("init", "-q")
 		p.git("add", "-A")

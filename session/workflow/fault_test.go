@@ -267,19 +267,17 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 // the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
-	p.write("better.md", "CONTENT OF better.md")
 	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
 	_, rev, c, id := p.reviewed()
 	second := p.reopen(rev).Connect("local")
 	testkit.Must(t, errOf(second.Step(ctx, StepArgs{SessionID: &id})))
 	p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	says(t, p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), machine.WorkflowComplete)
+	says(t, p.finish(second, `{"outputs":{"report":"`+p.write("better.md", "CONTENT OF better.md")+`"},"session_id":"`+id+`"}`), machine.WorkflowComplete)
 	refused(t, refusal(t, c, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), session.StateError, "session_ended")
 }
 
 func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
-	p.write("s.md", "x")
 	srv, c, id := p.begin()
 	reply := func(step string) string {
 		return toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"`+step+`"}`))
@@ -292,7 +290,7 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	before := toJSON(t, p.record(id))
 	testkit.Equal(t, reply("one"), first, "the reply differs")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
-	refused(t, refusal(t, c, `{"outputs":{"report":"s.md"},"step_id":"one"}`), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"`+p.write("s.md", "x")+`"},"step_id":"one"}`), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"three"}`), session.StateError, "step_not_current", "the current step is 'two'")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"none"}`), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
 	reply("two")

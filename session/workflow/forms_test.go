@@ -23,8 +23,7 @@ func TestForms_ForEach(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 3}, sum]", testStep{id: "list", outputs: "{todo: {type: file, description: d}}"},
 		testStep{id: "port", outputs: "{out: {type: file, description: d}}"}, testStep{id: "verify"}, testStep{id: "sum"})
 	_, c, id := p.begin()
-	p.write("list.json", `["a", {"b": 1}, "c"]`)
-	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
+	r := p.finish(c, `{"outputs":{"todo":"`+p.write("list.json", `["a", {"b": 1}, "c"]`)+`"}}`)
 	testkit.True(t, r.BeginStep.StepID == "port[0]" && string(r.BeginStep.Item.Value) == `"a"` && r.BeginStep.Item.Count == 3 && r.BeginStep.Instructions == "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
 	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
 	refused(t, refusal(t, c, `{"outputs":{"out":"r.md"}}`), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")

@@ -38,7 +38,11 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	}
 	p := base.ProgressOrNew(stepID, a.engine.now())
 	q := p.Question
-	if q == nil || q.Digest != c.digest {
+	again := c.asksAgain(p)
+	if again && c.evidence == nil {
+		c.evidence = q.Others // its other reviews have passed this
+	}
+	if q == nil || q.Digest != c.digest || again {
 		q = &machine.Question{AskedAt: a.engine.now(), RunEach: reviews[0].RunEach, Outputs: c.outputs, Files: c.files, Digest: c.digest, Notes: c.m.args.Notes, Others: c.evidence}
 		if len(reviews) > 1 {
 			q.RunEach = "step"
@@ -73,6 +77,14 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		f.question = &decision{Step: stepID, Digest: q.Digest}
 	}
 	return f, nil
+}
+
+// asksAgain reports whether a person is asked again who has failed a step that hands in nothing, as the agent was told:
+// what was corrected since shows nowhere.
+func (c *candidate) asksAgain(p *machine.StepProgress) bool {
+	q, failed := p.Question, p.LastByPerson()
+	return q != nil && q.Digest == c.digest && q.Answer != nil && !q.Answer.Passed && len(c.files) == 0 &&
+		failed != nil && failed.Collected && c.m.joined != c.digest && c.m.args.Of == nil
 }
 
 // decide records a person's answer, which the next finished_step of the step collects.

@@ -115,6 +115,15 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	// Going back takes the question along.
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	p.awaiting(srv, *rev.how.Load())
+	// Where nothing is handed in, what was corrected does not show: the next call asks again.
+	p = newProject(t).alpha("[one]", testStep{id: "one", reviews: bothStep})
+	srv, rev, c, id = p.reviewed()
+	rev.set("say", `{"passed": true}`)
+	waits(t, p.finish(c, `{"outputs":{}}`))
+	no("Not yet")
+	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, "Not yet")
+	waits(t, p.finish(c, `{"outputs":{}}`))
+	testkit.Equal(t, p.question(id, "one").Others.Kind, machine.ByReviewer, "why its other reviews passed")
 }
 
 // An agent's word closes the other reviews alone, a person's override all of them; a server without reviews waits for people all the same.
