@@ -268,8 +268,7 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added", "after the last item")
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{}}`)
-	testkit.Contains(t, toJSON(t, r.AllOutputs), `"said":[null,"x",null]`)
-	testkit.Contains(t, *r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)")
+	testkit.ContainsAll(t, toJSON(t, r.AllOutputs)+*r.Summary, []string{`"said":[null,"x",null]`, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)"})
 }
 
 // Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away. One that drops
@@ -511,30 +510,32 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 	}
 }
 
-// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, or alone.
+// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, also with one that is complete, or alone.
 func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 	project := func(t *testing.T) *project {
-		p := newProject(t).alpha("[list, {for_each: todo, steps: [port, {workflow: beta/publish}], at_once: 1}, end]", testStep{id: "list", outputs: oneList}, testStep{id: "port"}, testStep{id: "end"})
-		p.beta(oneText, "publish", "")
+		p := newProject(t).alpha("[list, {for_each: todo, steps: [port, {workflow: beta/publish, inputs: {what: item}}]}, end]", testStep{id: "list", outputs: oneList}, testStep{id: "port"}, testStep{id: "end"})
+		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[{when: {input: what, is_not: b}, steps: [write]}]\n    inputs: [{name: what, description: w}]"})
 		return p
 	}
 	from := project(t)
 	srv, c, id := from.begin()
-	from.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	child := from.finish(c, `{"outputs":{}}`).BeginStep.SessionID
+	from.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
+	from.finish(c, `{"outputs":{},"step_id":"port[1]"}`)
+	child, complete := from.finish(c, `{"outputs":{},"step_id":"port[0]"}`).BeginStep.SessionID, from.record(id).Progress("workflow:beta/publish[1]").Child
 	srv.stop()
-	for name, sessions := range map[string][]string{"both": {id, child}, "the workflow of the step": {child}, "the one that calls it": {id}} {
+	for name, sessions := range map[string][]string{"all": {id, child, complete}, "the workflows of the steps": {child, complete}, "the one that calls it": {id}} {
 		t.Run(name, func(t *testing.T) {
 			p := project(t)
 			srv := p.open()
 			p.importFrom(from, srv, sessions...)
+			testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "what deepwork check would find")
 			c := srv.Connect("local")
 			if name == "the one that calls it" {
-				refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`","step_id":"workflow:beta/publish[0]"}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 				return
 			}
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
-			testkit.True(t, r.Status == machine.WorkflowComplete && (name != "both" || stepOf(r.BeginStep) == "end"), "at the end: %s", toJSON(t, r))
+			testkit.True(t, r.Status == machine.WorkflowComplete && (name != "all" || stepOf(p.finish(c, `{"outputs":{},"session_id":"`+id+`"}`).BeginStep) == "end"), "at the end: %s", toJSON(t, r))
 		})
 	}
 }

@@ -305,6 +305,9 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 		return nil, a.state.CallOpen(stepID, child.State)
 	}
 	def, err := a.engine.definitions.Current(ctx, child.State, a.engine.placeKey())
+	if session.CodeOf(err) == codes.DefinitionLost { // it was imported
+		def, err = nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

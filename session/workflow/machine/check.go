@@ -54,7 +54,7 @@ func (s *State) Faults() []string {
 	if s.ParentSessionID != nil {
 		c.fault(!IsSessionID(*s.ParentSessionID), "its parent %.60q is the id of no session", *s.ParentSessionID)
 	}
-	leftOut := s.Status == Completed && s.CalledAs != "" && len(s.StepProgress) == 0 // see Begin
+	leftOut := s.Status == Completed && len(s.StepProgress) == 0 // see Begin
 	c.fault(s.Progress(s.CurrentStepID) == nil && !leftOut, "its current step %q was never begun", s.CurrentStepID)
 	c.fault(s.StartedAt.IsZero() || s.UpdatedAt.IsZero(), "the time at which it began, or moved last, is missing")
 	for _, e := range s.StepProgress {
