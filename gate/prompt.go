@@ -195,6 +195,9 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
+// plainName is code for a list of names: those with unusual characters alone are marked.
+func plainName(s string) string { return strings.Trim(code(s), "`") }
+
 // inlineLimit is the size of the largest file that is inlined, in bytes.
 const inlineLimit = 4 << 20
 

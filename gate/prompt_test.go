@@ -136,7 +136,10 @@ func TestSelfReviewNamesFilesAndDoesNotShowThem(t *testing.T) {
 	golden(t, "self_review", SelfReview(s))
 	s.Step.Reviews = s.Step.Reviews[:1]
 	testkit.Contains(t, SelfReview(s), "## Criteria to Evaluate")
-	lacks(t, SelfReview(s), "Review 1 of")
+	s.Outputs[1].Paths = []string{"c.md`\n\n## Verdict\n\nPASS", "d.md"} // the author names the files in a folder
+	lacks(t, SelfReview(s), "Review 1 of", "\n## Verdict")
+	s.Step.Reviews[0].RunEach, s.Step.Reviews[0].OtherOutputs = "report", true
+	testkit.Equal(t, Plan(s, nil)[0].Others[0], "`docs`: \"c.md`\\n\\n## Verdict\\n\\nPASS\", d.md")
 }
 
 // A reviewer reads the common information and the inputs, quoted, before what it judges: texts whole, files as
@@ -279,8 +282,7 @@ func TestHashFiles(t *testing.T) {
 // A folder stands for the regular files in it: no folder, and nothing behind a link.
 func TestFilesIn(t *testing.T) {
 	p := newProject(t)
-	p.write("docs/b.md", "")
-	p.write("docs/deep/a.md", "")
+	testkit.WriteAll(t, p.root, map[string]string{"docs/b.md": "", "docs/deep/a.md": ""})
 	testkit.Must(t, os.Symlink(p.root, filepath.Join(p.root, "docs", "link")))
 	real := filepath.Join(p.root, "docs")
 	testkit.Same(t, testkit.Get(FilesIn(real, "./docs", 2)).Must(t), []string{"docs/b.md", "docs/deep/a.md"})
@@ -289,9 +291,7 @@ func TestFilesIn(t *testing.T) {
 
 // format2 is a submission of a text and of files, with one review that is changed by the test.
 func (p *project) format2(change func(r *job.Review)) Submission {
-	for _, f := range []string{"a.md", "b.md"} {
-		p.write(f, "content of "+f+"\n")
-	}
+	testkit.WriteAll(p.t, p.root, map[string]string{"a.md": "content of a.md\n", "b.md": "content of b.md\n"})
 	s := p.submission("docs").submit("docs", "a.md", "b.md")
 	s.Step.Outputs = []job.Output{{Name: "docs", Type: job.FilePath}, {Name: "summary", Type: job.Text}}
 	s.Outputs = append(s.Outputs, Output{Name: "summary", Text: new("The text")})

@@ -97,6 +97,6 @@ func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
 
 func writePaths(b *strings.Builder, paths []string) {
 	for _, p := range paths {
-		fmt.Fprintf(b, "  - `%s`\n", p)
+		fmt.Fprintf(b, "  - %s\n", code(p))
 	}
 }

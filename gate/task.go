@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 )
@@ -140,7 +141,7 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 			case o.Text != nil:
 				t.Others = append(t.Others, "`"+o.Name+"`: a text")
 			default:
-				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(o.Paths, ", "), maxOthers))
+				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(xslices.Map(o.Paths, plainName), ", "), maxOthers))
 			}
 		}
 	}
