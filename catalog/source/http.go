@@ -117,6 +117,9 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 // reason adds the address, and the status with which the source refused to start a session; the
 // SDK's errors only have its name.
 func (w *urlWire) reason(err error) error {
+	if undecoded.MatchString(err.Error()) {
+		err = malformedError{renamedError{err}}
+	}
 	status := int(w.refusal.Load())
 	if status < 400 {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,6 +26,7 @@ import (
 //     with that error; one with status 502 also fails its own call alone.
 //   - The error of a message that could not be sent wraps code -32005.
 //   - The error with which the connection's Read ends wraps that of rawConn.Read.
+//   - That of a connection over HTTP contains these words if an answer cannot be read (undecoded).
 const (
 	callMethod   = "tools/call"
 	raw          = "deepwork/" // before the name of a method with raw results
@@ -40,6 +42,8 @@ type callRequest struct {
 
 	mayBeTask bool // its answer may be a task
 }
+
+var undecoded = regexp.MustCompile("failed to decode (response|event)|malformed event|the answer is larger than")
 
 type renamedError struct{ error }
 
