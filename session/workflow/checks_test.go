@@ -274,7 +274,7 @@ func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
 	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
 	calls = append(calls, beside(t, ctx, other.Connect("local"), `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
 	other.waitsElsewhere(t, k.id)
-	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one"))
+	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one", 0))
 	for _, call := range calls {
 		refused(t, (<-call).err, session.StateError, "step_moved_on")
 	}

@@ -384,9 +384,9 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 func TestIsolatedItemThatBeginsAgain(t *testing.T) {
 	p, srv, _, id, folder := isolated(t)
 	where := func() string { return p.record(id).RootOf(p.root, "port[0]") }
-	testkit.Must(t, srv.GoToFor(ctx, id, "port[0]"))
+	testkit.Must(t, srv.GoToFor(ctx, id, "port[0]", 0))
 	testkit.Equal(t, where(), folder)
-	testkit.Must(t, srv.GoToFor(ctx, id, "port"))
+	testkit.Must(t, srv.GoToFor(ctx, id, "port", 0))
 	testkit.Equal(t, where(), p.root)
 	testkit.Equal(t, p.record(id).Progress("port[0]").Folder, ".")
 	refused(t, srv.IsolateFor(ctx, id, "sum", folder), session.StateError, codes.StepNotCurrent)

@@ -476,7 +476,7 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	_, c, id := p.begin(func(o *Options) { o.Root, o.Attempt, o.Stores = worktree, "attempt-1", p.stores() })
 	p.finish(c, hello)
 	const step = "workflow:beta/publish"
-	testkit.Must(t, srv.GoToFor(ctx, id, step))
+	testkit.Must(t, srv.GoToFor(ctx, id, step, 0))
 	parent := testkit.Get(srv.records.Read(ctx, id, nil)).Must(t)
 	child := testkit.Get(srv.records.Read(ctx, parent.State.Progress(step).Child, nil)).Must(t)
 	testkit.True(t, child.Row.Root == worktree && child.Row.AttemptID == "attempt-1", "the row %+v", child.Row)

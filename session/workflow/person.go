@@ -222,9 +222,13 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 	})
 }
 
-// GoToFor goes back to a step of a session; see Conn.GoTo.
-func (e *Engine) GoToFor(ctx context.Context, id, stepID string) error {
+// GoToFor goes back to a step of a session; see Conn.GoTo. It is refused if the session has moved since the person saw
+// it: steps that were finished meanwhile would be undone. seen is the revision that they saw; 0 means any.
+func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) error {
 	return e.actFor(ctx, id, machine.ToolGoTo, func(ctx context.Context, a *sessionActor, who caller) error {
+		if seen != 0 && seen != a.state.Revision && a.state.OwnReply(who.Call) == nil {
+			return session.NotNow(codes.StepMovedOn, "Session '%s' has moved on since you were shown it, so nothing was done: look at where it is now, and go back again if you still want to.", id)
+		}
 		_, err := a.goTo(ctx, who, stepID, false)
 		return err
 	})

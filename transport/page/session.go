@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -128,7 +129,11 @@ func (s *Site) abortSession(ctx context.Context, _ session.Caller, id string, fo
 }
 
 func (s *Site) goToStep(ctx context.Context, _ session.Caller, id string, form url.Values) error {
-	return s.Engine.GoToFor(ctx, id, form.Get("step"))
+	seen, err := strconv.ParseInt(form.Get("revision"), 10, 64)
+	if err != nil || seen == 0 {
+		return session.Wrong(codes.InvalidArgument, "Send the revision of the session that the page showed; got %q.", form.Get("revision"))
+	}
+	return s.Engine.GoToFor(ctx, id, form.Get("step"), seen)
 }
 
 // overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
