@@ -509,21 +509,26 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 }
 
 // CancelReview ends the review or the checks of these outputs that a finished_step waits for, whose try is void then,
-// and takes back what a person was asked. It changes nothing once that is over.
-func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.RawMessage) error {
-	return c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
+// and takes back what a person was asked. It changes nothing once that is over, and reports
+// whether it is void.
+func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.RawMessage) (done bool, err error) {
+	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		at, next := a.engine.now(), a.state
 		is := func(digest string, of machine.Outputs) bool {
 			return digest == g.Digest || machine.SameOutputs(outputs, of)
 		}
-		if last := a.state.ProgressOrNew(g.StepID, at).Newest(); last.Open() && is(last.Digest, last.Outputs) {
+		last := a.state.ProgressOrNew(g.StepID, at).Newest()
+		if last.Open() && is(last.Digest, last.Outputs) {
 			next = next.CloseTry(g.StepID, nil, "its caller cancelled it", at)
 		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && is(p.Question.Digest, p.Question.Outputs) {
 			next = next.Unask(g.StepID, "", at)
 		}
 		if next == a.state {
+			done = last != nil && last.State == machine.TryVoid && is(last.Digest, last.Outputs)
 			return nil
 		}
+		done = true
 		return a.commit(nil, next, nil)
 	})
+	return done, err
 }

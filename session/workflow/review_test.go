@@ -377,7 +377,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 		}},
 		"by an override": {"", 1, finish(FinishArgs{Outputs: outputs("report", "good.md"), OverrideReason: new("Nobody needs it")})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			return c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))
+			return testkit.Get(c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))).Err()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -356,7 +356,8 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	if err != nil {
 		return nil, err
 	}
-	if err := w.cancel(ctx, s, c); err != nil {
+	done, err := w.cancel(ctx, s, c)
+	if err != nil {
 		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
 			return nil, nil // it was asked to, and the task ends when it has
 		}
@@ -364,6 +365,10 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 			return nil, internal(err)
 		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err))}
+	}
+	if !done { // it has ended meanwhile, and so does the task, with its result
+		_, err := s.get(ctx, c, ss, p)
+		return nil, err
 	}
 	if _, err := s.Calls.End(ctx, c.Identity, call.ID, store.CallCancelled, nil); err != nil {
 		return nil, internal(err)

@@ -138,17 +138,17 @@ func (w *work) message(reply any) string {
 	return ""
 }
 
-// cancel ends the work, as the tool that is for that does.
-func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (err error) {
+// cancel ends the work, as the tool that is for that does. It reports false if the work had ended otherwise before.
+func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error) {
 	switch {
 	case w.Step != nil:
 		return c.Workflows.CancelReview(ctx, w.Step.Going, w.Step.Args.Outputs)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
-		return elsewhere
+		return false, elsewhere
 	case w.Agent != nil:
-		_, err = s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
-	default:
-		_, err = s.Runs().Cancel(ctx, c.Identity, w.Execution)
+		r, err := s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
+		return err == nil && r.State == board.Stopped, err
 	}
-	return err
+	x, err := s.Runs().Cancel(ctx, c.Identity, w.Execution)
+	return err == nil && x.State == remote.Cancelled, err
 }

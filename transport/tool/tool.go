@@ -56,7 +56,7 @@ type WorkflowCaller interface {
 	Abort(context.Context, workflow.AbortArgs) (*machine.AbortReply, error)
 	Step(context.Context, workflow.StepArgs) (*machine.StepReply, error)
 	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
-	CancelReview(context.Context, machine.Going, json.RawMessage) error
+	CancelReview(context.Context, machine.Going, json.RawMessage) (bool, error)
 }
 
 // Newest is the first version of the protocol in which a request has what its client can do, and a server asks the
