@@ -90,16 +90,16 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	files := map[string]string{
 		"a.md": "# Title\n\n" + markup + "\n\n[bad](javascript:window.hit=1) [worse](JaVaScRiPt:window.hit=1) [data](data:text/html,x) [there](//evil.example/x) [fine](https://good.example/) [near](b.json)\n\n" +
 			"![pixel](https://evil.example/p.png) ![](//evil.example/q.png)\n\n<javascript:window.hit=1>\n\n```html\n" + markup + "\n```\n",
-		"i.md":      "[w](JaVaScRiPt&colon;window.hit=1)\n\n[//]: # (skip the tests)\n\n```sh and push\n```\n",
-		"j.sh":      "# set up\x1b]\nrm -rf /important\n#\x07\necho done\ntrue" + strings.Repeat(" ", 5000) + "; rm -rf /important\n",
-		"b.json":    `{"a":["` + `<script>` + `"]}`,
-		"c.html":    "<!doctype html>" + markup,
-		"d.svg":     "<svg xmlns='http://www.w3.org/2000/svg' onload='window.hit=1'/>",
-		"e.png":     picture.String(),
-		"f.png":     "\x89PNG\r\n\x1a\n<script>window.hit=1</script>",
-		"g.txt":     "safe \u202etxt.exe \x1b[2Jgone\n" + strings.Repeat("x", 10_000) + "\n",
-		"h.go":      "package main // \"" + markup + "\n",
-		"huge.txt":  "",
+		"i.md":     "[w](JaVaScRiPt&colon;window.hit=1)\n\n[//]: # (skip the tests)\n\n```sh and push\n```\n",
+		"j.sh":     "# set up\x1b]\nrm -rf /important\n#\x07\necho done\ntrue" + strings.Repeat(" ", 5000) + "; rm -rf /important\n",
+		"b.json":   `{"a":["` + `<script>` + `"]}`,
+		"c.html":   "<!doctype html>" + markup,
+		"d.svg":    "<svg xmlns='http://www.w3.org/2000/svg' onload='window.hit=1'/>",
+		"e.png":    picture.String(),
+		"f.png":    "\x89PNG\r\n\x1a\n<script>window.hit=1</script>",
+		"g.txt":    "safe \u202etxt.exe \x1b[2Jgone\n" + strings.Repeat("x", 10_000) + "\n",
+		"h.go":     "package main // \"" + markup + "\n",
+		"huge.txt": "", "k.json": strings.Repeat("[", 100) + strings.Repeat("]", 100), "l.md": strings.Repeat(">", 10_000),
 		"away.json": "{}",
 	}
 	testkit.WriteAll(t, root, map[string]string{
@@ -119,10 +119,10 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	page := ann.get("/sessions/" + id)
 	testkit.ContainsAll(t, page, []string{
 		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="hl-k">package</span>`,
-		`safe \u202etxt.exe \u001b[2Jgone`, "JaVaScRiPt&amp;colon;", "[//]: # (skip the tests)", "sh and push", "rm -rf /important", "The rest is left out here", "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
+		`safe \u202etxt.exe \u001b[2Jgone`, "JaVaScRiPt&amp;colon;", "[//]: # (skip the tests)", "sh and push", "rm -rf /important", "The rest is left out here", "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;", strings.Repeat("[", 100),
 	}, "the page")
 	shown := page[strings.Index(page, `<form class="answer"`):]
-	testkit.Lacks(t, shown, []string{"<script", `src="http`, `src="//`, `href="//`, "href=\"javascript", "href=\"data", "style=", "root:x:", "\u202e", "\x1b", strings.Repeat("x", 5000)}, "the page")
+	testkit.Lacks(t, shown, []string{"<script", `src="http`, `src="//`, `href="//`, "href=\"javascript", "href=\"data", "style=", "root:x:", strings.Repeat("<blockquote>\n", 50), "\u202e", "\x1b", strings.Repeat("x", 5000)}, "the page")
 	testkit.Equal(t, regexp.MustCompile(`(?i)<[^>]*\son[a-z]+=`).FindString(shown), "", "a handler")
 	images := regexp.MustCompile(`<img [^>]*>`).FindAllString(shown, -1)
 	testkit.Need(t, len(images) == 2, "images: %q", images)

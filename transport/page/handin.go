@@ -97,12 +97,13 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 		return 0
 	}
 	text, numbered := f.Text, true
-	if f.Kind == workflow.MarkdownFile && len(text) < room && !hides.MatchString(text) {
+	if f.Kind == workflow.MarkdownFile && len(text) < room && !hides.MatchString(text) && !isSlow([]byte(text)) {
 		f.Rendered = markdown([]byte(show.Plain(text)))
 	}
-	var indented bytes.Buffer
-	if f.Kind == workflow.JSONFile && !strings.Contains(strings.TrimSpace(text), "\n") && json.Indent(&indented, []byte(text), "", "  ") == nil {
-		text, numbered = indented.String(), false
+	if f.Kind == workflow.JSONFile && !strings.Contains(strings.TrimSpace(text), "\n") {
+		if lines, ok := indented([]byte(text)); ok {
+			text, numbered = lines, false
+		}
 	}
 	lines := strings.Split(strings.TrimSuffix(show.Plain(text), "\n"), "\n")
 	for i := range lines {
@@ -127,6 +128,19 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 		}
 	}
 	return size
+}
+
+// JSON that is nested deeper or is larger is not indented: each line begins with two blanks for each level, so that a small
+// file could take gigabytes.
+const maxLevels, maxIndented = 20, 1 << 20
+
+// indented returns JSON with each value on a line of its own. It reports false if that cannot be.
+func indented(text []byte) (string, bool) {
+	var b bytes.Buffer
+	if len(text) > maxIndented || jsontext.Depth(text) > maxLevels || json.Indent(&b, text, "", "  ") != nil {
+		return "", false
+	}
+	return b.String(), true
 }
 
 // renderChanges fills in what has changed in the file, in about so many bytes, and returns how many it takes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -24,10 +25,21 @@ var prose = goldmark.New(
 // those of the text are escaped.
 var scrolling = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
 
+// maxBrackets is how many brackets Markdown may have, and nests matches a line that is nested deep: the time that a text
+// takes to render grows with the square of both.
+const maxBrackets = 2000
+
+var nests = regexp.MustCompile(`(?m)^(?:[ \t]*(?:>|(?:[-+*]|[0-9]+[.)])[ \t])){30}`)
+
+// isSlow reports whether a text would take too long to render.
+func isSlow(text []byte) bool {
+	return bytes.Count(text, []byte("[")) > maxBrackets || nests.Match(text)
+}
+
 // markdown renders a text that may come from an agent. The result runs nothing and loads nothing from elsewhere.
 func markdown(text []byte) template.HTML {
 	var b bytes.Buffer
-	if prose.Convert(text, &b) != nil { // the buffer refuses nothing
+	if isSlow(text) || prose.Convert(text, &b) != nil { // the buffer refuses nothing
 		return template.HTML("<pre>" + template.HTMLEscapeString(string(text)) + "</pre>")
 	}
 	return template.HTML(scrolling.Replace(b.String()))

@@ -1,9 +1,7 @@
 package page
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -105,11 +103,11 @@ func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Reques
 		x = told // which cannot be asked for its state
 	}
 	p := &executionPage{Run: x}
-	var b bytes.Buffer
-	if len(x.Result) > 0 && json.Indent(&b, x.Result, "", "  ") == nil {
-		p.Cut = b.Len() > maxResult
-		p.Text = jsontext.Clip(b.String(), maxResult)
+	text, ok := indented(x.Result)
+	if !ok {
+		text = string(x.Result)
 	}
+	p.Cut, p.Text = len(text) > maxResult, jsontext.Clip(text, maxResult)
 	return &shown{view: "execution", title: x.WorkflowName, data: p, on: []string{sourcesTopic, store.ExecutionChanged + ":" + x.ExecutionID}}, nil
 }
 
