@@ -76,22 +76,23 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	if host := r.Header.Get("Host"); host != "" {
-		r.Host = host
-	}
-	over := &http.Transport{DisableKeepAlives: true}
-	defer over.CloseIdleConnections()
-	res := testkit.Get(over.RoundTrip(r)).Must(t)
+	r.Host = r.Header.Get("Host")
+	res := testkit.Get((&http.Transport{DisableKeepAlives: true}).RoundTrip(r)).Must(t)
 	defer res.Body.Close()
 	return res.StatusCode, res.Header.Get("Location"), string(testkit.Get(io.ReadAll(res.Body)).Must(t))
 }
 
-// A form is bounded as a call is.
+// A form is bounded as a call is. Of a caller that the pages do not know, it is not read.
 func TestFormsOfPagesAreBounded(t *testing.T) {
-	_, base, _ := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000}, func(_ *Login, w http.ResponseWriter, r *http.Request) {
+	h, base, _ := pagesOf(t, Options{BodyTimeout: time.Second}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 9}}, func(l *Login, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/unknown" {
+			return
+		}
+		_, _ = l.Admit(w, r, false)
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%d %v", len(body), err)
 	})
+	testkit.Contains(t, raw(t, h, "POST /unknown HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"), "HTTP/1.1 200")
 	for size, want := range map[int]string{3: "200 3 <nil>", 1000: "200 1000 <nil>", 1001: "413 "} {
 		status, _, text := ask(t, "POST", base+"/x", strings.Repeat("a", size))
 		testkit.Contains(t, fmt.Sprint(status, " ", text), want)
@@ -138,12 +139,11 @@ func TestSitesOfPages(t *testing.T) {
 
 // Requests for pages are bounded as calls are, a caller with a token by its quota, and those that last end with the server.
 func TestPagesAreAdmitted(t *testing.T) {
-	who := session.Caller{Identity: "ann"}
 	entered, leave := make(chan bool), make(chan bool)
 	h, base, stop := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 2, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 1}}, func(l *Login, w http.ResponseWriter, r *http.Request) {
 		caller := session.LocalCaller("")
 		if r.URL.Query().Has("token") {
-			caller = who
+			caller = session.Caller{Identity: "ann"}
 		}
 		r = r.WithContext(session.WithCaller(r.Context(), caller))
 		release, ok := l.Admit(w, r, r.URL.Path == "/events")

@@ -180,16 +180,9 @@ func (h *Server) guardPages(next http.Handler) http.Handler {
 	})
 }
 
-// admitPages reads the body of a request within its time, and ends what lasts when the server ends.
-func (h *Server) admitPages(next http.Handler) http.Handler {
+// endPages ends what lasts of the pages when the server ends.
+func (h *Server) endPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hasBody(r) {
-			body, ok := h.read(w, r)
-			if !ok {
-				return
-			}
-			r.Body = newReadBody(body)
-		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(h.ending, cancel)()

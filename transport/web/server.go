@@ -317,7 +317,7 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 		mux.Handle(path, h.guard(h.authenticate(h.admit(endpoint))))
 	}
 	if pages != nil {
-		mux.Handle("/", h.guardPages(h.admitPages(pages)))
+		mux.Handle("/", h.guardPages(h.endPages(pages)))
 	}
 	return h.timely(h.locate(mux))
 }
