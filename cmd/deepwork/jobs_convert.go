@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,8 +30,8 @@ The old file stays beside it, as job.yml.before. Lists of criteria and prompts o
 become reviews, lists of outputs a mapping, doc_spec a part of the description, and the
 changelog CHANGELOG.md; missing workflows and dependencies are added, also in jobs of 0.8
 and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
-need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a converted job
-still has errors.`,
+need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a job cannot be
+converted, which is left out, or if a converted one still has errors.`,
 		Args: takes(0, -1, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
@@ -61,6 +62,7 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 	}
 	found := map[string]*job.Conversion{} // by folder
 	var dirs []string
+	var leftOut error
 	for _, name := range names {
 		dir := filepath.Join(jobs, name)
 		c, err := convertJob(root, dir)
@@ -70,6 +72,7 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 			dirs = append(dirs, dir)
 		case all && errors.Is(err, job.ErrCurrent):
 		case all:
+			leftOut = &exitError{exitFailure}
 			fmt.Fprintf(a.err, "deepwork: %s is left out: %s\n", inline(name), inline(err.Error()))
 		case errors.Is(err, job.ErrCurrent):
 			says := "needs no conversion: it is read as it is"
@@ -82,10 +85,13 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 		}
 	}
 	if len(dirs) == 0 {
-		if all {
+		switch {
+		case leftOut != nil:
+			fmt.Fprintln(a.out, "No other job needs a conversion.")
+		case all:
 			fmt.Fprintln(a.out, "No job needs a conversion.")
 		}
-		return nil
+		return leftOut
 	}
 	for _, dir := range dirs {
 		a.showConversion(root, dir, found[dir])
@@ -95,7 +101,7 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 			return err
 		}
 	}
-	return a.writeConversions(root, dirs, found)
+	return cmp.Or(a.writeConversions(root, dirs, found), leftOut)
 }
 
 // convertJob converts the job.yml of a folder. It refuses the copy of a bundled job, which would hide the bundled one.
