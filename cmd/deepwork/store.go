@@ -289,7 +289,8 @@ It is outside of the project; DEEPWORK_STATE_DIR moves the state of all projects
 stderr it prints the file of your own config, and the store, if that is a database.
 
 A project that was moved to another folder finds its state again after
-"deepwork where --adopt OLDPATH" in the new one.`,
+"deepwork where --adopt OLDPATH" in the new one. In a PostgreSQL database, attempts
+still belong to the old folder.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := a.findFolder(cmd.Context())
@@ -316,6 +317,9 @@ A project that was moved to another folder finds its state again after
 				})
 				if err != nil {
 					return err
+				}
+				if c, err := a.choice(cmd.Context(), folder.Root); err == nil && c.URL != "" { // other machines may have a folder of that path
+					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong to that folder, and only there they can be merged, removed or continued: move the project back for that; what they have committed is on their branches\n", inline(old))
 				}
 			}
 			fmt.Fprintln(a.out, folder.Dir)
