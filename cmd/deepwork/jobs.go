@@ -229,7 +229,7 @@ func delivers(s *job.Step) string {
 
 func (a *app) printLoadError(e *catalog.LoadError) {
 	for _, d := range e.Diagnostics {
-		a.out.Text("  ", "error: "+inline(d.String()))
+		a.out.Text("  ", "error: "+a.here(inline(d.String())))
 	}
 }
 

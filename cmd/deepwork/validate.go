@@ -80,7 +80,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 func (a *app) printCheck(c *validate.Check) {
 	for _, d := range c.Diagnostics {
 		d.Message = strings.ReplaceAll(d.Message, "\n", " ")
-		fmt.Fprintln(a.out, inline(d.String()))
+		fmt.Fprintln(a.out, a.here(inline(d.String())))
 	}
 }
 
