@@ -142,7 +142,9 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 	root.SetHelpCommand(a.helpCommand())
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
-		group(cmd)
+		for _, shell := range group(cmd).Commands() {
+			shell.Args = takes(0, 0, "")
+		}
 	}
 	groupHelp(root)
 	if a.out != nil { // without one, the tests read the commands
