@@ -200,7 +200,7 @@ func CheckServerURL(s string) string {
 		err = errors.New("it has a user or password in it; give them in headers, from the environment")
 	}
 	if err != nil {
-		return "is not the URL of a server: " + strings.ReplaceAll(err.Error(), s, "…")
+		return "is not the URL of a server: " + strings.ReplaceAll(err.Error(), cmp.Or(s, "\x00"), "…")
 	}
 	return ""
 }

@@ -134,7 +134,9 @@ func (f *initFlags) check(cmd *cobra.Command) (p preparation, err error) {
 		if fault := config.CheckServerURL(f.url); fault != "" {
 			return p, usagef(cmd, "--url %s", fault)
 		}
-		p.server, _ = url.Parse(f.url) // it was checked
+		if p.server, _ = url.Parse(f.url); strings.Trim(p.server.Path, "/") == "" { // it was checked
+			return p, usagef(cmd, "--url has no path; that of a server ends in /mcp or /sse, as its log says")
+		}
 	}
 	if len(f.clients) == 0 {
 		return p, usagef(cmd, "--client is empty; name one of %s", strings.Join(clients.Names(), ", "))
