@@ -193,8 +193,12 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 }
 
 // elsewhere returns an error if only another state folder has state of the project, and prints a note if another
-// one has some too. A store that is no file does not depend on it.
+// one has some too, or if the project was moved and has none here yet. A store that is no file does not depend on it.
 func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
+	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {
+		a.saidElsewhere = true
+		fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: note: this folder has no sessions and no board yet. If it was moved here from %s, which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old), session.InShell(old))))
+	}
 	dir, file := folder.Elsewhere()
 	if choice, err := a.choice(ctx, folder.Root); dir == "" || err != nil || choice.URL != "" {
 		return nil

@@ -293,6 +293,7 @@ A project that was moved to another folder finds its state again after
 still belong to the old folder.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.saidElsewhere = cmd.Flags().Changed("adopt")
 			folder, err := a.findFolder(cmd.Context())
 			if err != nil {
 				return err

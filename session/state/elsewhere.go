@@ -1,6 +1,8 @@
 package state
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +37,24 @@ func (f *Folder) Elsewhere() (dir, file string) {
 		return "", ""
 	}
 	return dir, file
+}
+
+// MovedFrom returns the folder, which is gone, whose state the project says is its own, if it has none here: it was
+// moved from there, as far as is known. Otherwise it returns "".
+func (f *Folder) MovedFrom() string {
+	text, _, err := durable.Read(f.signpost(), maxProject)
+	dir := strings.TrimSpace(string(text))
+	if _, has := f.ID(); err != nil || !errors.Is(has, ErrMissing) || filepath.Dir(dir) != filepath.Join(f.Base, "projects") {
+		return ""
+	}
+	p, err := readProject(dir)
+	if err != nil || p.Path == f.Root || p.Dir != "" {
+		return ""
+	}
+	if _, err := os.Lstat(p.Path); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return p.Path
 }
 
 // post writes where the state is, unless there is another one. Without it only a warning is missed.
