@@ -73,6 +73,9 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 	cfg := &config.Config{}
 	if c := checkConfig(root, display(filepath.Join(root, ".deepwork", "config.yml"))); c != nil {
 		checks, cfg = append(checks, c), c.config
+	} else if c := checkMisnamed(display(filepath.Join(root, ".deepwork")), "a project's config", config.FileName); c != nil {
+		c.kind = aFolder // it is no job
+		checks = append(checks, c)
 	}
 	folder := filepath.Join(root, ".deepwork", "jobs")
 	jobs, err := scanFolder(display(folder))
@@ -223,7 +226,7 @@ func scanTarget(target string) ([]*Check, error) {
 	if hasJobFile(target) {
 		return []*Check{checkJob(target)}, nil
 	}
-	if c := checkMisnamed(target); c != nil {
+	if c := checkMisnamed(target, "a job's file", job.FileName); c != nil {
 		return []*Check{c}, nil
 	}
 	checks, err := scanFolder(target)
@@ -248,7 +251,7 @@ func scanFolder(folder string) ([]*Check, error) {
 		}
 		if hasJobFile(dir) {
 			checks = append(checks, checkJob(dir))
-		} else if c := checkMisnamed(dir); c != nil {
+		} else if c := checkMisnamed(dir, "a job's file", job.FileName); c != nil {
 			checks = append(checks, c)
 		} else if !strings.HasPrefix(e.Name(), ".") {
 			checks = append(checks, &Check{File: dir, kind: aFolder, Diagnostics: job.Diagnostics{{File: dir, Warning: true,
@@ -259,17 +262,17 @@ func scanFolder(folder string) ([]*Check, error) {
 	return checks, nil
 }
 
-// checkMisnamed returns the error of a folder whose job.yml has a name that nothing reads, or nil.
-func checkMisnamed(dir string) *Check {
+// checkMisnamed returns the error of a folder in which what is to be read has a name that nothing reads, or nil.
+func checkMisnamed(dir, what, want string) *Check {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
 	}
 	for _, e := range entries {
-		if name := e.Name(); strings.EqualFold(name, "job.yaml") || strings.EqualFold(name, job.FileName) {
+		if name := e.Name(); strings.EqualFold(name, strings.Replace(want, ".yml", ".yaml", 1)) || strings.EqualFold(name, want) {
 			file := filepath.Join(dir, name)
 			return &Check{File: file, Diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1,
-				Message: "a job's file is named " + job.FileName + ", and this one is not read; rename it"}}}
+				Message: what + " is named " + want + ", and this one is not read; rename it"}}}
 		}
 	}
 	return nil
