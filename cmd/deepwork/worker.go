@@ -48,8 +48,8 @@ takes them over.`,
 			if cmd.Flags().Changed("executors") && len(f.executors) == 0 {
 				return usagef(cmd, "--executors is empty; name those that the worker runs, or leave it out")
 			}
-			if f.max < 0 {
-				return usagef(cmd, "--max %d is negative; expected the number of agents that may run at once", f.max)
+			if cmd.Flags().Changed("max") && f.max < 1 {
+				return usagef(cmd, "--max %d lets no agent run; expected the number of agents that may run at once", f.max)
 			}
 			if err := f.log.check(cmd); err != nil {
 				return err
