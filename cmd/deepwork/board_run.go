@@ -74,6 +74,7 @@ merged into them.
 
 // start starts an agent on a task for a command, and follows it.
 func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
+	defer surviveBrokenPipes()() // the agent starts although nobody reads what is printed before
 	args := f.StartArgs
 	args.TaskID = t.TaskID
 	if len(f.repos) > 0 || f.target != "" {
@@ -173,6 +174,7 @@ func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.Follow
 
 // sending follows an attempt to which do sends something.
 func (a *app) sending(ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error)) error {
+	defer surviveBrokenPipes()() // as in start
 	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
@@ -246,7 +248,9 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			return a.left(id)
 		}
 		if err == nil {
-			err = a.printMessages(r)
+			if err = a.printMessages(r); r.State == board.Queued && a.out.Err() != nil {
+				err = nil // the agent starts although nobody reads this
+			}
 		}
 		if err != nil {
 			return err
