@@ -63,6 +63,7 @@ func newRunLines(a *app) *runLines {
 
 // lead leads a run until it ends, unless another process does, and prints what happens.
 func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunReply, detach bool) error {
+	defer surviveBrokenPipes()() // it leads agents, here or in the background, although nobody reads what it prints
 	v := newRunLines(a)
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
@@ -89,9 +90,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			defer func() { _ = done() }() // it was only read
 		}
 	}
-	// It leads agents: that nobody reads what it prints does not end it, and that its terminal was closed
-	// interrupts the run, so that no agent goes on without a leader.
-	defer surviveBrokenPipes()()
+	// That its terminal was closed interrupts the run, so that no agent goes on without a leader.
 	defer transport.MeasureBoard(ctx, engine, readBuild().Version)()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
