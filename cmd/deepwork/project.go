@@ -197,7 +197,7 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
 	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {
 		a.saidElsewhere = true
-		fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: note: this folder has no sessions and no board yet. If it was moved here from %s, which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old), session.InShell(old))))
+		fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: note: this project has no state here yet. If it was moved here from %s, which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old), session.InShell(old))))
 	}
 	dir, file := folder.Elsewhere()
 	if choice, err := a.choice(ctx, folder.Root); dir == "" || err != nil || choice.URL != "" {
