@@ -254,6 +254,7 @@ var (
 	ErrDeleting   = errors.New("the task is being deleted")
 	ErrDeleted    = errors.New("was deleted since")
 	ErrReused     = errors.New("the request_id was used with other arguments")
+	ErrRepeated   = errors.New("the call with this request_id was carried out before")
 	ErrFull       = errors.New("the disk is full, or the board cannot be written")
 	ErrInvalid    = errors.New("not valid")
 	ErrEnded      = errors.New("the execution has ended")

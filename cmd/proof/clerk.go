@@ -309,7 +309,7 @@ func (c *clerk) readTasks(ctx context.Context) {
 	}
 }
 
-// follow sends an agent a follow-up. The call has no request_id, so it is made once.
+// follow sends an agent a follow-up. The call gets no request_id, so it is made once.
 func (c *clerk) follow(ctx context.Context, attempt string) {
 	action := []string{"send", "queue", "queue", "cancel"}[c.below(4)]
 	args := map[string]any{"attempt_id": attempt, "action": action}

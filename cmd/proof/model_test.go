@@ -336,8 +336,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	at := -1
 	for d := time.Second; at < 0; d *= 4 { // a loaded machine may not complete a session within the first
 		l = newLoad(io.Discard)
-		testkit.Must(t, l.flags().Parse([]string{"-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05"}))
-		testkit.Must(t, l.valid())
+		testkit.Must(t, errors.Join(l.flags().Parse([]string{"-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05"}), l.valid()))
 		l.dir = t.TempDir()
 		testkit.Must(t, l.run(t.Context()))
 		all = testkit.Get(l.kept(t.Context())).Must(t)

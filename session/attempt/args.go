@@ -37,6 +37,7 @@ type FollowUpArgs struct {
 	Prompt    *string `json:"prompt" arg:"For send and queue" max:"100000"`
 	Variant   *string `json:"variant" arg:"Default: as before"`
 	Wait      bool    `json:"wait,omitempty" arg:"Reply when it has ended"`
+	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 
 	// WorkspaceID is the name that earlier clients have for AttemptID (DESIGN "Task board").
 	WorkspaceID *string `json:"workspace_id" arg:"Another name for attempt_id." unlisted:"true"`

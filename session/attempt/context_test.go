@@ -24,8 +24,7 @@ import (
 // moves writes a transition of a session of an attempt's workspace.
 func (s *server) moves(attempt string, to store.Session) {
 	s.t.Helper()
-	sessions := s.Database.Sessions()
-	w := &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
+	sessions, w := s.Database.Sessions(), &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
 	if all := testkit.Get(sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}})).Must(s.t); len(all) > 0 {
 		w.Before = all[0].Revision
 	}
@@ -92,8 +91,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {
-	p := newProject(t)
-	got := filepath.Join(t.TempDir(), "got")
+	p, got := newProject(t), filepath.Join(t.TempDir(), "got")
 	use := func(script string) {
 		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
 	}
@@ -128,12 +126,10 @@ func TestNotify(t *testing.T) {
 		})
 		return last
 	}
-	s := p.open(change)
-	want := []string{"step_waits 0a1b2c3d"}
+	s, want := p.open(change), []string{"step_waits 0a1b2c3d"}
 	n := notified(want...)
 	testkit.True(t, n.Project == p.Root && n.Title == "Step write: A report" && deref(n.Since) == board.Stamp(soon) && strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
-	beside := p.open(change)
-	x := s.ran("! exit 3")
+	beside, x := p.open(change), s.ran("! exit 3")
 	want = append(want, "attempt_failed "+x.AttemptID)
 	n = notified(want...)
 	testkit.True(t, n.Title == "Add a basket" && deref(n.Since) == *x.EndedAt, "%+v", n)
@@ -211,8 +207,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
 	project, repo := s.rootProject()
-	first := s.runs("! await " + p.hold)
-	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
+	first, eve := s.runs("! await "+p.hold), session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
 	v := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})).Must(t)
 	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
 		return s.StartTaskAttempt(ctx, who, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})

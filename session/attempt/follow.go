@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -37,8 +38,10 @@ func (a FollowUpArgs) id() (*string, error) {
 }
 
 // FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the
-// queued one (seed 004, "MCP follow-up tool").
+// queued one (seed 004, "MCP follow-up tool"). Repeating a request_id does that once, and returns the same.
 func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArgs) (*FollowUpReply, error) {
+	named := a.RequestID
+	a.RequestID = nil
 	if err := checkFollowUp(&a); err != nil {
 		return nil, err
 	}
@@ -51,9 +54,16 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 			return nil, err
 		}
 	}
+	request, done, err := b.Repeated(ctx, "follow_up", named, a)
+	if err != nil {
+		return nil, err
+	}
 	s, at, err := e.target(ctx, b, a)
 	if err != nil {
 		return nil, err
+	}
+	if done != "" {
+		return a.again(s, done), nil
 	}
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
@@ -72,15 +82,17 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	}
 	ctx, cancel := context.WithTimeout(ctx, boardPatience)
 	defer cancel()
-	r, err := e.followUp(ctx, b.View, a, s.ID, at)
-	if err != nil {
+	started, before, err := e.followUp(ctx, b.View, a, s.ID, at, request)
+	if err != nil { // perhaps because the same call, which its caller has repeated, was faster
+		if earlier, unknown := b.FindRequest(ctx, request); unknown == nil && earlier != "" {
+			return a.again(s, earlier), nil
+		}
 		return nil, board.FaultOf("following up", err, codes.UnknownSession, "session_id", s.ID, board.RemedySession)
 	}
-	r.SessionID, r.AttemptID, r.Action = s.ID, at.ID, a.Action
-	if r.Status == FollowUpStarted {
+	if started {
 		e.wakeUp()
 	}
-	return r, nil
+	return a.reply(s, started, before), nil
 }
 
 // checkFollowUp checks what does not need the board.
@@ -145,48 +157,68 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	return s, at, board.AttemptFault("reading the session", err, *id)
 }
 
-// followUp performs a follow-up of a session. The board decides what runs and what waits, since
-// other servers write there too.
-func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) (*FollowUpReply, error) {
-	r := &FollowUpReply{Status: FollowUpStarted}
+// reply returns the reply to a follow-up that was started or, if it was not, has replaced or dropped what was queued.
+func (a FollowUpArgs) reply(s *task.Session, started bool, before *task.Queued) *FollowUpReply {
+	r := &FollowUpReply{SessionID: s.ID, AttemptID: s.AttemptID, Action: a.Action, Status: FollowUpStarted}
+	if before != nil {
+		r.DroppedPrompt = &before.Prompt
+	}
+	switch {
+	case started && a.Action == ActionQueue:
+		r.Notice = new("The agent was idle, so it was started at once.")
+	case started:
+	case a.Action == ActionCancel && before == nil:
+		r.Status, r.Notice = FollowUpEmpty, new("Nothing was queued.")
+	case a.Action == ActionCancel:
+		r.Status = FollowUpCancelled
+	default:
+		r.Status, r.QueuedPrompt = FollowUpQueued, a.Prompt
+		if before != nil {
+			r.Notice = new(fmt.Sprintf("It replaces the queued follow-up: %q.", board.Clip(before.Prompt)))
+		}
+	}
+	return r
+}
+
+// again is reply for a repeated call, given the result of its request.
+func (a FollowUpArgs) again(s *task.Session, done string) *FollowUpReply {
+	var before *task.Queued
+	started := json.Unmarshal([]byte(done), &before) != nil // the id of its execution
+	r := a.reply(s, started, before)
+	r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " This was done by an earlier call with this request_id; get_attempt shows what has followed."))
+	return r
+}
+
+// followUp performs a follow-up of a session, and reports whether it was started and, if not, what was queued before.
+// The board decides what runs and what waits, since other servers write there too.
+func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request) (started bool, before *task.Queued, err error) {
 	for ctx.Err() == nil {
 		if a.Action != ActionSend {
 			var queue *task.Queued
 			if a.Action == ActionQueue {
 				queue = &task.Queued{Prompt: *a.Prompt, Variant: a.Variant}
 			}
-			before, idle, err := b.Queue(ctx, id, queue, a.Comments...)
-			switch {
-			case err != nil:
-				return nil, err
-			case a.Action == ActionCancel && before == nil:
-				return &FollowUpReply{Status: FollowUpEmpty, Notice: new("Nothing was queued.")}, nil
-			case a.Action == ActionCancel:
-				return &FollowUpReply{Status: FollowUpCancelled, DroppedPrompt: &before.Prompt}, nil
-			case !idle && before == nil:
-				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt}, nil
-			case !idle:
-				return &FollowUpReply{Status: FollowUpQueued, QueuedPrompt: a.Prompt, DroppedPrompt: &before.Prompt,
-					Notice: new(fmt.Sprintf("It replaces the queued follow-up: %q.", board.Clip(before.Prompt)))}, nil
+			before, idle, err := b.Queue(ctx, id, queue, r, a.Comments...)
+			if err != nil || !idle || a.Action == ActionCancel {
+				return false, before, err
 			}
-			r.Notice = new("The agent was idle, so it was started at once.")
 		}
-		if err := e.beginFollowUp(ctx, b, a, id, at); err == nil {
-			return r, nil
+		if err := e.beginFollowUp(ctx, b, a, id, at, r); err == nil {
+			return true, nil, nil
 		} else if !errors.Is(err, task.ErrRunning) {
-			return nil, err
+			return false, nil, err
 		}
 		if a.Action == ActionSend {
-			return nil, session.NotNow(codes.AttemptRunning, "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
+			return false, nil, session.NotNow(codes.AttemptRunning, "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
 		// Another call has started an execution in the meantime: queue this one after all.
 	}
-	return nil, ctx.Err()
+	return false, nil, ctx.Err()
 }
 
 // beginFollowUp runs the prompt as soon as a slot is free.
-func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt) error {
+func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request) error {
 	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {
 		return err
@@ -201,6 +233,6 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) { // the leader makes that of a run
 		return session.NotNow(codes.WorkspaceGone, "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
-	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, a.Comments...)
+	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, r, a.Comments...)
 	return err
 }

@@ -40,8 +40,7 @@ func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Repor
 // inspect returns what an inspection of the project has to say, a line each; notes begin with "note: ".
 func (p *project) inspect() []string {
 	p.T.Helper()
-	r := testkit.Get(p.inspectAt(ctx, state.Of(p.Root))).Must(p.T)
-	lines := []string{}
+	r, lines := testkit.Get(p.inspectAt(ctx, state.Of(p.Root))).Must(p.T), []string{}
 	for _, f := range r.Findings {
 		lines = append(lines, map[bool]string{true: "note: "}[f.Note]+f.Where+": "+f.What+"; "+f.Do)
 	}
@@ -108,8 +107,7 @@ func TestInspectBoard(t *testing.T) {
 	p, s := opened(t)
 	r := s.ran("! say hello")
 	s.stop()
-	id := r.AttemptID
-	board := state.Of(p.Root).Database()
+	id, board := r.AttemptID, state.Of(p.Root).Database()
 	good := testkit.Get(os.ReadFile(board)).Must(t)
 	const aStep = `; INSERT INTO executions (attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, created_at, id, state, started_at, ended_at) SELECT id, 'x', '00000000', 'one', 0, '', 'X', '2026', `
 	for _, c := range []struct {
@@ -191,8 +189,7 @@ func TestInspectWorktrees(t *testing.T) {
 // Looking changes no file, and leaves none, also where a server was killed and has left the board's log.
 func TestInspectChangesNothing(t *testing.T) {
 	p, s := opened(t)
-	r := s.ran("! write a.txt a")
-	dead := filepath.Join(p.Root, "..", "dead")
+	r, dead := s.ran("! write a.txt a"), filepath.Join(p.Root, "..", "dead")
 	must(t, errors.Join(os.CopyFS(dead, os.DirFS(p.Root)), state.Of(dead).Make())) // as it is while the board is open
 	killed := state.Of(dead)
 	for _, name := range []string{"", "-wal"} {
@@ -230,8 +227,7 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 	p.Git(p.Root, "add", ".")
 	p.Git(p.Root, "commit", "-q", "-m", "attributes")
 	s := p.open()
-	r := s.ran("! write README changed", "! write a.txt a")
-	mark := filepath.Join(p.Root, "..", "mark")
+	r, mark := s.ran("! write README changed", "! write a.txt a"), filepath.Join(p.Root, "..", "mark")
 	testkit.Write(t, filepath.Join(p.Root, "evil"), "#!/bin/sh\ntouch "+mark+"; cat\n")
 	must(t, os.Chmod(filepath.Join(p.Root, "evil"), 0o755))
 	for _, key := range []string{"core.fsmonitor", "core.sshCommand", "core.pager", "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "diff.evil.command",

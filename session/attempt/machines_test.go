@@ -128,8 +128,7 @@ func (p *project) without() {
 // stopped, followed up, read and deleted from the first.
 func TestAnAttemptOnAnotherMachine(t *testing.T) {
 	p1, p2, f := machines(t)
-	m1 := p1.machine("aaaa", f)
-	gate := filepath.Join(t.TempDir(), "gate")
+	m1, gate := p1.machine("aaaa", f), filepath.Join(t.TempDir(), "gate")
 	made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
 	testkit.Need(t, made.State == board.Queued && strings.Contains(deref(made.Notice), "executor TEST"), "it was not left to another machine: %+v", made)
 	away := new(atomic.Bool)
@@ -254,8 +253,7 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	p1, p2, f := machines(t)
 	m1 := p1.machine("aaaa", f)
-	made := m1.begin(m1.newTask("! sleep 1h"))
-	m2 := p2.machine("bbbb", f, suspended)
+	made, m2 := m1.begin(m1.newTask("! sleep 1h")), p2.machine("bbbb", f, suspended)
 	m1.reaches(made.AttemptID, task.Running)
 	m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	m1.givenUp(made.AttemptID)
@@ -433,8 +431,7 @@ func (f fadingView) AttemptDetails(ctx context.Context, attempt string) (*task.A
 
 // A call that has changed something does not say that nothing has moved when the store is away since.
 func TestTheStoreIsAwaySinceAChange(t *testing.T) {
-	f := newFleet(t)
-	p := newProject(t)
+	f, p := newFleet(t), newProject(t)
 	m := p.machine("aaaa", f, func(o *Options) {
 		o.Passive = true
 		o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), new(atomic.Bool)}

@@ -71,7 +71,7 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		}
 	}
 	if !at.State.Open() {
-		err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at)
+		err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at, task.Request{})
 		switch raced := errors.Is(err, task.ErrRunning); { // another call has just resumed it
 		case raced && (changed || advice != ""):
 			return nil, goesOn

@@ -190,6 +190,27 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	testkit.True(t, slices.Contains(again.Rescued, kept) && p.Git(p.Root, "show", ref+":loose.txt") == "loose", "%+v", again)
 }
 
+// A follow-up whose reply was lost is carried out once, whatever has become of it when the call is repeated.
+func TestRepeatedFollowUp(t *testing.T) {
+	p, s := opened(t)
+	on := the(s.ran("! say first").AttemptID)
+	calls := []FollowUpArgs{{Action: ActionSend, Prompt: new("! await " + p.hold)}, {Action: ActionQueue, Prompt: new("! say more")}, {Action: ActionCancel}, {Action: ActionQueue, Prompt: new("! say other")}}
+	for _, repeated := range []bool{false, true, true} { // the last time when all has ended
+		for i, c := range calls {
+			c.Target, c.RequestID = on, new("0123"[i:i+1])
+			f := testkit.Get(s.FollowUp(ctx, me, c)).Must(t)
+			testkit.Equal(t, f.Status+deref(f.DroppedPrompt), []string{"started", "queued", "cancelled! say more", "queued"}[i])
+			testkit.Equal(t, strings.Contains(deref(f.Notice), "earlier call"), repeated, "%v: %s", c.Action, deref(f.Notice))
+		}
+		if repeated {
+			must(t, os.WriteFile(p.hold, nil, 0o644))
+			testkit.Until(t, "what was queued has run", func() bool { x := s.executions(*on.AttemptID); return len(x) == 3 && x[0].EndedAt != nil })
+		}
+	}
+	other := FollowUpArgs{Target: on, Action: ActionSend, Prompt: new("! say x"), RequestID: new("0")}
+	refused(t, testkit.Get(s.FollowUp(ctx, me, other)).Err(), session.ToolError, "request_id_reused")
+}
+
 // A request_id is good for one thing, also if that could not be made again: when that is deleted it says so, and makes no second one.
 func TestRequestsAfterDeletion(t *testing.T) {
 	p, s := opened(t)

@@ -116,9 +116,10 @@ type View interface {
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
 	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
 	// being deleted (seed 004, "follow_up targeting"). It removes the comments that the prompt has, by
-	// their ids; ErrSent: one of them no longer waits, and nothing is added. What SetRun has recorded as the end of
+	// their ids; ErrSent: one of them no longer waits, and nothing is added. ErrRepeated: the same request
+	// has added one, whose id FindRequest returns, or queued. What SetRun has recorded as the end of
 	// the last leader is removed.
-	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error)
+	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, r task.Request, comments ...string) (*task.Execution, error)
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.
 	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
@@ -140,7 +141,9 @@ type View interface {
 	// to now. ErrStopping: it was asked to stop, so that q would be dropped. idle: none runs, nothing was queued, and nothing was set. The comments that it has wait
 	// until it runs, and are then removed; if it is dropped or replaced, they wait as before. Errors
 	// with comments: ErrSent, as for AddExecution; ErrQueued: what is queued has no comments.
-	Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error)
+	// ErrRepeated: as for AddExecution; of what the request has set, FindRequest returns as JSON what was
+	// queued before. Idle, only one that clears is recorded.
+	Queue(ctx context.Context, sessionID string, q *task.Queued, r task.Request, comments ...string) (before *task.Queued, idle bool, err error)
 
 	// Comments returns the comments on an attempt's diff that wait for their sending, by repository,
 	// file and line.

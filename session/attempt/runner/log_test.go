@@ -154,8 +154,7 @@ func TestLogRotates(t *testing.T) {
 	testkit.True(t, len(last) <= 1100 && len(last) >= 900 && next == n-1 && last[0].Index == n-int64(len(last)), "%d entries up to %d", len(last), next)
 	few, _ := tailed(t, dir, nil, 3)
 	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
-	must(t, l.close())
-	must(t, Note(dir, "on"))
+	must(t, errors.Join(l.close(), Note(dir, "on")))
 	e, _ := tailed(t, dir, nil, 1)
 	testkit.True(t, e[0].Index == n && e[0].Text == "on", "%v", e)
 }
@@ -186,8 +185,7 @@ func TestTornLog(t *testing.T) {
 	}
 	// A segment that was begun and not written to.
 	dir := filepath.Join(t.TempDir(), "log")
-	must(t, Note(dir, "0"))
-	must(t, os.WriteFile(segmentPath(dir, 1), nil, 0o600))
+	must(t, errors.Join(Note(dir, "0"), os.WriteFile(segmentPath(dir, 1), nil, 0o600)))
 	entries, next := tailed(t, dir, nil, 10)
 	testkit.True(t, len(entries) == 1 && next == 0, "%v, %d", entries, next)
 	must(t, Note(dir, "1"))

@@ -150,8 +150,7 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 		follows(t, s, at, "reset") // it had not read what was pruned
 		at = next
 	}
-	must(t, server.Kill())
-	must(t, server.Start())
+	must(t, errors.Join(server.Kill(), server.Start()))
 	testkit.Until(t, "the database is back", func() bool { return second(s.Database().Changes().Since(t.Context(), at)) == nil })
 	follows(t, s, at, "reset")
 }
@@ -203,8 +202,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			url, leave, come := begin(t)
 			s := openAt(t, url)
 			r, b := sessionsOf(s), s.Database()
-			must(t, s.Enter(t.Context()))
-			must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
+			must(t, errors.Join(s.Enter(t.Context()), second(r.WriteSession(t.Context(), transition(id, 1)))))
 			calls := map[string]func(ctx context.Context) error{
 				"read":       func(ctx context.Context) error { return second(r.ReadSession(ctx, id, 1)) },
 				"write":      func(ctx context.Context) error { return second(r.WriteSession(ctx, transition(id, 2))) },

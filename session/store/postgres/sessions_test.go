@@ -139,8 +139,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	testkit.True(t, len(reviews) == 1 && !reviews[0].Over, "the reviews are %+v", reviews)
 	ended := transition(id, 3)
 	ended.Status = "aborted"
-	must(t, second(two.WriteSession(t.Context(), ended)))
-	must(t, two.RemoveSessions(t.Context(), []string{id}))
+	must(t, errors.Join(second(two.WriteSession(t.Context(), ended)), two.RemoveSessions(t.Context(), []string{id})))
 	now := testkit.Get(one.ReadSession(t.Context(), id, -1)).Must(t)
 	testkit.True(t, now.Revision == 1 && len(now.Parts) == 1 && now.Parts[0].Body == "1", "after that of the other project was removed: %+v", now)
 	testkit.Equal(t, testkit.Get(two.PruneDefinitions(t.Context(), -time.Hour)).Must(t), 1, "definitions removed")
@@ -198,8 +197,7 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 	}
 	for round := range 4 {
 		if round > 0 {
-			must(t, server.Kill())
-			must(t, server.Start())
+			must(t, errors.Join(server.Kill(), server.Start()))
 		}
 		for range 50 {
 			<-progress

@@ -169,8 +169,7 @@ func TestCopyExcludesServers(t *testing.T) {
 	ended := transition(id, 1)
 	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")}, &store.Key{7}
 	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
-	must(t, second(sessionsOf(earlier).WriteSession(t.Context(), ended)))
-	must(t, errors.Join(sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))
+	must(t, errors.Join(second(sessionsOf(earlier).WriteSession(t.Context(), ended)), sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t) // what is left of sessions that were pruned does not prevent it
 	whole(t, s, true)
 	held := s.Side(here)

@@ -128,10 +128,10 @@ func TestDeleteTask(t *testing.T) {
 		is(t, []string{a.ID})(b.BeginDelete(t.Context(), s.ID))
 	}
 	is(t, []string{s.ID})(b.Deleting(t.Context()))
-	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "p", nil)), task.ErrDeleting)
+	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "p", nil, task.Request{})), task.ErrDeleting)
 	testkit.FailsWith(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
 	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
-	e = testkit.Get(b.AddExecution(t.Context(), session.ID, "p", nil)).Must(t)
+	e = testkit.Get(b.AddExecution(t.Context(), session.ID, "p", nil, task.Request{})).Must(t)
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
 	place := testkit.Get(b.AttemptContext(t.Context(), a.ID)).Must(t)

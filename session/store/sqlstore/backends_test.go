@@ -265,7 +265,7 @@ func taskOf(t testing.TB, b board, id string) *task.Summary {
 // queue queues a follow-up of an execution that has not ended.
 func queue(t testing.TB, b board, s *task.Session, q *task.Queued) {
 	t.Helper()
-	_, idle, err := b.Queue(t.Context(), s.ID, q)
+	_, idle, err := b.Queue(t.Context(), s.ID, q, task.Request{})
 	testkit.Need(t, !idle && err == nil, "it is not queued: %v, %v", idle, err)
 }
 

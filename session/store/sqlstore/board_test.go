@@ -309,7 +309,7 @@ func byID(ctx context.Context, v store.View, r row) map[string]func() error {
 		"AttemptDetails":  func() error { return second(v.AttemptDetails(ctx, r.attempt)) },
 		"TaskAttempts":    func() error { return second(v.TaskAttempts(ctx, r.task, task.Page{Limit: 9})) },
 		"LatestExecution": func() error { return second(v.LatestExecution(ctx, r.attempt)) },
-		"AddExecution":    func() error { return second(v.AddExecution(ctx, r.session, "p", nil)) },
+		"AddExecution":    func() error { return second(v.AddExecution(ctx, r.session, "p", nil, task.Request{})) },
 		"Executions":      func() error { return second(v.Executions(ctx, r.attempt)) },
 		"Steps":           func() error { return second(v.Steps(ctx, r.attempt)) },
 		"Used":            func() error { return second(v.Used(ctx, r.attempt)) },
@@ -324,7 +324,7 @@ func byID(ctx context.Context, v store.View, r row) map[string]func() error {
 		"Removal":    func() error { return second(v.Removal(ctx, r.attempt)) },
 		"Stop":       func() error { return second(v.Stop(ctx, r.waiting)) },
 		"Session":    func() error { return second(v.Session(ctx, r.session)) },
-		"Queue":      func() error { _, _, err := v.Queue(ctx, r.session, nil); return err },
+		"Queue":      func() error { _, _, err := v.Queue(ctx, r.session, nil, task.Request{}); return err },
 	}
 }
 

@@ -240,7 +240,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) (err error
 		session := need(w.b.StartExecution(ctx, e.ID, "X", time.Time{}))
 		w.say("session %s", session.ID)
 		if i%3 == 0 {
-			_, idle, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"})
+			_, idle, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"}, task.Request{})
 			need(idle, err)
 		}
 		next, ended, err := w.b.EndExecution(ctx, e.ID, task.Ending{State: task.Completed, Task: task.InReview})

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
 	return read(ctx, b, "reading a session", func(t Tx) *task.Session { return t.session(id) })
 }
 
-func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error) {
+func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string, r task.Request, comments ...string) (*task.Execution, error) {
 	return write(ctx, b, "adding a follow-up", func(t Tx) *task.Execution {
 		s := t.session(sessionID)
 		if t.open(s.AttemptID) {
@@ -69,7 +70,9 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 		}
 		of := t.taskOf(s.AttemptID)
 		t.staying(of)
-		id := t.addExecution(task.Execution{AttemptID: s.AttemptID, SessionID: &s.ID, FollowUp: true, Prompt: prompt, Variant: variant})
+		id := b.doOnce(t, r, func() string {
+			return t.addExecution(task.Execution{AttemptID: s.AttemptID, SessionID: &s.ID, FollowUp: true, Prompt: prompt, Variant: variant})
+		})
 		t.each(`DELETE FROM attempt_comments WHERE id = ? AND attempt_id = ?`, s.AttemptID, comments)
 		t.setTask(of, task.InProgress)
 		return t.execution(id)
@@ -81,10 +84,13 @@ func (t Tx) open(attemptID string) bool {
 	return t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND state IN ('waiting', 'starting', 'running')`, attemptID)
 }
 
-func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, comments ...string) (before *task.Queued, idle bool, err error) {
+func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, r task.Request, comments ...string) (before *task.Queued, idle bool, err error) {
 	before, err = write(ctx, b, "queueing a follow-up", func(t Tx) *task.Queued {
 		s := t.session(sessionID)
 		if idle = !t.open(s.AttemptID); idle {
+			if q == nil {
+				b.doOnce(t, r, func() string { return queued(nil) })
+			}
 			return nil
 		}
 		if q != nil && t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND ended_at IS NULL AND stop_asked IS NOT NULL`, s.AttemptID) {
@@ -93,11 +99,20 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, comm
 		if len(comments) > 0 {
 			t.replaceable(s)
 		}
-		t.changed(store.AttemptChanged, s.AttemptID)
-		t.setQueued(s, q, comments...)
+		b.doOnce(t, r, func() string {
+			t.changed(store.AttemptChanged, s.AttemptID)
+			t.setQueued(s, q, comments...)
+			return queued(s.Queued)
+		})
 		return s.Queued
 	})
 	return before, idle && err == nil, err
+}
+
+// queued is the result of a request of Queue.
+func queued(before *task.Queued) string {
+	text, _ := json.Marshal(before) // it has only texts and a time
+	return string(text)
 }
 
 // setQueued replaces what is queued. Comments of what was queued wait again.

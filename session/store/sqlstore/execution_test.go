@@ -72,9 +72,9 @@ func TestStartExecution(t *testing.T) {
 	end(t, b, e, task.Ending{State: task.Stopped})
 	says(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded, "is stopped")
 	c.forward(-time.Hour) // a follow-up goes on in the same session, whatever its variant, and is later, whatever the clock says
-	f := testkit.Get(b.AddExecution(t.Context(), session.ID, "on", new("PLAN"))).Must(t)
+	f := testkit.Get(b.AddExecution(t.Context(), session.ID, "on", new("PLAN"), task.Request{})).Must(t)
 	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on", f.CreatedAt.After(e.CreatedAt), true)
-	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "on", nil)), task.ErrRunning)
+	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "on", nil, task.Request{})), task.ErrRunning)
 	f, s2 := run(t, b)
 	equal(t, s2.ID, session.ID, s2.Variant, nil, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
 	runs := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
@@ -144,7 +144,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 		b.set(t, s, decided)
 		end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
 		equal(t, "it is and set to", taskOf(t, b, s.ID).Status, decided)
-		e = testkit.Get(b.AddExecution(t.Context(), session.ID, "after all", nil)).Must(t)
+		e = testkit.Get(b.AddExecution(t.Context(), session.ID, "after all", nil, task.Request{})).Must(t)
 		equal(t, "it is after a follow up", taskOf(t, b, s.ID).Status, task.InProgress)
 		end(t, b, e, task.Ending{State: task.Stopped})
 	}
@@ -156,7 +156,7 @@ func TestQueue(t *testing.T) {
 	e, session := run(t, b)
 	queue := func(q *task.Queued, wantIdle bool) *task.Queued {
 		t.Helper()
-		before, idle, err := b.Queue(t.Context(), session.ID, q)
+		before, idle, err := b.Queue(t.Context(), session.ID, q, task.Request{})
 		testkit.Must(t, err)
 		equal(t, idle, wantIdle)
 		return before
@@ -210,7 +210,7 @@ func TestReleaseAndStop(t *testing.T) {
 	is(t, true)(b.Adopt(t.Context(), e.ID, "server", "next"))
 	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
 	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
-	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil)).Must(t)
+	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil, task.Request{})).Must(t)
 	claimed(t, b, 1)
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
@@ -297,7 +297,7 @@ func TestComments(t *testing.T) {
 		equal(t, when, got, slices.Sorted(slices.Values(want)))
 	}
 	queue := func(q *task.Queued, comments ...string) error {
-		_, _, err := b.Queue(t.Context(), conversation.ID, q, comments...)
+		_, _, err := b.Queue(t.Context(), conversation.ID, q, task.Request{}, comments...)
 		return err
 	}
 	words := &task.Queued{Prompt: "words"}
@@ -322,9 +322,9 @@ func TestComments(t *testing.T) {
 	waits("after a stop", false, more...)
 	testkit.FailsWith(t, second(b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{})), task.ErrSent)
 	waits("after a removal that is refused", false, more...)
-	testkit.FailsWith(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, one[0])), task.ErrSent)
+	testkit.FailsWith(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, task.Request{}, one[0])), task.ErrSent)
 	equal(t, "a refused follow up added", testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t).ID, e.ID)
-	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, more...)))
+	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, task.Request{}, more...)))
 	waits("sent", false)
 	testkit.Must(t, second(b.ChangeComments(t.Context(), a.ID, add(1), nil, task.Request{})))
 	waits("removed", false)
@@ -344,7 +344,7 @@ func TestUsed(t *testing.T) {
 	first, conversation := run(t, b)
 	used := task.Usage{MicroUSD: new(int64(500_000)), InputTokens: 1, CachedTokens: 2, OutputTokens: 3, Turns: 4}
 	end(t, b, first, task.Ending{State: task.Failed, Usage: &used})
-	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil)))
+	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil, task.Request{})))
 	follow, _ := run(t, b)
 	end(t, b, follow, task.Ending{State: task.Stopped})
 	again := try(t, b, s) // never runs
@@ -384,7 +384,7 @@ func TestLimits(t *testing.T) {
 	costs := func(micro int64) *task.Usage { return &task.Usage{MicroUSD: &micro} }
 	end(t, b, first, task.Ending{State: task.Completed, Usage: costs(300_000)})
 	c.forward(time.Minute)
-	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil)))
+	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "more", nil, task.Request{})))
 	follow, _ := run(t, b)
 	end(t, b, follow, task.Ending{State: task.Interrupted})
 	unknownAt := c.at.UTC().Truncate(time.Microsecond)

@@ -220,6 +220,14 @@ func (t Tx) findRequest(r task.Request) (result string) {
 	return result
 }
 
+// doOnce is makeOnce for what is not read again: it fails with ErrRepeated if the same earlier call has done it.
+func (b board) doOnce(t Tx, r task.Request, do func() (result string)) (result string) {
+	if t.findRequest(r) != "" {
+		t.Fail(task.ErrRepeated)
+	}
+	return b.makeOnce(t, r, do)
+}
+
 // makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets
 // requests that are too old. Rows are numbered in their order, independent of the clock.
 func (b board) makeOnce(t Tx, r task.Request, create func() (id string)) (id string) {

@@ -80,7 +80,7 @@ var agents = []row{
 	method(tool.Tool{
 		Name: "follow_up", Title: "Follow up an attempt", Hints: follows, Session: "session_id", Outcome: followUpOutcome,
 		Description: "Gives an agent more work in its conversation, or resumes a run. Give attempt_id or session_id.",
-		Recheck:     "call get_attempt to see its state and what is queued",
+		Recheck:     "call get_attempt to see its state and what is queued; a call with the same request_id starts and queues nothing twice",
 	}, followUp),
 	function(tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes", Hints: follows, Outcome: commentOutcome,
