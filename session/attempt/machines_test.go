@@ -515,8 +515,7 @@ func TestTheEndOfTheOutput(t *testing.T) {
 		data := testkit.Get(lastOf(slices.Clone(entries))).Must(t)
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
-		last := entries[len(entries)-1]
-		n := len(got)
+		last, n := entries[len(entries)-1], len(got)
 		testkit.True(t, len(data) <= reportedOutput && n != 0 && got[n-1].Index == last.Index && strings.HasSuffix(last.Text, got[n-1].Text), "%s: %d entries in %d bytes", what, len(got), len(data))
 		testkit.True(t, what == "one" || len(data) >= reportedOutput/2, "%s: only %d bytes", what, len(data))
 	}

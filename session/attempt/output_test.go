@@ -179,8 +179,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	s := p.open()
 	first := s.newTask(costs("0.1"))
 	s.ends(s.begin(first).AttemptID)
-	failed := s.newTask(costs("0.2"), "! exit 3")
-	long := s.runs("! await "+p.hold, costs("0.05"))
+	failed, long := s.newTask(costs("0.2"), "! exit 3"), s.runs("! await "+p.hold, costs("0.05"))
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
 	testkit.Get(s.FollowUp(ctx, me, send)).Must(t)
 	b := s.ends(s.begin(failed).AttemptID)
@@ -268,8 +267,7 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Prices = map[string]config.Price{"DEAR": {Input: 10}, "CHEAP": {Input: 1}} })
 	s := p.open()
-	a := s.ran("! say hello")
-	b := s.store()
+	a, b := s.ran("! say hello"), s.store()
 	for i, x := range []struct {
 		executor, thread string
 		input            int64 // in all

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -20,7 +21,7 @@ var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 // same name, with the user's credentials. Commits that its agent made elsewhere are moved to that branch first:
 // see adopt. The objects of Git LFS are pushed first if the user's config
 // has LFS; no hook of the repository runs. With force it replaces the branch, which is refused if
-// another than this repository has pushed to it since. It changes nothing in the worktree, whose
+// another than this repository has pushed to it since, whether or not git has fetched that. It changes nothing in the worktree, whose
 // changes that are not committed stay behind; a call that was interrupted may be repeated. It returns
 // the commit and what was adopted. Errors: ErrRejected, ErrNoWorktree, ErrUnfinished, ErrOtherBranch,
 // ErrUnpublished, or git's, for example that it cannot connect.
@@ -56,6 +57,11 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 		if err := git.CheckBranch(b.Common, b.Branch, seen, "logs/"+seen); err != nil {
 			return err
 		}
+		if force && before != "" {
+			if err := b.replaces(ctx, seen, before, commit); err != nil {
+				return err
+			}
+		}
 		c.Network = true
 		if err := pushLFS(ctx, c, remote, ref, commit); err != nil {
 			return err
@@ -84,6 +90,24 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 		return err
 	})
 	return r, err
+}
+
+// replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in the worktree: others have
+// pushed them, and git has fetched them since, as editors have it do.
+func (v *view) replaces(ctx context.Context, seen, before, commit string) error {
+	had, err := git.Output(ctx, v.call("rev-list", "--walk-reflogs", "HEAD", "--"))
+	if err != nil || had == "" { // without a log that is not known
+		return err
+	}
+	c := inRepo(v.Common, "rev-list", "--max-count=1", "--stdin")
+	c.Stdin = []byte(before + "\n^" + commit + "\n^" + strings.ReplaceAll(strings.TrimSpace(had), "\n", "\n^") + "\n")
+	own, err := git.Line(ctx, c)
+	if err == nil && own != "" {
+		at := "git -C " + session.InShell(v.Path)
+		err = fmt.Errorf("%w: %s has commits that were not made in the worktree, such as %.12s. This adds them: %s merge %[2]s; this replaces them: %[4]s push --force %s %s", ErrRejected, seen, own, at,
+			session.InShell(strings.Split(seen, "/")[2]), v.Branch)
+	}
+	return err
 }
 
 // ready puts the commits of a worktree on the attempt's branch and refuses to push without those of its

@@ -251,7 +251,7 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		reads(t, repo, "new.txt", "new\n", "lib/b.txt", string(way))
 		clean(t, repo, path)
 		testkit.Equal(t, remove(t, k).Ref+tip(repo, "refs/heads/"+branchName)+tip(repo, "refs/tags/main"), tip(repo, "refs/heads/other~1"), "%s: what stays of a merged branch, and the tag", way)
-		gits(t, repo, "rm -q new.txt")
+		gits(t, repo, "rm -q new.txt", "push -q main :refs/heads/"+branchName)
 		commit(t, repo, "undo", "a.txt", "one\ntwo\n")
 	}
 }
