@@ -223,8 +223,7 @@ func TestRunCrashes(t *testing.T) {
 // An execution that ended while the list of those that are open was on its way is not led again from it:
 // its second end would write over what a follow-up does.
 func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
-	p := newProject(t)
-	slow := &slowed{read: make(chan struct{}), pass: make(chan struct{})}
+	p, slow := newProject(t), &slowed{read: make(chan struct{}), pass: make(chan struct{})}
 	s := p.open(p.boards(func(b store.Board) store.Board { return slowBoard{b, slow} }))
 	id := s.begin(s.newTask("! await " + p.hold)).AttemptID
 	s.reaches(id, task.Running)

@@ -123,8 +123,7 @@ func TestPromptAsArgument(t *testing.T) {
 // list_executors lists the known ones, those of the config, and which can be run.
 func TestListExecutors(t *testing.T) {
 	p, s := opened(t)
-	r := testkit.Get(s.ListExecutors(ctx, me)).Must(t)
-	byName := map[string]ExecutorInfo{}
+	r, byName := testkit.Get(s.ListExecutors(ctx, me)).Must(t), map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
 	}

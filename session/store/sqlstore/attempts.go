@@ -231,6 +231,10 @@ func (b board) SetPushError(ctx context.Context, attemptID string, why *string) 
 func (b board) SetLanded(ctx context.Context, attemptID, landed string, done bool) (taskDone bool, err error) {
 	return write(ctx, b, "recording what became of a branch", func(t Tx) bool {
 		t.own("attempt", attemptID)
+		t.touch(attemptID, ``)
+		if t.open(attemptID) { // a follow-up has begun since
+			return false
+		}
 		t.touch(attemptID, `landed = ?, `, landed)
 		of := t.taskOf(attemptID)
 		if !done || t.Exec(`UPDATE tasks SET status = 'done', updated_at = ? WHERE id = ? AND status NOT IN ('done', 'cancelled')`, t.Now, of) == 0 {

@@ -212,6 +212,8 @@ func TestReleaseAndStop(t *testing.T) {
 	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil, task.Request{})).Must(t)
 	claimed(t, b, 1)
+	is(t, false)(b.SetLanded(t.Context(), late.AttemptID, task.LandedMerged, true)) // by a merge that was done before the follow-up came
+	equal(t, "it goes on", testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, "")
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
 	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped, stop(e.ID, task.Completed) == nil, false)
