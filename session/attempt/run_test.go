@@ -219,8 +219,7 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	first := s.runs("! await " + p.hold)
-	second := s.begin(s.newTask("! say x"))
+	first, second := s.runs("! await "+p.hold), s.begin(s.newTask("! say x"))
 	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
 		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "queued")
 	}
@@ -315,8 +314,7 @@ func TestHasConversation(t *testing.T) {
 // Without git nothing is made. Claude Code that ended before it began a conversation is not asked to continue one.
 func TestFollowUpAfterAFailedStart(t *testing.T) {
 	p := alone(t)
-	s := p.open()
-	bin := filepath.Join(p.Root, "..", "bin")
+	s, bin := p.open(), filepath.Join(p.Root, "..", "bin")
 	must(t, errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, "claude"), []byte("#!/bin/sh\ncase \"$*\" in *--continue*) echo continued; exit 0;; esac\ncat >/dev/null\necho not logged in >&2\nexit 1\n"), 0o755)))
 	v, path := s.newTask("x"), os.Getenv("PATH")
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))

@@ -326,8 +326,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 // A run is made once, with its task, by a call that is repeated while it is in progress: what such a call left would be
 // started by attempts.auto_start.
 func TestARunIsMadeWithItsTask(t *testing.T) {
-	s := newProject(t).open(passive)
-	args := aText()
+	s, args := newProject(t).open(passive), aText()
 	args.RequestID = new("once")
 	var calls sync.WaitGroup
 	for range 4 {

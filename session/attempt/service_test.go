@@ -181,8 +181,7 @@ func (p *remote) exit(ctx context.Context, method, path string) (runner.Exit, er
 // same conversation, stops, output, costs, and agents that outlive their server.
 func TestAnExecutorThatIsAService(t *testing.T) {
 	t.Parallel()
-	ctx := t.Context()
-	remotes := &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
+	ctx, remotes := t.Context(), &service{jobs: map[string]*job{}, logs: map[string][]runner.Entry{}}
 	remotes.ended = sync.NewCond(&remotes.mu)
 	web := httptest.NewServer(remotes)
 	t.Cleanup(web.Close)

@@ -163,8 +163,10 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 	folder := k.folder(j.Attempt)
 	around := &source{root: folder, tmp: tmp, index: filepath.Join(tmp, "index")}
 	for _, e := range j.Trees {
-		if !isDir(e.Common) {
-			return nil, fmt.Errorf("its repository %s is gone; put it back, or remove %s by hand", e.Common, folder)
+		if !isDir(e.Common) && isThere(e.Path) {
+			return nil, fmt.Errorf("its repository %s is gone; put it back, or remove %s by hand", e.Common, e.Path)
+		} else if !isDir(e.Common) {
+			continue
 		}
 		s, err := e.source(ctx, tmp)
 		if err != nil {
@@ -177,7 +179,9 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 	if err != nil && !missing(err) {
 		return nil, err
 	}
-	if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !slices.Contains(around.skip, f.Name()) }) {
+	if others := slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !slices.Contains(around.skip, f.Name()) }); others && around.common == "" {
+		return nil, fmt.Errorf("the repository that would keep the files in %s is gone; put it back, or remove them by hand", folder)
+	} else if others {
 		out = append(out, around)
 	}
 	return out, nil

@@ -324,6 +324,10 @@ func TestNothingIsRemovedThatIsInUseOrCannotBeKept(t *testing.T) {
 	must(t, os.RemoveAll(k.journal))
 	testkit.Fails(t, notRemoved(t, k), "by hand")
 	reads(t, path, "new", "work")
+
+	k, repo, path = started(t)
+	must(t, errors.Join(os.RemoveAll(repo), os.RemoveAll(path))) // as the refusal says
+	testkit.Equal(t, remove(t, k).Ref, "", "kept")
 }
 
 // Folders that may not be written to go, too.
