@@ -135,6 +135,9 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 			add("board send %s \"Resolve the conflicts of the merge in your worktree, and commit it.\"", id)
 		}
 		add("board merge --abort %s (to undo the merge)", id)
+	case has(func(repo attempt.AttemptRepo) bool { return repo.Gone }):
+		add("board merge %s (to see how to bring its worktree back)", id)
+		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
 	case r.State == board.Completed, r.State == board.Conflicted:
 		if has(func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
 			add("board diff %s (to see its changes)", id)
@@ -174,8 +177,10 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
 	for _, repo := range r.Repos {
-		where := "its worktree is gone"
-		if repo.Exists {
+		where := "it has no worktree here"
+		if repo.Gone {
+			where = "its worktree is gone"
+		} else if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
 		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))

@@ -41,6 +41,7 @@ func TestWhatIsNext(t *testing.T) {
 		{attempt.AttemptReply{State: board.Completed, Repos: []attempt.AttemptRepo{{Ahead: 1, ChangedCount: 2}}}, nil, []string{diff, merge}},
 		{attempt.AttemptReply{State: board.Completed, Repos: []attempt.AttemptRepo{{}, {Ahead: 1, Loose: 1}}}, nil, []string{commit}},
 		{attempt.AttemptReply{State: board.Conflicted, Repos: []attempt.AttemptRepo{{Ahead: 1}}}, nil, []string{merge}},
+		{attempt.AttemptReply{State: board.Completed, LatestSessionID: conversation, Repos: []attempt.AttemptRepo{{Gone: true}}}, nil, []string{merge, start}},
 		{attempt.AttemptReply{State: board.Conflicted, Repos: []attempt.AttemptRepo{{Ahead: 1, Merging: true}}}, nil, []string{"board merge --abort 01234567 (to undo the merge)"}},
 		{attempt.AttemptReply{State: board.Completed, LatestSessionID: conversation, Repos: []attempt.AttemptRepo{{Merging: true}}}, nil, []string{send + ` "Resolve the conflicts`, "board merge --abort 01234567"}},
 	} {
@@ -85,7 +86,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	} {
 		say("a task", func() { a.printTask(&task) })
 	}
-	repos := []attempt.AttemptRepo{{RepoName: "shop", Exists: true, WorktreePath: "/w/shop", Ahead: 1, Behind: 2, TargetBranch: "main", ChangedCount: 1, Conflicts: []string{"a", "b"}}, {RepoName: "gone"}}
+	repos := []attempt.AttemptRepo{{RepoName: "shop", Exists: true, WorktreePath: "/w/shop", Ahead: 1, Behind: 2, TargetBranch: "main", ChangedCount: 1, Conflicts: []string{"a", "b"}}, {RepoName: "gone", Gone: true}}
 	for _, r := range []attempt.AttemptReply{
 		{AttemptID: id, State: board.Failed, ExitCode: new(1), Executor: "CODER", Variant: new("fast"), WorkspaceBranch: "b"},
 		{AttemptID: id, State: board.Failed, ExitCode: new(-1), Executor: "CODER", Error: new("It broke; call get_step.")},

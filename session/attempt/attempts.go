@@ -121,7 +121,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		return r, nil // not created yet, or not here
 	}
 	s, err := e.Worktrees(a).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
-	if errors.Is(err, worktree.ErrNoWorktree) {
+	if r.Gone = errors.Is(err, worktree.ErrNoWorktree) || err == nil && !s.Exists; r.Gone {
 		return r, nil
 	}
 	if err != nil {

@@ -94,8 +94,9 @@ type AttemptRepo struct {
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 	Conflicts    []string `json:"conflicts" jsonschema:"files whose conflicts of a merge in the worktree are not resolved"`
 
-	// Of the worktree, for people: whether a merge is in progress, how many files no commit has, and what is
-	// checked out instead of the attempt's branch, or "".
+	// Of the worktree, for people: whether it was made here and does no longer exist, whether a merge is in progress, how
+	// many files no commit has, and what is checked out instead of the attempt's branch, or "".
+	Gone      bool   `json:"-"`
 	Merging   bool   `json:"-"`
 	Loose     int    `json:"-"`
 	Elsewhere string `json:"-"`

@@ -67,7 +67,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
 	testkit.True(t, page.Count == 1 && page.Attempts[0].AttemptID == first.AttemptID && deref(page.LatestAttemptID) == second.AttemptID, "the second page: %+v", page)
 	waits := s.get(second.AttemptID)
-	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && !waits.Repos[0].Gone && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	testkit.True(t, s.ends(second.AttemptID).State == "completed" && strings.Contains(s.output(second.AttemptID), "agent other"), "the waiting one did not run")
 }
@@ -231,7 +231,7 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
 	r = s.get(r.AttemptID)
-	testkit.True(t, r.State == "completed" && !r.Repos[0].Exists, "%+v", r)
+	testkit.True(t, r.State == "completed" && r.Repos[0].Gone && !r.Repos[0].Exists, "%+v", r)
 }
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier

@@ -46,8 +46,7 @@ func TestStop(t *testing.T) {
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
-	p := newProject(t)
-	log := new(testkit.Log)
+	p, log := newProject(t), new(testkit.Log)
 	s := p.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	r := s.runs("! await " + p.hold)
 	records, away := s.runOf(r.AttemptID), filepath.Join(p.Root, "..", "away")
