@@ -286,18 +286,17 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			return nil
 		}
 		t.setAttempt(x.AttemptID, e.State, e.Error)
-		status, stays := e.Task, `status <> 'inprogress'`
-		if status == task.InReview { // not before its workflow is complete; see moveAttempt
-			stays += ` OR workflow_name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM attempts WHERE id = ?4 AND workflow_status = 'completed')`
+		of, status, stays := t.taskOf(x.AttemptID), e.Task, `status <> 'inprogress'`
+		if status == task.InReview && t.has(`FROM tasks JOIN attempts ON task_id = tasks.id WHERE attempts.id = ? AND workflow_name IS NOT NULL AND coalesce(workflow_status, '') <> 'completed'`, x.AttemptID) {
+			status = "" // until it is; see moveAttempt
 		}
 		next := t.nextOf(x, e.State)
 		if next != nil {
 			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
 		}
 		if status != "" {
-			of := t.taskOf(x.AttemptID)
 			t.changed(store.TaskChanged, of)
-			t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND ?4 <> '' AND NOT (`+stays+`)`, status, t.Now, of, x.AttemptID)
+			t.Exec(`UPDATE tasks SET status = ?, updated_at = ? WHERE id = ? AND NOT (`+stays+`)`, status, t.Now, of)
 		}
 		return next
 	})
