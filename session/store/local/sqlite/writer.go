@@ -321,7 +321,12 @@ func (w *writer) begin(group []*member) error {
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		w.compiled.phase = inside
-		if _, err = ours(context.Background(), w.conn); err != nil { // a newer deepwork has migrated it since it was opened
+		var version int
+		err = w.conn.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&version)
+		if err == nil && version > latest() { // a newer deepwork has migrated it since it was opened
+			err = sqlstore.OtherVersion(fmt.Sprint(version), latest(), setAside)
+		}
+		if err != nil {
 			_ = w.commit(nil)
 		}
 	}
