@@ -183,7 +183,7 @@ func (l *library) readSession(ctx context.Context, req *mcp.ReadResourceRequest)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("session %s cannot be read: %v", req.Params.URI, err)}
 	}
 	var b strings.Builder
-	show.Session(show.NewScreen(&b, func(string) string { return "" }), s)
+	show.Session(show.NewScreen(&b, func(string) string { return "" }), s, "")
 	return textOf(req.Params.URI, b.String()), nil
 }
 

@@ -267,6 +267,10 @@ func (a *app) showSession(ctx context.Context, engine *workflow.Engine, id strin
 		}
 		return err
 	}
-	show.Session(a.out, s)
+	info, err := engine.Info(ctx, id)
+	if err != nil {
+		return err
+	}
+	show.Session(a.out, s, engine.Elsewhere(&info.Session))
 	return nil
 }

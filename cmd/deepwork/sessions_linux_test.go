@@ -119,7 +119,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 	must(t, json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed))
 	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command+" --path "+p.root }), "deepwork board: %+v", printed)
 	for _, id := range []string{item.ID, item.ID[:5], "latest"} {
-		testkit.ContainsAll(t, mustPrint(t, p.root, "sessions", "show", id), []string{"session:  " + item.ID, "attempt:  " + x.AttemptID}, id)
+		testkit.ContainsAll(t, mustPrint(t, p.root, "sessions", "show", id), []string{"session:  " + item.ID, "attempt:  " + x.AttemptID, "place:    " + now.Repos[0].WorktreePath}, id)
 	}
 	testkit.ContainsAll(t, mustPrint(t, p.root, "sessions", "list"), []string{"ATTEMPT", item.ID + "  active", x.AttemptID[:8]})
 	words := strings.Fields(strings.Replace(item.Command, "TEXT", "seen", 1))

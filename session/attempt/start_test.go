@@ -338,15 +338,13 @@ func TestAutoStartRefused(t *testing.T) {
 	p.Configure(auto("TEST", 9, projects))
 	s.statusOf([]*board.Task{fine, stuck}, "inreview", "todo")
 	logged("no branch is checked out in ")
-	first := s.newTask("! say hello")
-	s.statusOf([]*board.Task{first}, "inreview") // and the other was passed over again
+	s.statusOf([]*board.Task{s.newTask("! say hello")}, "inreview") // and the other was passed over again
 	testkit.Equal(t, log.Count("no branch is checked out in "), 1, "it was logged … times")
 	p.Git(other, "checkout", "-q", "main")
 	p.Configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
 	s.statusOf([]*board.Task{stuck}, "inreview")
 	guest := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "guest"}, board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})).Must(t)
-	last := s.newTask("! say hello")
-	s.statusOf([]*board.Task{last, guest}, "inreview", "todo")
+	s.statusOf([]*board.Task{s.newTask("! say hello"), guest}, "inreview", "todo")
 	p.Configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
 	over := s.newTask("! say hello")
 	must(t, (&starter{engine: s.Engine}).startReady(ctx))

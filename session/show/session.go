@@ -14,8 +14,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Session prints a session for people: its steps, outputs, tries, verdicts and overrides.
-func Session(w *Screen, s *machine.State) {
+// Session prints a session for people: its steps, outputs, tries, verdicts and overrides. at is where its files are, if
+// that isn't here.
+func Session(w *Screen, s *machine.State, at string) {
 	step, moved, ended, imported, reviewer, pinned := "", "", "", "", "", ""
 	if s.Status == machine.Active {
 		step, moved = s.CurrentStepID, Ago(s.UpdatedAt)
@@ -33,7 +34,7 @@ func Session(w *Screen, s *machine.State) {
 		}
 	}
 	w.Fields(9, "session", s.SessionID, "status", string(s.Status), "workflow", s.JobName+"/"+s.WorkflowName, "goal", s.Goal,
-		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID,
+		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID, "place", at,
 		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
 	for _, in := range s.Inputs {

@@ -145,7 +145,9 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).CompletedSteps[0].Machine, "", "on its own machine")
 	srv.stop()
 	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
-	c = p.open(at(second)).Connect("local")
+	srv = p.open(at(second))
+	c = srv.Connect("local")
+	testkit.Equal(t, srv.Elsewhere(&testkit.Get(srv.Info(ctx, id)).Must(t).Session), "red (aaaaaaaa), in /home/red/p", "what a person is told")
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).CompletedSteps[0].Machine, "red (aaaaaaaa), in /home/red/p")
 	p.finish(c, `{"outputs": {"report": "r.md"}}`)
 	s := *p.finish(c, `{"outputs": {"report": "r.md"}}`).Summary

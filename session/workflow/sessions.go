@@ -62,6 +62,17 @@ func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	return &all[0], nil
 }
 
+// Elsewhere returns where the files of a session are, if that is another place or folder than the engine's, else "".
+func (e *Engine) Elsewhere(row *store.Session) string {
+	if at := row.PlaceOf(); at != nil && (e.Place == nil || !at.Is(*e.Place)) {
+		return at.Describe()
+	}
+	if row.AttemptID != e.Attempt {
+		return row.Root
+	}
+	return ""
+}
+
 func checkSessionID(id string) error {
 	if machine.IsSessionID(id) {
 		return nil

@@ -53,6 +53,9 @@ type stepView struct {
 // maxDetails is how many bytes of what was said and judged a page shows.
 const maxDetails = 40 << 10
 
+// Elsewhere returns where the session's files are, if that isn't here.
+func (p *sessionPage) Elsewhere() string { return p.engine.Elsewhere(&p.Session) }
+
 // fit makes the steps brief that are not current, if all would be too much, or leaves all out but one.
 func (p *sessionPage) fit(only string) {
 	all, _ := json.Marshal(p.State) // about what a page shows of it
