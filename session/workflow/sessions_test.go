@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/export"
 	"deepwork/session/store"
@@ -133,10 +134,7 @@ func TestResumableSessions(t *testing.T) {
 	beta := p.start(before, "beta", "main").BeginStep.SessionID
 	testkit.Contains(t, toJSON(t, p.start(before, "beta", "main").Notice), "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
-	list := func(c *Conn) []machine.ResumableSession {
-		t.Helper()
-		return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable
-	}
+	list := func(c *Conn) []machine.ResumableSession { return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable }
 	testkit.Equal(t, len(list(before)), 0, "those on the stack")
 	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
 	before.Close()
@@ -166,9 +164,7 @@ func TestExecution(t *testing.T) {
 	}
 	look(srv, 0, machine.Active)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	for _, s := range []*server{srv, other} {
-		testkit.Equal(t, look(s, 1, machine.Active).StepID, "two")
-	}
+	testkit.Equal(t, look(srv, 1, machine.Active).StepID+look(other, 1, machine.Active).StepID, "twotwo")
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Equal(t, toJSON(t, look(other, 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 	// What was done is known when the job, and what was kept of it, are gone.
@@ -332,11 +328,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	}
 	chain := func(of string, stack []machine.StackEntry, want ...string) {
 		t.Helper()
-		var ids []string
-		for _, e := range stack {
-			ids = append(ids, e.SessionID)
-		}
-		testkit.Same(t, ids, want, of)
+		testkit.Same(t, xslices.Map(stack, func(e machine.StackEntry) string { return e.SessionID }), want, of)
 	}
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "alpha", "main") // another agent's
@@ -393,13 +385,10 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	for _, connect := range []func(*server) *Conn{
-		func(s *server) *Conn { return s.Connect("mallory") },
-		func(s *server) *Conn { return s.ConnectStateless("mallory") },
-	} {
-		nothing := said(connect(srv), "00000000")
-		testkit.Equal(t, said(connect(srv), id), nothing)
-		testkit.Equal(t, said(connect(other), id), nothing, "of a session of another server")
+	for _, connect := range []func(*server, string) *Conn{(*server).Connect, (*server).ConnectStateless} {
+		nothing := said(connect(srv, "mallory"), "00000000")
+		testkit.Equal(t, said(connect(srv, "mallory"), id), nothing)
+		testkit.Equal(t, said(connect(other, "mallory"), id), nothing, "of a session of another server")
 	}
 	c.Close()
 	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
@@ -412,11 +401,8 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 	p, moved := simpleProject(t), make(chan struct{}, 100)
 	told := func(of string) {
 		t.Helper()
-		select {
-		case <-moved:
-		case <-time.After(patience):
-			t.Fatalf("nothing is told of %s", of)
-		}
+		testkit.Until(t, "it is told of "+of, func() bool { return len(moved) > 0 })
+		<-moved
 	}
 	_, c, id := p.begin(func(o *Options) { o.Moved = func() { moved <- struct{}{} } })
 	told("a start")
@@ -451,4 +437,18 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "findings")
 	again := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(t))).Must(t)
 	testkit.Fails(t, again[0].Err, "in the project already", "examined again")
+}
+
+// A session that was removed and is imported again is not taken for what a server still has in memory.
+func TestAnImportIsNotTakenForWhatWasRemoved(t *testing.T) {
+	p, old := simpleProject(t), newProject(t)
+	_, c, id := p.begin()
+	old.write(p.export(id)[len(p.root)+1:], string(testkit.Get(os.ReadFile(p.export(id))).Must(t)))
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	other := p.open()
+	testkit.Must(t, other.AbortFor(ctx, id, "no"))
+	_, _, err := other.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	p.importFrom(old, other, id)
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "the step at the server that had the session")
 }

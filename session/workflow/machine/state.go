@@ -342,6 +342,7 @@ const imported = "the session was imported while its review ran"
 // finished_step would rely on is dropped. It belongs to no attempt and place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
+	n.Revision = max(n.Revision, at.UnixMicro()) // which no process has in memory, as it may have those of a session that was removed
 	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
 	n.StepProgress = importedSteps(s.StepProgress, at)
 	n.History = slices.Clone(s.History)
