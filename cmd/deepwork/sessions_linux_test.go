@@ -83,8 +83,8 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 		return path
 	}
 	for _, c := range []struct{ path, want string }{
-		{link, "link"},
-		{filepath.Join(root, "folder", "session_0000000a.json"), "link"},
+		{link, "link"}, {filepath.Join(root, "folder", "session_0000000a.json"), "link"},
+		{file(`"revision": 0`, `"revision": 9007199254740992`), "revision is 9007199254740992"}, // it could not be read once it is stored
 		{file(`"current_step_id": "a"`, `"current_step_id": "z"`), `current step "z" was never begun`},
 		{file(`"job_name": "one"`, `"job_name": "two"`), "job 'two' is gone"},
 		{file(`"format_version": 1`, `"format_version": 99`), "newer deepwork"},

@@ -26,6 +26,10 @@ import (
 // MaxExportBytes limits the export of a session that is imported: 64 MiB.
 const MaxExportBytes = 64 << 20
 
+// maxRevision limits the revision of a session that is imported. One that moves on beyond 1<<53 could not be read, and so
+// neither be ended nor removed.
+const maxRevision = 1 << 52
+
 // An Import is a file that is to become a session of this project.
 type Import struct {
 	Path  string
@@ -146,6 +150,9 @@ func Decode(data []byte) (*machine.State, error) {
 		return nil, err
 	}
 	s.Replies = nil // as if their callers had never retried
+	if s.Revision > maxRevision {
+		return nil, fmt.Errorf("it was not written by deepwork, or was edited: revision is %d", s.Revision)
+	}
 	if faults := s.Faults(); len(faults) > 0 {
 		return nil, fmt.Errorf("it was not written by deepwork, or was edited: %s", faults[0])
 	}
