@@ -392,8 +392,10 @@ func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c
 	if err != nil {
 		return nil, err
 	}
-	if len(r.PendingConcurrentSteps) > 0 && !slices.Equal(r.PendingConcurrentSteps, a.pending(ctx)) {
-		r.Outdated()
+	if len(r.PendingConcurrentSteps) > 0 {
+		if pending := a.pending(ctx); !slices.Equal(r.PendingConcurrentSteps, pending[:min(len(pending), machine.ShownItems)]) {
+			r.Outdated()
+		}
 	}
 	return &finished{Row: a.row, Reply: r}, nil
 }

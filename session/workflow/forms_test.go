@@ -78,7 +78,9 @@ func TestForms_PagesOfItems(t *testing.T) {
 	testkit.True(t, len(seen) == 50 && seen[49] == "port[49]", "get_step shows %v", seen)
 	refused(t, errOf(c.Step(ctx, StepArgs{Cursor: new("99")})), session.ToolError, codes.BadCursor)
 	for i := range 70 {
-		r = p.finish(c, fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i))
+		call := fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i)
+		r = p.finish(c, call)
+		testkit.Equal(t, toJSON(t, p.finish(c, call)), toJSON(t, r), "the same call")
 	}
 	testkit.Equal(t, r.Status, machine.WorkflowComplete, "at the end: %s", toJSON(t, r))
 }
