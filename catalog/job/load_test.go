@@ -189,7 +189,11 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				file := filepath.Join(dir, "steps", "draft.md")
 				began := time.Now()
 				saving(t, file)
-				took := make(chan time.Duration)
+				took, schema := make(chan time.Duration), make(chan string, 1)
+				go func() {
+					text, _ := ContentSchema{File: "steps/draft.md"}.Text(dir)
+					schema <- string(text)
+				}()
 				go func() {
 					time.Sleep(5 * follow.Settle)
 					testkit.Works(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)))
@@ -200,6 +204,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 					continue // the machine stood still
 				}
 				testkit.True(t, err == nil && got == "Saved é.", "got %q, %v", got, err)
+				testkit.Equal(t, <-schema, `"Saved é."`, "a schema")
 				return
 			}
 			t.Skip("no save was quick enough here")
@@ -211,9 +216,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 func TestInstructionsWhoseLinkMoves(t *testing.T) {
 	dir, j := baseJob(t)
 	file := filepath.Join(dir, "steps", "draft.md")
-	for _, n := range []string{"a", "b"} {
-		write(t, "Text "+n+".", dir, "saves", n)
-	}
+	testkit.WriteAll(t, dir, map[string]string{"saves/a": "Text a.", "saves/b": "Text b."})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -242,11 +245,8 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 func TestCheckFiles(t *testing.T) {
 	dir, j := baseJob(t)
 	testkit.Same(t, CheckFiles(j), nil)
-	write(t, string(readFile(t, "testdata/valid/report.yml")), dir, FileName)
-	write(t, "x", dir, "steps", "check_facts.md")
-	write(t, "\xff", dir, "steps", "check_style.md")
-	write(t, " \n", dir, "steps", "publish.md")
-	write(t, "#!/bin/sh\n", dir, "hooks", "spell.sh")
+	testkit.WriteAll(t, dir, map[string]string{FileName: string(readFile(t, "testdata/valid/report.yml")),
+		"steps/check_facts.md": "x", "steps/check_style.md": "\xff", "steps/publish.md": " \n", "hooks/spell.sh": "#!/bin/sh\n"})
 	os.Remove(filepath.Join(dir, "steps", "draft.md"))
 	write(t, "", dir, "hooks", "tone.md", "x")
 	j, ds := Load(dir)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/catalog/internal/follow"
 	contentschema "deepwork/catalog/schema"
 )
 
@@ -243,11 +244,12 @@ func (c ContentSchema) Text(dir string) ([]byte, error) {
 	if c.File == "" || c.JSON != nil {
 		return c.JSON, nil
 	}
-	data, fault := readInside(dir, c.File)
+	text, fault := new(texts).read(dir, c.File, follow.SaveBound) // which waits for a save
 	if fault != nil {
 		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
 	}
-	value, err := contentschema.Document(data)
+	var data []byte
+	value, err := contentschema.Document([]byte(text))
 	if err == nil {
 		data, err = json.Marshal(value)
 	}
