@@ -181,8 +181,7 @@ func TestInitAsks(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "deepwork", append([]string{"init", "--path", root}, c.flags...)...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		must(t, cmd.Start())
-		must(t, slave.Close())
+		must(t, errors.Join(cmd.Start(), slave.Close()))
 		screen, asked := "", 0
 		for buffer := make([]byte, 1024); err == nil; { // until the terminal has no process any more
 			var n int

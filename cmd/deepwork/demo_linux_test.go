@@ -96,8 +96,7 @@ func TestDemoAtATerminal(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "NO_COLOR=1", "DISPLAY=", "WAYLAND_DISPLAY=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	must(t, cmd.Start())
-	must(t, slave.Close())
+	must(t, errors.Join(cmd.Start(), slave.Close()))
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\S+/login\?secret=\w+\s`)
 	var screen, page []byte
 	chapters := 0

@@ -187,8 +187,7 @@ func TestRunAtATerminal(t *testing.T) {
 	cmd := exec.CommandContext(ctx, "deepwork", "run", "job0/w", "--goal", "ship it", "--executor", "STEPPER", "--path", p.root)
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	must(t, cmd.Start())
-	must(t, slave.Close())
+	must(t, errors.Join(cmd.Start(), slave.Close()))
 	all := ""
 	for buf := make([]byte, 4096); err == nil; { // until nobody has the other end open
 		var n int

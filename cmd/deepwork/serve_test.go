@@ -218,8 +218,7 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	defer stdin.Close()
 	var log strings.Builder
 	server.Stdout, server.Stderr = w, &log
-	must(t, server.Start())
-	must(t, r.Close())
+	must(t, errors.Join(server.Start(), r.Close()))
 	testkit.Get(io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")).Must(t)
 	err = server.Wait()
 	exit, ok := errors.AsType[*exec.ExitError](err)

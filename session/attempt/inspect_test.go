@@ -24,6 +24,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/state"
+	"deepwork/session/store"
 	files "deepwork/session/store/local"
 )
 
@@ -424,6 +425,17 @@ func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
 // goneLeader is the id of a process that does not run.
 const goneLeader = "00112233aabbccdd"
 
+// lateView is a board on which something happens right after a look at an attempt.
+type lateView struct {
+	store.View
+	then func()
+}
+
+func (v lateView) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
+	defer v.then()
+	return v.View.Attempt(ctx, id)
+}
+
 // A run whose leader was killed before its workflow began is to be resumed: another one would be led beside it.
 func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
 	p, s := opened(t, passive)
@@ -433,4 +445,9 @@ func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
 	testkit.True(t, run.State == board.Interrupted && run.Began, "it is %s, and can be resumed: %v", run.State, run.Began)
 	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
 	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionRun && items[0].Command == "deepwork run resume "+board.Short(id), "needs attention: %+v", items)
+	// A leader that ends the run, and itself, between the looks at the run and at the leader has left nothing to resume.
+	v, _, err := s.View(ctx, me)
+	must(t, err)
+	v.View = lateView{v.View, func() { p.sql("UPDATE attempts SET state = 'completed'") }}
+	testkit.Equal(t, testkit.Get(s.RunReply(ctx, v, id)).Must(t).State, board.Completed)
 }

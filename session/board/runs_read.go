@@ -178,6 +178,9 @@ func (b *Board) TraceOf(ctx context.Context, traceparent string) (t Trace) {
 // RunReply returns what a run says about itself, with its agents and their cost.
 func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
 	at, run, err := b.RunOnBoard(ctx, v.View, id)
+	if err == nil && b.leaderGone(&at.Situation) { // it may have ended the run after that was read
+		at, run, err = b.RunOnBoard(ctx, v.View, id)
+	}
 	if err != nil {
 		return nil, err
 	}

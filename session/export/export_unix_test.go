@@ -3,6 +3,7 @@
 package export
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -133,8 +134,7 @@ func TestExportsOverLinksAndPipes(t *testing.T) {
 					all = append(all, filepath.Join(tmp, state.ExportName(id)))
 				}
 				for _, path := range all {
-					testkit.Must(t, os.RemoveAll(path))
-					testkit.Must(t, plant(path))
+					testkit.Must(t, errors.Join(os.RemoveAll(path), plant(path)))
 				}
 			}
 			testkit.Equal(t, string(testkit.Get(os.ReadFile(trap)).Must(t)), "precious", "the other file")
@@ -152,8 +152,7 @@ func TestInspectionOfPipes(t *testing.T) {
 	x.Write(row, s)
 	testkit.Equal(t, x.Behind(row, s), "", "differs")
 	path := filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))
-	testkit.Must(t, os.Remove(path))
-	testkit.Must(t, syscall.Mkfifo(path, 0o600))
+	testkit.Must(t, errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)))
 	testkit.Equal(t, x.Behind(row, s), path, "differing export")
 }
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,9 +73,7 @@ func TestPlacesThatAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return
 	}
-	must(t, os.Remove(base))
-	must(t, os.Mkdir(base, 0o700))
-	must(t, os.Chmod(base, 0o777))
+	must(t, errors.Join(os.Remove(base), os.Mkdir(base, 0o700), os.Chmod(base, 0o777)))
 	refused("others may write")
 	must(t, os.Chmod(base, 0o700))
 	if os.Geteuid() == 0 {
@@ -92,8 +91,7 @@ func TestOpenTmp(t *testing.T) {
 	}
 	must(t, os.Symlink(filepath.Join(root, "exports"), f.Tmp()))
 	tmp := testkit.Get(f.OpenTmp()).Must(t)
-	must(t, tmp.WriteFile("x", nil, 0o600))
-	must(t, tmp.Close())
+	must(t, errors.Join(tmp.WriteFile("x", nil, 0o600), tmp.Close()))
 	testkit.Get(os.Stat(filepath.Join(root, "exports", "x"))).Must(t)
 	must(t, os.Remove(f.Tmp()))
 	must(t, os.Symlink(t.TempDir(), f.Tmp()))
@@ -108,9 +106,7 @@ func TestOpenTmp(t *testing.T) {
 // A state that somebody removes is made again; a project for whose state there is no place says why.
 func TestAStateThatIsGone(t *testing.T) {
 	f, root, base := made(t)
-	must(t, f.Make())
-	must(t, os.RemoveAll(base))
-	must(t, f.Make())
+	must(t, errors.Join(f.Make(), os.RemoveAll(base), f.Make()))
 	testkit.Get(os.Stat(filepath.Join(f.Dir, "project.json"))).Must(t)
 	link := filepath.Join(root, "link")
 	must(t, os.Symlink(f.Dir, link))
@@ -206,8 +202,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	moved := root + " 2"
 	must(t, os.Mkdir(moved, 0o700))
 	testkit.Fails(t, find(t, moved).Adopt(root, never, func() error { return nil }), "", "a project that is there was adopted")
-	must(t, os.Remove(moved))
-	must(t, os.Rename(root, moved))
+	must(t, errors.Join(os.Remove(moved), os.Rename(root, moved)))
 	must(t, find(t, moved).Adopt(root, never, func() error { return nil }))
 	now := find(t, moved)
 	testkit.Equal(t, testkit.Get(now.ID()).Must(t), id)
@@ -256,8 +251,7 @@ func TestProjects(t *testing.T) {
 		must(t, os.Chtimes(f.Dir, time.Time{}, time.Now().Add(time.Duration(i-10)*time.Hour)))
 	}
 	testkit.Write(t, filepath.Join(base, "projects", "broken", "project.json"), "{")
-	must(t, os.Remove(filepath.Join(root, "gone")))
-	must(t, os.Remove(filepath.Join(root, "file")))
+	must(t, errors.Join(os.Remove(filepath.Join(root, "gone")), os.Remove(filepath.Join(root, "file"))))
 	testkit.Write(t, filepath.Join(root, "file"), "x")
 	must(t, os.Rename(filepath.Join(root, "moved"), filepath.Join(root, "here")))
 	must(t, find(t, filepath.Join(root, "here")).Adopt(filepath.Join(root, "moved"), never, func() error { return nil }))
@@ -321,8 +315,7 @@ func TestField09_Upwards(t *testing.T) {
 func TestField05_StateElsewhere(t *testing.T) {
 	root, base := newProject(t)
 	first := find(t, root)
-	must(t, os.MkdirAll(filepath.Join(root, ".git"), 0o755))
-	must(t, first.Make())
+	must(t, errors.Join(os.MkdirAll(filepath.Join(root, ".git"), 0o755), first.Make()))
 	elsewhere := func(f *Folder, want string) (file string) {
 		t.Helper()
 		dir, file := f.Elsewhere()

@@ -314,8 +314,7 @@ func TestListenErrors(t *testing.T) {
 	taken, _ := served(t, bare(&roomy), Options{})
 	dir := t.TempDir()
 	empty, bad := filepath.Join(dir, "empty"), filepath.Join(dir, "bad")
-	testkit.Must(t, os.WriteFile(empty, []byte("# nobody\n"), 0o600))
-	testkit.Must(t, os.WriteFile(bad, []byte("x\n"), 0o600))
+	testkit.Must(t, errors.Join(os.WriteFile(empty, []byte("# nobody\n"), 0o600), os.WriteFile(bad, []byte("x\n"), 0o600)))
 	for says, o := range map[string]Options{
 		"another --port":                      {Port: taken.sockets.Addr().(*net.TCPAddr).Port},
 		"listening on no.such.host.invalid:0": {Host: "no.such.host.invalid"},

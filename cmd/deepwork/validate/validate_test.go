@@ -38,8 +38,7 @@ func TestWhatIsFound(t *testing.T) {
 	testkit.Write(t, "own/deepwork/config.yml", "executors: {OWN: {command: [sh]}}\n")
 	testkit.Write(t, "auto/.deepwork/config.yml", "attempts: {auto_start: {executor: CODEX, max_in_review: 1}}\nquality_gate: {reviewer_executor: GEMINI}\nrun: {executor: OWM}\n")
 	testkit.Write(t, "large/.deepwork/config.yml", strings.Repeat("#", config.MaxBytes+1))
-	testkit.Must(t, os.MkdirAll("folder/.deepwork/config.yml", 0o700))
-	testkit.Must(t, os.MkdirAll("linked/.deepwork/jobs", 0o700))
+	testkit.Must(t, errors.Join(os.MkdirAll("folder/.deepwork/config.yml", 0o700), os.MkdirAll("linked/.deepwork/jobs", 0o700)))
 	testkit.Must(t, os.Symlink(dir+"/good/.deepwork/jobs/one", "linked/.deepwork/jobs/one"))
 	testkit.Must(t, os.Symlink(dir+"/config.bad", "linked/.deepwork/config.yml"))
 
