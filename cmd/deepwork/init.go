@@ -354,24 +354,30 @@ func layOutExample(jobs string) (string, error) {
 	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
-// checkPlace refuses to make a project of a folder inside another one, unless --path says so, or of the home folder
-// with the state in it; elsewhere it warns of the home folder.
+// checkPlace refuses to make a project of a folder with the state in it or, unless --path says so, of one inside another
+// project; without --path it warns of the home folder.
 func (a *app) checkPlace() error {
-	if a.path != "" {
-		return nil
-	}
 	here, err := a.givenRoot()
-	if err != nil {
+	if err == nil {
+		err = canBegin(here)
+	}
+	if err != nil || a.path != "" {
 		return err
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
-		if _, err := state.Find(here); err != nil { // no session could begin here
-			return fmt.Errorf("this is your home folder; run deepwork init in a project: %w", err)
-		}
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
 	}
 	if parent, why := parentProject(here); parent != "" {
 		return fmt.Errorf("this folder is inside %s, %s; run deepwork init --path %s to prepare that one, or deepwork init --path . to prepare this one", inline(parent), why, inline(relative(here, parent)))
+	}
+	return nil
+}
+
+// canBegin refuses a folder with the state in it, such as the home folder: no session can begin there, and as a project
+// it would be around all folders of the user.
+func canBegin(root string) error {
+	if _, err := state.Find(root); errors.Is(err, state.ErrInside) {
+		return fmt.Errorf("no session can begin in %s; run this in a project, or name one with --path: %w", inline(root), err)
 	}
 	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"deepwork/catalog/standard"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
-	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -73,8 +72,8 @@ It says what to do next.`,
 			if err != nil {
 				return err
 			}
-			if _, err := state.Find(root); errors.Is(err, state.ErrInside) { // it would be around all folders of the user
-				return fmt.Errorf("no session can begin in %s; run this in a project, or name one with --path: %w", inline(root), err)
+			if err := canBegin(root); err != nil {
+				return err
 			}
 			piece := library.Find(args[0])
 			if piece == nil {
