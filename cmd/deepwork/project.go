@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	if err == nil {
 		err = a.elsewhere(ctx, folder)
 	}
-	return folder, err
+	return folder, cmp.Or(canBegin(root), err)
 }
 
 // display formats path for a person in the project: relative to the --path argument, with that in
@@ -186,7 +187,9 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	if of := ofWorktree(ctx, folder.Root); of != nil {
 		return of, nil
 	}
-	if err := folder.Usable(); err != nil {
+	if err := cmp.Or(canBegin(root), folder.Usable()); errors.Is(err, state.ErrInside) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("the state of the project cannot be read: %w", err)
 	}
 	return folder, a.elsewhere(ctx, folder)
