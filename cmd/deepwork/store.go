@@ -320,7 +320,7 @@ still belong to the old folder.`,
 					return err
 				}
 				if c, err := a.choice(cmd.Context(), folder.Root); err == nil && c.URL != "" { // other machines may have a folder of that path
-					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong to that folder, and only there they can be merged, removed or continued: move the project back for that; what they have committed is on their branches\n", inline(old))
+					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong to that folder, and only there they can be merged or continued, and their worktrees removed: move the project back for that; what they have committed is on their branches\n", inline(old))
 				}
 			}
 			fmt.Fprintln(a.out, folder.Dir)
