@@ -49,8 +49,8 @@
 //     cursor to the rest; get_workflows says in notice what it leaves out over 4 MB; a group with
 //     more than 2 MiB of instructions does not begin; any other reply over 8 MiB is refused, with
 //     what to do.
-//   - Stdin ends: calls in flight are finished and answered, those that wait for an execution at
-//     a source for 10 s at most; then the server ends.
+//   - Stdin ends: calls in flight are finished and answered, those that wait for a remote run,
+//     for 10 s at most; then the server ends.
 //   - SIGTERM or SIGINT: the same, but a call that waits for a review is cut off after 0.3 s and
 //     told how to continue; reviewers are ended. The server ends within 2 s, because clients kill
 //     one that takes longer.
@@ -133,7 +133,7 @@
 //	not begun              s  the run has not come to the step
 //
 // A task is todo, inprogress, inreview, done or cancelled (seed 004), a session active, completed or aborted (seed 002),
-// and an execution at a source what package store says of it (seed 003).
+// and a remote run what package store says of it (seed 003).
 //
 // Not guaranteed: two people who edit the same output files at once can overwrite each other's
 // work, and an agent may not review its own work honestly; the override and its reason are kept.

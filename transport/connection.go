@@ -29,7 +29,7 @@ type connection struct {
 
 	ctx     context.Context // ctx, with its cause, ends when the calls must end
 	cancel  context.CancelCauseFunc
-	leaving context.Context // ends when calls must stop waiting for executions at sources, or with ctx
+	leaving context.Context // ends when calls must stop waiting for remote runs, or with ctx
 	leave   context.CancelCauseFunc
 
 	greeting atomic.Pointer[mcp.InitializeResult] // the answer to initialize, for when it is sent again
@@ -244,7 +244,7 @@ func (c *connections) Close(ctx context.Context) (left int) {
 }
 
 // joined returns a context that ends with the request or with the connection: the SDK does not pass
-// the end of the program on to handlers. The wait for an execution at a source also ends with
+// the end of the program on to handlers. The wait for a remote run also ends with
 // leaving.
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

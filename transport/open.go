@@ -309,7 +309,7 @@ func (p *opening) engines() engines {
 		jobs:             p.freshJobs,
 		connect:          func(identity string) tool.WorkflowCaller { return p.engine.Connect(identity) },
 		connectStateless: func(identity string) tool.WorkflowCaller { return p.engine.ConnectStateless(identity) },
-		execution:        p.engine.Execution,
+		progress:         p.engine.Progress,
 		session:          p.engine.Session,
 		newest:           p.engine.Newest,
 		children:         p.engine.Children,

@@ -26,8 +26,8 @@ const (
 	// eofGrace is the same after the client closed its end; longer than the reply of a review
 	// takes.
 	eofGrace = 2 * time.Minute
-	// runGrace is the same for calls that only wait for an execution at a source. The execution
-	// continues there, and the next server follows it.
+	// runGrace is the same for calls that only wait for a remote run. That
+	// continues at its source, and the next server follows it.
 	runGrace = 10 * time.Second
 	// cutGrace is how long cancelled calls have to answer.
 	cutGrace = 2 * time.Second

@@ -77,7 +77,7 @@ type engines struct {
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
-	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+	progress         func(ctx context.Context, identity, sessionID string) (*workflow.Progress, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
 	newest           func(ctx context.Context, identity string, limit int) ([]store.Session, error) // nil only without session
 	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
@@ -157,7 +157,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		s.remote = remotetools.New(s.tools)
 	}
 	if s.tools.Has("finished_step") {
-		source.Add(s.tools, source.Options{Jobs: e.jobs, Execution: e.execution, Offered: func(ctx context.Context) bool {
+		source.Add(s.tools, source.Options{Jobs: e.jobs, Progress: e.progress, Offered: func(ctx context.Context) bool {
 			if slices.Contains(sets, "source") || s.remote == nil || s.check == nil {
 				return slices.Contains(sets, "source")
 			}

@@ -33,7 +33,7 @@ var programs = map[string]func(){"deepwork": main, "reviewer": scriptedReviewer,
 func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	store.ExecutionLife = 3 * time.Second
+	store.RemoteRunLife = 3 * time.Second
 	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
 		os.Setenv("GOGC", "400") // those that tests start live for a moment; figures are of the program as it is
 	}

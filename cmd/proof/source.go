@@ -202,7 +202,7 @@ func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
 	case t.kind == gone:
 		begun := 0
 		c.history.with(func() { begun = len(c.history.effects["workflow at the source"]) })
-		if begun <= store.ExecutionsKept { // otherwise it may be one that is not kept any more
+		if begun <= store.RemoteRunsKept { // otherwise it may be one that is not kept any more
 			c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id, known.token, t.text)
 		}
 		return true

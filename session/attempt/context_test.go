@@ -158,9 +158,9 @@ func TestNotify(t *testing.T) {
 	notified(want...)
 	// Each question of a source, also if no look is between two.
 	for _, asks := range []string{"Which city?", "Which day?"} {
-		x := store.Execution{ID: nobody, Owner: "0011223344556677", Source: "trips", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"), StartedAt: soon}
+		x := store.RemoteRun{ID: nobody, Owner: "0011223344556677", Source: "trips", State: store.RemoteRunning, StatusSupported: true, SourceExecutionID: new("7"), StartedAt: soon}
 		x.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
-		must(t, s.Database.Executions().Save(ctx, &x, time.Hour))
+		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
 		want = append(want, "source_asks "+nobody)
 		notified(want...)
 	}

@@ -146,7 +146,7 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 	if !b.Database.Exists() {
 		return nil, nil
 	}
-	asking, err := b.Database.Executions().Asking(ctx)
+	asking, err := b.Database.RemoteRuns().Asking(ctx)
 	if err != nil {
 		return nil, Fault("looking for questions of sources", err)
 	}

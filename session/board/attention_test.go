@@ -154,9 +154,9 @@ func TestNeedsAttention(t *testing.T) {
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
 	// A source asks the person who called it, and the user.
 	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
-		x := store.Execution{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"),
+		x := store.RemoteRun{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.RemoteRunning, StatusSupported: true, SourceExecutionID: new("7"),
 			StartedAt: soon.Add(time.Duration(i) * time.Second), Progress: testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t)}
-		must(t, s.Database.Executions().Save(ctx, &x, time.Hour))
+		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
 	}
 	testkit.Same(t, kinds(eve), []string{AttentionSource + " " + nobody[:35] + "1"}, "another caller is asked")
 	var asked []string

@@ -165,10 +165,10 @@ var errReply = errors.New("the time for a reply is over")
 
 // begin creates a run, records it, and starts its driver.
 func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
-	x := &store.Execution{
+	x := &store.RemoteRun{
 		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
 		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: w.Performer != "",
-		State: store.ExecutionStarting, StatusSupported: true, StartedAt: now(), Timeout: limit, Trace: telemetry.Text(telemetry.Parent(ctx)),
+		State: store.RemoteStarting, StatusSupported: true, StartedAt: now(), Timeout: limit, Trace: telemetry.Text(telemetry.Parent(ctx)),
 	}
 	t, ok := e.slots.enter(slots, x)
 	switch {
@@ -177,7 +177,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 	case !ok:
 		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
 	case t != nil:
-		x.State = store.ExecutionWaiting
+		x.State = store.RemoteWaiting
 	default:
 		x.Deadline = deadline(limit)
 	}

@@ -75,7 +75,7 @@ func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) 
 	defer cancel(nil)
 	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
 	err = e.store.Watch(ctx, func() (over bool, err error) {
-		x, err := e.store.Execution(ctx, id)
+		x, err := e.store.RemoteRun(ctx, id)
 		if err != nil || !x.Over() {
 			return false, err
 		}
@@ -102,7 +102,7 @@ func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
 // cancelUnfollowed cancels a run whose source cannot be asked about it, so that no server
 // follows it.
 func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
-	rec, err := e.store.Execution(ctx, x.ExecutionID)
+	rec, err := e.store.RemoteRun(ctx, x.ExecutionID)
 	if err != nil {
 		return nil, notSaved(x, err)
 	}

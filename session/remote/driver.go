@@ -101,7 +101,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 	}
 	if t != nil {
 		next := *n.rec
-		next.State, next.Deadline = store.ExecutionStarting, deadline(timeout)
+		next.State, next.Deadline = store.RemoteStarting, deadline(timeout)
 		if err := n.save(ctx, &next); err != nil { // nothing was sent
 			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
 		}
@@ -267,7 +267,7 @@ func silent(a *source.Answer) error {
 
 // broken ends a run that must not continue: it cancels it at its source, if that is possible
 // (seed 003, 7.5). If the server is closing, the run continues.
-func (e *Engine) broken(ctx context.Context, x *store.Execution) outcome {
+func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	var o outcome
 	switch context.Cause(ctx) {
 	case errTimedOut:

@@ -28,7 +28,7 @@ type Engine struct {
 	log     *slog.Logger
 
 	db     store.Database
-	store  store.Executions
+	store  store.RemoteRuns
 	member store.Members
 	life   time.Duration
 	slots  slots
@@ -60,7 +60,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		sources: o.Sources, current: o.Settings, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		db: o.Database, store: o.Database.Executions(), member: o.Member, life: cmp.Or(o.Life, store.ExecutionLife),
+		db: o.Database, store: o.Database.RemoteRuns(), member: o.Member, life: cmp.Or(o.Life, store.RemoteRunLife),
 		added: wait.NewSignal(), entries: make(map[string]*entry),
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -154,7 +154,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 }
 
 // write stores a record, durably.
-func (e *Engine) write(ctx context.Context, x *store.Execution) error {
+func (e *Engine) write(ctx context.Context, x *store.RemoteRun) error {
 	if err := e.member.Enter(ctx); err != nil {
 		return err
 	}

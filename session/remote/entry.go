@@ -37,7 +37,7 @@ type entry struct {
 	done     chan struct{}           // closed when the driver has ended
 
 	// Owned by the driver.
-	rec     *store.Execution // immutable; once the view is over, anybody may read it
+	rec     *store.RemoteRun // immutable; once the view is over, anybody may read it
 	unsaved bool             // rec is not stored
 	logged  time.Time        // when progress was last logged at info level
 
@@ -45,7 +45,7 @@ type entry struct {
 }
 
 // newEntry returns an entry that publishes a record.
-func (e *Engine) newEntry(x *store.Execution) *entry {
+func (e *Engine) newEntry(x *store.RemoteRun) *entry {
 	n := &entry{engine: e, id: x.ID, identity: x.Identity, rec: x, done: make(chan struct{})}
 	n.view.Store(&view{Run: shown(x), newer: make(chan struct{})})
 	return n
@@ -56,7 +56,7 @@ func (n *entry) log() *slog.Logger {
 }
 
 // save stores a record, durably, also while the engine closes, and sets the entry's.
-func (n *entry) save(ctx context.Context, next *store.Execution) error {
+func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	err := n.engine.write(ctx, next)
@@ -71,7 +71,7 @@ func (n *entry) save(ctx context.Context, next *store.Execution) error {
 // must is save for facts that hold even if they cannot be stored: the source runs it, or it has
 // ended. It is tried again with each poll, and by saveEnds. After a crash before that the source is asked again, or the
 // state is unknown. If another server has taken the run up, they are that server's to find out.
-func (n *entry) must(ctx context.Context, next *store.Execution) (stored bool) {
+func (n *entry) must(ctx context.Context, next *store.RemoteRun) (stored bool) {
 	err := n.save(ctx, next)
 	if err != nil && !n.unsaved && !n.view.Load().lost {
 		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after a restart", "error", err)
@@ -167,7 +167,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 }
 
 // refOf returns the span of a run.
-func refOf(x *store.Execution) telemetry.Ref {
+func refOf(x *store.RemoteRun) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(x.Trace), spans.Remote, x.ID)
 }
 

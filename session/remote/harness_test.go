@@ -237,12 +237,12 @@ type disk struct {
 	frozen sync.RWMutex
 }
 
-type diskExecutions struct {
-	store.Executions
+type diskRuns struct {
+	store.RemoteRuns
 	disk *disk
 }
 
-func (d *disk) Executions() store.Executions { return diskExecutions{d.Database.Executions(), d} }
+func (d *disk) RemoteRuns() store.RemoteRuns { return diskRuns{d.Database.RemoteRuns(), d} }
 
 // on writes to a disk, unless it is full.
 func on[T any](d *disk, write func() (T, error)) (none T, _ error) {
@@ -255,31 +255,31 @@ func on[T any](d *disk, write func() (T, error)) (none T, _ error) {
 	return write()
 }
 
-func (e diskExecutions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
-	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.Executions.Save(ctx, x, life) })).Err()
+func (e diskRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Duration) error {
+	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.RemoteRuns.Save(ctx, x, life) })).Err()
 }
 
-func (e diskExecutions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
-	return on(e.disk, func() ([]string, error) { return e.Executions.Renew(ctx, owner, life, following) })
+func (e diskRuns) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
+	return on(e.disk, func() ([]string, error) { return e.RemoteRuns.Renew(ctx, owner, life, following) })
 }
 
-func (e diskExecutions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
-	return on(e.disk, func() ([]store.Execution, error) { return e.Executions.TakeUp(ctx, owner, life, following) })
+func (e diskRuns) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.RemoteRun, error) {
+	return on(e.disk, func() ([]store.RemoteRun, error) { return e.RemoteRuns.TakeUp(ctx, owner, life, following) })
 }
 
-func (e diskExecutions) Asked(ctx context.Context, owner string) ([]string, error) {
+func (e diskRuns) Asked(ctx context.Context, owner string) ([]string, error) {
 	e.disk.frozen.RLock()
 	defer e.disk.frozen.RUnlock()
-	return e.Executions.Asked(ctx, owner)
+	return e.RemoteRuns.Asked(ctx, owner)
 }
 
-func (e diskExecutions) Watch(ctx context.Context, look func() (bool, error)) error {
+func (e diskRuns) Watch(ctx context.Context, look func() (bool, error)) error {
 	for !e.disk.serve.Load() {
 		if err := wait.For(ctx, time.Minute); err != nil {
 			return err
 		}
 	}
-	return e.Executions.Watch(ctx, look)
+	return e.RemoteRuns.Watch(ctx, look)
 }
 
 // gone is a server of which only its runs are left.
@@ -287,13 +287,13 @@ const gone = "0123456789abcdef"
 
 func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
 
-func written(n int, s State) *store.Execution {
-	x := &store.Execution{
+func written(n int, s State) *store.RemoteRun {
+	x := &store.RemoteRun{
 		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
 		State: s, StatusSupported: true, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
 	}
 	switch s {
-	case store.ExecutionWaiting, store.ExecutionStarting:
+	case store.RemoteWaiting, store.RemoteStarting:
 	case Running:
 		x.SourceExecutionID = new("x-1")
 	default:
@@ -304,12 +304,12 @@ func written(n int, s State) *store.Execution {
 }
 
 // kill stores runs in the project at root whose server was killed just after it had renewed them.
-func kill(t testing.TB, root string, life time.Duration, all ...*store.Execution) {
+func kill(t testing.TB, root string, life time.Duration, all ...*store.RemoteRun) {
 	t.Helper()
 	d, member, end := openStore(t, root)
 	defer end()
 	for _, x := range all {
-		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.Executions().Save(t.Context(), x, life)))
+		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.RemoteRuns().Save(t.Context(), x, life)))
 	}
 }
 
@@ -329,9 +329,9 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
 }
 
-func stored(t testing.TB, s *server, id string) *store.Execution {
+func stored(t testing.TB, s *server, id string) *store.RemoteRun {
 	t.Helper()
-	return testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
+	return testkit.Get(s.disk.RemoteRuns().RemoteRun(context.Background(), id)).Must(t)
 }
 
 type logbook struct{ testkit.Log }

@@ -38,17 +38,17 @@ type Sources interface {
 	Cancel(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)
 }
 
-// State is the state of a run; see store.ExecutionState.
-type State = store.ExecutionState
+// State is the state of a run; see store.RemoteState.
+type State = store.RemoteState
 
 // The values of State that callers see.
 const (
-	Running   = store.ExecutionRunning
-	Completed = store.ExecutionCompleted
-	Failed    = store.ExecutionFailed
-	Cancelled = store.ExecutionCancelled
-	TimedOut  = store.ExecutionTimedOut
-	Unknown   = store.ExecutionUnknown
+	Running   = store.RemoteRunning
+	Completed = store.RemoteCompleted
+	Failed    = store.RemoteFailed
+	Cancelled = store.RemoteCancelled
+	TimedOut  = store.RemoteTimedOut
+	Unknown   = store.RemoteUnknown
 )
 
 // A Run describes a run to callers. It is a value at one moment; what its pointers
@@ -69,9 +69,9 @@ type Run struct {
 }
 
 // shown returns a stored run as callers see it.
-func shown(x *store.Execution) Run {
+func shown(x *store.RemoteRun) Run {
 	s := x.State
-	if s == store.ExecutionWaiting || s == store.ExecutionStarting {
+	if s == store.RemoteWaiting || s == store.RemoteStarting {
 		s = Running
 	}
 	told := Run{
@@ -93,7 +93,7 @@ type Options struct {
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	Life     time.Duration                                 // of a record since it was renewed; default store.ExecutionLife
+	Life     time.Duration                                 // of a record since it was renewed; default store.RemoteRunLife
 }
 
 // ErrCancelled is the cause of a call's context that its caller cancelled: the run is

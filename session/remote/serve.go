@@ -142,7 +142,7 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	case in > 0:
 		return min(in+time.Millisecond, next), nil
 	}
-	var all []store.Execution
+	var all []store.RemoteRun
 	if err = e.member.Enter(ctx); err == nil {
 		all, err = e.store.TakeUp(ctx, e.member.ID(), e.life, following)
 	}
@@ -170,7 +170,7 @@ func (e *Engine) leaves() time.Duration {
 
 // takeUp starts to follow a run from where the last server was, or to cancel it if that one was asked
 // to. It reports false if the engine is closed.
-func (e *Engine) takeUp(x *store.Execution) bool {
+func (e *Engine) takeUp(x *store.RemoteRun) bool {
 	e.slots.take(x)
 	n := e.newEntry(x)
 	ok := e.drive(n, func(ctx context.Context) (outcome, bool) {

@@ -131,17 +131,17 @@ func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
 func TestALivingServerKeepsItsRuns(t *testing.T) {
 	bubble(t, func(w *config.WorkflowTools) { oneSlot(w); forEver(w) }, func(t *testing.T, p *plant, a *server) {
 		b := a.again()
-		w := workflow(t, "w", false, script{lasts: 3 * store.ExecutionLife, progress: []source.Progress{{Message: "half"}}})
+		w := workflow(t, "w", false, script{lasts: 3 * store.RemoteRunLife, progress: []source.Progress{{Message: "half"}}})
 		first, second := a.start(w, `1`), a.start(w, `2`)
 		for range 6 {
-			time.Sleep(store.ExecutionLife * 11 / 12)
+			time.Sleep(store.RemoteRunLife * 11 / 12)
 			for c, says := range map[*pending]string{first: "half", second: waitsForSlot} {
 				r := b.status(c.id())
 				testkit.True(t, r.State != Running || r.Progress != nil && (r.Progress.Message == says || r.Progress.Message == "half"), "%+v, want progress %q", r, says)
 			}
 			testkit.Need(t, b.Stats() == (Stats{}), "%+v: it took up what another server has", b.Stats())
 		}
-		time.Sleep(store.ExecutionLife)
+		time.Sleep(store.RemoteRunLife)
 		testkit.Equal(t, first.ends().State+" "+second.ends().State, "completed completed")
 	})
 }
@@ -198,8 +198,8 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 		})
 		x := written(1, Running)
 		x.Timeout, x.Deadline = timeout, new(x.StartedAt.Add(timeout))
-		kill(t, b.root, store.ExecutionLife, x)
-		time.Sleep(store.ExecutionLife - time.Second)
+		kill(t, b.root, store.RemoteRunLife, x)
+		time.Sleep(store.RemoteRunLife - time.Second)
 		testkit.Need(t, b.Stats().Running == 0, "it was taken up while its server may live")
 		time.Sleep(2 * time.Second)
 		testkit.Need(t, b.Stats().Running == 1, "it was not taken up")
@@ -248,7 +248,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
 		s.disk.full.Store(true)
-		kill(t, s.root, 0, written(1, Completed), written(2, Running), written(3, store.ExecutionWaiting))
+		kill(t, s.root, 0, written(1, Completed), written(2, Running), written(3, store.RemoteWaiting))
 		for range 2 {
 			s.is(testID(1), Completed, `{"n":1,"of":"<run>"}`)
 			for _, n := range []int{2, 3} {
@@ -277,7 +277,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 	bubbles(t, map[string]full{
 		"while the server lives": {-1, Unknown},
 		"until it stops":         {0, Completed},
-		"until later":            {store.ExecutionLife, Completed},
+		"until later":            {store.RemoteRunLife, Completed},
 	}, func(t *testing.T, f full, p *plant, open opener) {
 		s := open(nil)
 		w := workflow(t, "w", false, script{lasts: time.Minute, answer: output(`7`)})

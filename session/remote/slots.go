@@ -22,7 +22,7 @@ type ticket chan struct{}
 
 // enter takes a slot if one is free, or if the run needs none, and returns a nil ticket.
 // Otherwise it queues. ok is false if there are too many already.
-func (s *slots) enter(limit int, x *store.Execution) (t ticket, ok bool) {
+func (s *slots) enter(limit int, x *store.RemoteRun) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,14 +39,14 @@ func (s *slots) enter(limit int, x *store.Execution) (t ticket, ok bool) {
 }
 
 // take counts a run that is already at its source, regardless of the limits.
-func (s *slots) take(x *store.Execution) {
+func (s *slots) take(x *store.RemoteRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(x, 1)
 }
 
 // leave gives up a ticket, or else returns what x has.
-func (s *slots) leave(t ticket, x *store.Execution) {
+func (s *slots) leave(t ticket, x *store.RemoteRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.queue, t); i >= 0 {
@@ -66,7 +66,7 @@ func (s *slots) adjust(limit int) {
 }
 
 // add changes the number of runs of the kind of x. The lock must be held.
-func (s *slots) add(x *store.Execution, n int) {
+func (s *slots) add(x *store.RemoteRun, n int) {
 	if !x.Performed {
 		s.used += n
 		return

@@ -53,10 +53,10 @@ func TestAWaitingRun(t *testing.T) {
 		first := s.start(w, `1`)
 		second, third := s.start(w, `2`), s.start(w, `3`)
 		second.cancelled()
-		testkit.Equal(t, stored(t, s, third.id()).State, store.ExecutionWaiting, "while it waits")
+		testkit.Equal(t, stored(t, s, third.id()).State, store.RemoteWaiting, "while it waits")
 		first.ends()
 		synctest.Wait()
-		testkit.Equal(t, stored(t, s, third.id()).State, store.ExecutionStarting, "while its source is asked")
+		testkit.Equal(t, stored(t, s, third.id()).State, store.RemoteStarting, "while its source is asked")
 		third.ends()
 		testkit.Same(t, p.inputs, []string{"1", "3"}, "the source")
 	})
@@ -87,7 +87,7 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 
 func TestTooManyWait(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		x := new(store.Execution)
+		x := new(store.RemoteRun)
 		const limit = 10 // as configured by default
 		for i := range limit + maxWaiting {
 			ticket, ok := s.slots.enter(limit, x)
@@ -100,7 +100,7 @@ func TestTooManyWait(t *testing.T) {
 
 func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	var s slots
-	x := new(store.Execution)
+	x := new(store.RemoteRun)
 	s.enter(1, x)
 	first, _ := s.enter(1, x)
 	second, _ := s.enter(1, x)

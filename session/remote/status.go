@@ -68,7 +68,7 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 		return nil, session.Wrong(codes.InvalidExecutionID, "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case len(found) == 0:
-		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or is not kept any more: the newest %d that ended in the last day are. %s", clip(given, 100), store.ExecutionsKept, e.newest(ctx, identity)).
+		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or is not kept any more: the newest %d that ended in the last day are. %s", clip(given, 100), store.RemoteRunsKept, e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
 	x := *found[0]
@@ -105,7 +105,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, 
 }
 
 // latest returns a stored run as callers see it; what this process has in memory takes precedence.
-func (e *Engine) latest(x *store.Execution) *Run {
+func (e *Engine) latest(x *store.RemoteRun) *Run {
 	if n := e.get(x.ID); n != nil {
 		return &n.view.Load().Run
 	}
@@ -114,7 +114,7 @@ func (e *Engine) latest(x *store.Execution) *Run {
 
 // newest returns a hint that lists the newest runs.
 func (e *Engine) newest(ctx context.Context, identity string) string {
-	var all []store.Execution
+	var all []store.RemoteRun
 	total := 0
 	if e.db.Exists() {
 		all, total, _ = e.store.Newest(ctx, identity, listed)
@@ -122,7 +122,7 @@ func (e *Engine) newest(ctx context.Context, identity string) string {
 	if total == 0 {
 		return "No execution is known: a call of a workflow tool starts one and returns its execution_id."
 	}
-	found := xslices.Map(all, func(x store.Execution) *Run { return new(shown(&x)) })
+	found := xslices.Map(all, func(x store.RemoteRun) *Run { return new(shown(&x)) })
 	more := ""
 	if total > listed {
 		more = fmt.Sprintf(", and %d older", total-listed)
@@ -149,7 +149,7 @@ func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
 	}
-	return xslices.Map(stored, func(x store.Execution) Run { return *e.latest(&x) }), total, nil
+	return xslices.Map(stored, func(x store.RemoteRun) Run { return *e.latest(&x) }), total, nil
 }
 
 // Inspect checks db for runs that this program never writes. It changes nothing and may run
@@ -160,7 +160,7 @@ func Inspect(ctx context.Context, db store.Database) (r session.Report, err erro
 		return r, nil
 	}
 	var n, going int
-	if r.Findings, n, going, err = db.Executions().Inspect(ctx); err != nil {
+	if r.Findings, n, going, err = db.RemoteRuns().Inspect(ctx); err != nil {
 		return r, ctx.Err()
 	}
 	if n > 0 {

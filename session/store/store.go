@@ -25,7 +25,7 @@ var (
 type Database interface {
 	Sessions() Sessions
 	Board() Board
-	Executions() Executions
+	RemoteRuns() RemoteRuns
 	LongCalls() LongCalls
 	Changes() Changes
 	// Where returns its location for messages.
@@ -41,7 +41,7 @@ type Database interface {
 // The kinds of changes.
 const (
 	SessionChanged   = "session"
-	ExecutionChanged = "execution"
+	RemoteRunChanged = "execution"
 	TaskChanged      = "task"
 	TaskDeleted      = "task_deleted" // with it, for places that have something of the task
 	AttemptChanged   = "attempt"

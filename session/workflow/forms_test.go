@@ -265,7 +265,7 @@ func TestForms_DroppedItem(t *testing.T) {
 	p.alpha("[list, {for_each: todo, steps: [port], at_once: 2}, added, sum]", testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "added"}, testStep{id: "sum"})
 	testkit.Must(t, srv.DropFor(ctx, id, "port[2]", obsolete))
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of a session whose step has come with an edit")
-	x := testkit.Get(srv.Execution(ctx, "local", id)).Must(t)
+	x := testkit.Get(srv.Progress(ctx, "local", id)).Must(t)
 	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 6", "steps that are done")
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added", "after the last item")
 	p.finish(c, `{"outputs":{}}`)

@@ -151,14 +151,14 @@ func TestResumableSessions(t *testing.T) {
 }
 
 // An execution is told of to its own identity, on whatever server, also after the end; nothing is taken up by that.
-func TestExecution(t *testing.T) {
+func TestProgress(t *testing.T) {
 	p := simpleProject(t)
 	srv, other := p.open(), p.open()
 	c := srv.Connect("ann")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	look := func(s *server, done int, status machine.SessionStatus) *Execution {
+	look := func(s *server, done int, status machine.SessionStatus) *Progress {
 		t.Helper()
-		x := testkit.Get(s.Execution(ctx, "ann", id)).Must(t)
+		x := testkit.Get(s.Progress(ctx, "ann", id)).Must(t)
 		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
 		return x
 	}
@@ -170,9 +170,9 @@ func TestExecution(t *testing.T) {
 	// What was done is known when the job, and what was kept of it, are gone.
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
 	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
-	refused(t, errOf(srv.Execution(ctx, "mallory", id)), session.StateError, "unknown_session")
-	refused(t, errOf(srv.Execution(ctx, "ann", "00000000")), session.StateError, "unknown_session")
-	refused(t, errOf(srv.Execution(ctx, "ann", "../../etc")), session.ToolError, "bad_session_id")
+	refused(t, errOf(srv.Progress(ctx, "mallory", id)), session.StateError, "unknown_session")
+	refused(t, errOf(srv.Progress(ctx, "ann", "00000000")), session.StateError, "unknown_session")
+	refused(t, errOf(srv.Progress(ctx, "ann", "../../etc")), session.ToolError, "bad_session_id")
 }
 
 // A root session is nobody's child, and what is below it on the stack stays its own.

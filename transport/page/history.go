@@ -80,7 +80,7 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
 		p.Rows = append(p.Rows, row)
 	}
-	return &shown{view: "history", title: "History", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged}}, nil
+	return &shown{view: "history", title: "History", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged}}, nil
 }
 
 func (s *Site) historyRow(of task.HistoryRow) historyRow {

@@ -165,7 +165,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged, configTopic, changesTopic}}, nil
 }
 
 // workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved

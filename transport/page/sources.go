@@ -80,7 +80,7 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		return nil, err
 	}
 	p.Executions, p.More = list, total-len(list)
-	return &shown{view: "sources", title: "Sources", data: p, on: []string{sourcesTopic, store.ExecutionChanged, configTopic}}, nil
+	return &shown{view: "sources", title: "Sources", data: p, on: []string{sourcesTopic, store.RemoteRunChanged, configTopic}}, nil
 }
 
 type executionPage struct {
@@ -108,7 +108,7 @@ func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Reques
 		text = string(x.Result)
 	}
 	p.Cut, p.Text = len(text) > maxResult, jsontext.Clip(text, maxResult)
-	return &shown{view: "execution", title: x.WorkflowName, data: p, on: []string{sourcesTopic, store.ExecutionChanged + ":" + x.ExecutionID}}, nil
+	return &shown{view: "execution", title: x.WorkflowName, data: p, on: []string{sourcesTopic, store.RemoteRunChanged + ":" + x.ExecutionID}}, nil
 }
 
 func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.Request) (string, error) {

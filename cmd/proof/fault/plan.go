@@ -68,7 +68,7 @@ func Install() {
 			os.Exit(1)
 		}()
 	}
-	store.ExecutionLife = 3 * time.Second // so that executions of killed servers are taken up during a simulation
+	store.RemoteRunLife = 3 * time.Second // so that executions of killed servers are taken up during a simulation
 	if p.Clock != 0 {
 		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
 	}

@@ -136,8 +136,8 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	s, b, p := shopOf(t, newURL(t), "shop")
 	made := addTask(t, b, p, "A task")
 	a := try(t, b, made)
-	executions := s.Database().Executions()
-	x := &store.Execution{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
+	executions := s.Database().RemoteRuns()
+	x := &store.RemoteRun{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
 	must(t, executions.Save(t.Context(), x, time.Hour))
 	finds := func(want, damage, repair string) {
 		t.Helper()

@@ -19,7 +19,7 @@ import (
 
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting}, time.Hour))
+	must(t, s.Database().RemoteRuns().Save(t.Context(), &store.RemoteRun{ID: id, Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting}, time.Hour))
 }
 
 func pruneAll(t testing.TB, s *Store) {

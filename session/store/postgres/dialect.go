@@ -30,7 +30,7 @@ type database struct{ *Store }
 
 func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
-func (d database) Executions() store.Executions { return d.stores.Executions() }
+func (d database) RemoteRuns() store.RemoteRuns { return d.stores.RemoteRuns() }
 func (d database) LongCalls() store.LongCalls   { return d.stores.LongCalls() }
 func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }

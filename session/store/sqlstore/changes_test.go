@@ -109,22 +109,22 @@ func TestChangesAreFollowed(t *testing.T) {
 		return errors.Join(second(q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), undone)
 	}), undone)
 	check("a transaction that is rolled back")
-	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
-	testkit.Must(t, b.db.Executions().Save(t.Context(), x, 0))
-	check("an execution", changed(store.ExecutionChanged, "x")...)
+	x := &store.RemoteRun{ID: "x", Owner: "gone", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
+	testkit.Must(t, b.db.RemoteRuns().Save(t.Context(), x, 0))
+	check("an execution", changed(store.RemoteRunChanged, "x")...)
 	other := *x
 	other.Owner = "another"
-	testkit.FailsWith(t, b.db.Executions().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, b.db.RemoteRuns().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
 	check("an execution of another process")
-	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
-	check("a wish to cancel it", changed(store.ExecutionChanged, "x")...)
-	testkit.Must(t, second(b.db.Executions().TakeUp(t.Context(), "here", time.Hour, nil))) // it has failed
-	check("taking it up", changed(store.ExecutionChanged, "x")...)
-	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
+	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
+	check("a wish to cancel it", changed(store.RemoteRunChanged, "x")...)
+	testkit.Must(t, second(b.db.RemoteRuns().TakeUp(t.Context(), "here", time.Hour, nil))) // it has failed
+	check("taking it up", changed(store.RemoteRunChanged, "x")...)
+	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
 	check("a wish to cancel what is over")
-	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
-	save(t, b.db.Executions(), x)
-	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
+	x.Owner, x.State, x.EndedAt = "here", store.RemoteFailed, new(time.Now())
+	save(t, b.db.RemoteRuns(), x)
+	check("an end that is not synced", changed(store.RemoteRunChanged, "x")...)
 	of := led(t, b, p, "run")
 	run(t, b)
 	position = latest(t, feeds[0])

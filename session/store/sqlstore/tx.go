@@ -301,8 +301,8 @@ func New(db Dialect, o Options) *Store {
 // Board returns the task board.
 func (s *Store) Board() store.Board { return board{Store: s} }
 
-// Executions returns the executions of workflows at other systems.
-func (s *Store) Executions() store.Executions { return executions{s} }
+// RemoteRuns returns the remote runs: workflows at other systems.
+func (s *Store) RemoteRuns() store.RemoteRuns { return remoteRuns{s} }
 
 // LongCalls returns the calls of tools that take long.
 func (s *Store) LongCalls() store.LongCalls { return calls{s} }

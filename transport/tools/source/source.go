@@ -31,7 +31,7 @@ import (
 // Options are the parameters of Add.
 type Options struct {
 	Jobs      func(context.Context) *catalog.Snapshot
-	Execution func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
+	Progress func(ctx context.Context, identity, sessionID string) (*workflow.Progress, error)
 	Offered   func(context.Context) bool // whether the tools are offered; a change of the config may change it
 }
 
@@ -280,7 +280,7 @@ func statusOf(reply any) string { return string(reply.(*executionReply).Status) 
 
 // executionOf returns the state of an execution, for callers of the identity that started it.
 func (o Options) executionOf(ctx context.Context, c *tool.Caller, args executionArgs) (*executionReply, error) {
-	x, err := o.Execution(ctx, c.Identity, args.ExecutionID)
+	x, err := o.Progress(ctx, c.Identity, args.ExecutionID)
 	if err != nil {
 		return nil, err
 	}

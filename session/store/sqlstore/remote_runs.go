@@ -14,8 +14,8 @@ import (
 	"deepwork/session/store"
 )
 
-// executions is a Store as store.Executions.
-type executions struct{ *Store }
+// remoteRuns is a Store as store.RemoteRuns.
+type remoteRuns struct{ *Store }
 
 const (
 	overAt = `coalesce(ended_at, started_at)`
@@ -31,19 +31,19 @@ const (
 	among = `instr(?1, id) > 0`
 )
 
-// notSaved are the columns of an execution that Save does not write.
+// notSaved are the columns of a run that Save does not write.
 var notSaved = []string{"lapsed", "cancel_asked"}
 
 var (
-	savedColumns     = Columns[store.Execution](notSaved...)
-	executionColumns = Columns[store.Execution]("lapsed", "result") + `, ` + isOpen + ` AND ` + isLapsed + ` AS lapsed`
-	saveExecution    = `INSERT INTO workflow_executions (` + savedColumns + `, until) VALUES (` + parameters(1+strings.Count(savedColumns, ",")) + `, ` + dbTime + ` + ?)
+	savedColumns     = Columns[store.RemoteRun](notSaved...)
+	remoteRunColumns = Columns[store.RemoteRun]("lapsed", "result") + `, ` + isOpen + ` AND ` + isLapsed + ` AS lapsed`
+	saveRemoteRun    = `INSERT INTO workflow_executions (` + savedColumns + `, until) VALUES (` + parameters(1+strings.Count(savedColumns, ",")) + `, ` + dbTime + ` + ?)
 		ON CONFLICT (id) DO UPDATE SET until = excluded.until, state = excluded.state, source_execution_id = excluded.source_execution_id, status_supported = excluded.status_supported,
 			deadline = excluded.deadline, ended_at = excluded.ended_at, error = excluded.error, progress = excluded.progress, result = excluded.result
 		WHERE workflow_executions.owner = excluded.owner`
 )
 
-// forgetEvery is the number of executions that end between two cleanups of those beyond the limits,
+// forgetEvery is the number of runs that end between two cleanups of those beyond the limits,
 // each of forgetBytes of its result counted as one more.
 const (
 	forgetEvery = 100
@@ -51,47 +51,47 @@ const (
 )
 
 const (
-	// forgettable is the condition for executions beyond the limits.
+	// forgettable is the condition for runs beyond the limits.
 	forgettable      = isOver + ` AND ` + overAt + ` <= ?`
-	forgetExecutions = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
+	forgetRemoteRuns = `DELETE FROM workflow_executions WHERE id IN (SELECT id FROM workflow_executions WHERE ` + forgettable + `
 		UNION ALL SELECT id FROM (SELECT id, row_number() OVER newest AS n, sum(octet_length(result)) OVER newest AS bytes FROM workflow_executions
 			WHERE ` + isOver + ` WINDOW newest AS (ORDER BY ` + overAt + ` DESC, id)) AS ranked WHERE n > ? OR bytes > ?)`
 )
 
-func (e executions) oldest() string {
-	return task.FormatTime(e.o.Now().Add(-store.ExecutionKeptFor))
+func (e remoteRuns) oldest() string {
+	return task.FormatTime(e.o.Now().Add(-store.RemoteRunKeptFor))
 }
 
-func (e executions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
+func (e remoteRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Duration) error {
 	const doing = "saving an execution"
-	// A synchronous execution cannot be queried and is lost with this machine: only what can be
+	// A synchronous run cannot be queried and is lost with this machine: only what can be
 	// found again is worth a sync at its end.
 	how := Writing
 	if x.Over() && !x.Async {
 		how = Unsynced
 	}
 	err := e.Run(ctx, doing, how, func(t Tx) {
-		t.must(fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner), saveExecution, append(Values(x, notSaved...), life.Seconds())...)
-		t.changed(store.ExecutionChanged, x.ID)
+		t.must(fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner), saveRemoteRun, append(Values(x, notSaved...), life.Seconds())...)
+		t.changed(store.RemoteRunChanged, x.ID)
 	})
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
 		e.lapsed.Store(0)
-		_, err = statement(ctx, e.Store, doing, Unsynced, forgetExecutions, e.oldest(), store.ExecutionsKept, store.ResultsKept)
+		_, err = statement(ctx, e.Store, doing, Unsynced, forgetRemoteRuns, e.oldest(), store.RemoteRunsKept, store.ResultsKept)
 	}
 	return err
 }
 
-func (e executions) Execution(ctx context.Context, id string) (*store.Execution, error) {
-	return read(ctx, e.Store, "reading an execution", func(t Tx) *store.Execution {
-		return only[store.Execution](t, "execution", id, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE id = ?`, id)
+func (e remoteRuns) RemoteRun(ctx context.Context, id string) (*store.RemoteRun, error) {
+	return read(ctx, e.Store, "reading an execution", func(t Tx) *store.RemoteRun {
+		return only[store.RemoteRun](t, "execution", id, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
-func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]store.Execution, error) {
-	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.Execution) {
+func (e remoteRuns) Find(ctx context.Context, identity, id, sourceID string) ([]store.RemoteRun, error) {
+	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.RemoteRun) {
 		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
 			if len(found) == 0 {
-				found = List[store.Execution](t, `SELECT `+executionColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+				found = List[store.RemoteRun](t, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
 					ORDER BY started_at DESC`, is[1], identity, e.oldest())
 			}
 		}
@@ -99,44 +99,44 @@ func (e executions) Find(ctx context.Context, identity, id, sourceID string) ([]
 	})
 }
 
-func (e executions) Newest(ctx context.Context, identity string, limit int) ([]store.Execution, int, error) {
+func (e remoteRuns) Newest(ctx context.Context, identity string, limit int) ([]store.RemoteRun, int, error) {
 	total := 0
-	all, err := read(ctx, e.Store, "listing executions", func(t Tx) []store.Execution {
+	all, err := read(ctx, e.Store, "listing executions", func(t Tx) []store.RemoteRun {
 		const kept = `FROM workflow_executions WHERE identity = ? AND NOT (` + forgettable + `)`
 		total = t.count(`SELECT count(*) `+kept, identity, e.oldest())
-		return List[store.Execution](t, `SELECT `+executionColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
+		return List[store.RemoteRun](t, `SELECT `+remoteRunColumns+` `+kept+` ORDER BY started_at DESC LIMIT ?`, identity, e.oldest(), limit)
 	})
 	return all, total, err
 }
 
-func (e executions) Asking(ctx context.Context) ([]store.Execution, error) {
-	return look(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.Execution {
-		return List[store.Execution](t, `SELECT `+executionColumns+` FROM workflow_executions x WHERE `+isOpen+` AND progress LIKE '%"asks":%' ORDER BY started_at DESC`)
+func (e remoteRuns) Asking(ctx context.Context) ([]store.RemoteRun, error) {
+	return look(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.RemoteRun {
+		return List[store.RemoteRun](t, `SELECT `+remoteRunColumns+` FROM workflow_executions x WHERE `+isOpen+` AND progress LIKE '%"asks":%' ORDER BY started_at DESC`)
 	})
 }
 
 func textOfIDs(ids []string) string { return strings.Join(ids, " ") }
 
-func (e executions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
+func (e remoteRuns) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
 	ids := textOfIDs(slices.Collect(maps.Keys(following)))
 	return transact(ctx, e.Store, "renewing executions", Unsynced, func(t Tx) []string {
 		held := List[string](t, `UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE owner = ?3 AND `+isOpen+` AND `+among+` RETURNING id`, ids, life.Seconds(), owner)
 		for _, id := range held {
 			if progress := following[id]; progress != nil {
 				t.Exec(`UPDATE workflow_executions SET progress = ? WHERE id = ? AND owner = ? AND `+isOpen, string(progress), id, owner)
-				t.changed(store.ExecutionChanged, id)
+				t.changed(store.RemoteRunChanged, id)
 			}
 		}
 		return held
 	})
 }
 
-func (e executions) Release(ctx context.Context, owner string) error {
+func (e remoteRuns) Release(ctx context.Context, owner string) error {
 	_, err := statement(ctx, e.Store, "leaving executions to other servers", Unsynced, `UPDATE workflow_executions SET until = `+dbTime+` WHERE owner = ? AND `+isOpen, owner)
 	return err
 }
 
-func (e executions) Due(ctx context.Context, following []string) (in time.Duration, found bool, err error) {
+func (e remoteRuns) Due(ctx context.Context, following []string) (in time.Duration, found bool, err error) {
 	seconds, err := read(ctx, e.Store, "looking for executions of other servers", func(t Tx) (s *float64) {
 		t.First(`SELECT min(CASE WHEN `+isAhead+` THEN 0 ELSE until - `+dbTime+` END) FROM workflow_executions WHERE `+isOpen+` AND NOT `+among, []any{textOfIDs(following)}, &s)
 		return s
@@ -147,39 +147,39 @@ func (e executions) Due(ctx context.Context, following []string) (in time.Durati
 	return time.Duration(*seconds * float64(time.Second)), true, nil
 }
 
-func (e executions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
-	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.Execution {
+func (e remoteRuns) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.RemoteRun, error) {
+	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.RemoteRun {
 		// Their owners may live: then they renew them before that is over.
 		t.Exec(`UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE `+isOpen+` AND `+isAhead+` AND NOT `+among, textOfIDs(following), life.Seconds())
-		all := List[store.Execution](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,
+		all := List[store.RemoteRun](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?4, started_at) END,
 			progress = CASE state WHEN 'running' THEN progress END,
 			error = CASE state WHEN 'waiting' THEN ?5 WHEN 'starting' THEN ?6 ELSE error END,
 			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
-			WHERE `+isOpen+` AND `+isLapsed+` AND NOT `+among+` RETURNING `+executionColumns,
+			WHERE `+isOpen+` AND `+isLapsed+` AND NOT `+among+` RETURNING `+remoteRunColumns,
 			textOfIDs(following), owner, life.Seconds(), e.stamp(), store.NeverStarted, store.LostSight)
 		for _, x := range all {
-			t.changed(store.ExecutionChanged, x.ID)
+			t.changed(store.RemoteRunChanged, x.ID)
 		}
 		return all
 	})
 }
 
-func (e executions) AskCancel(ctx context.Context, id string) error {
+func (e remoteRuns) AskCancel(ctx context.Context, id string) error {
 	return change(ctx, e.Store, "asking to cancel an execution", func(t Tx) {
 		if t.Exec(`UPDATE workflow_executions SET cancel_asked = coalesce(cancel_asked, ?) WHERE id = ? AND `+isOpen, t.Now, id) > 0 {
-			t.changed(store.ExecutionChanged, id)
+			t.changed(store.RemoteRunChanged, id)
 		}
 	})
 }
 
-func (e executions) Asked(ctx context.Context, owner string) ([]string, error) {
+func (e remoteRuns) Asked(ctx context.Context, owner string) ([]string, error) {
 	return read(ctx, e.Store, "looking for executions to cancel", func(t Tx) []string {
 		return List[string](t, `SELECT id FROM workflow_executions WHERE owner = ? AND cancel_asked IS NOT NULL AND `+isOpen, owner)
 	})
 }
 
-func (e executions) Watch(ctx context.Context, look func() (done bool, err error)) error {
+func (e remoteRuns) Watch(ctx context.Context, look func() (done bool, err error)) error {
 	return e.watch(ctx, e.o.Poll, e.o.Feed.Version, look)
 }
 
@@ -195,7 +195,7 @@ var executionFlaws = []flaw{
 	{"execution %s has a result and has not ended", doRun, `SELECT id FROM workflow_executions WHERE result IS NOT NULL AND ` + isOpen},
 }
 
-func (e executions) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
+func (e remoteRuns) Inspect(ctx context.Context) (found []session.Finding, n, going int, err error) {
 	found, err = read(ctx, e.Store, "inspecting executions", func(t Tx) []session.Finding {
 		t.First(`SELECT count(*), count(*) FILTER (WHERE `+isOpen+`) FROM workflow_executions`, nil, &n, &going)
 		return t.find(executionFlaws)

@@ -9,23 +9,23 @@ import (
 	"deepwork/session"
 )
 
-// ExecutionState is the state of an execution of a workflow at another system.
-type ExecutionState string
+// RemoteState is the state of a remote run.
+type RemoteState string
 
-// The values of ExecutionState. Callers see the first two as running.
+// The values of RemoteState. Callers see the first two as running.
 const (
-	ExecutionWaiting   ExecutionState = "waiting"  // for a slot: nothing has been sent
-	ExecutionStarting  ExecutionState = "starting" // its request may have been sent
-	ExecutionRunning   ExecutionState = "running"
-	ExecutionCompleted ExecutionState = "completed"
-	ExecutionFailed    ExecutionState = "failed"
-	ExecutionCancelled ExecutionState = "cancelled"
-	ExecutionTimedOut  ExecutionState = "timed_out"
-	ExecutionUnknown   ExecutionState = "unknown" // lost, and its source does not know it
+	RemoteWaiting   RemoteState = "waiting"  // for a slot: nothing has been sent
+	RemoteStarting  RemoteState = "starting" // its request may have been sent
+	RemoteRunning   RemoteState = "running"
+	RemoteCompleted RemoteState = "completed"
+	RemoteFailed    RemoteState = "failed"
+	RemoteCancelled RemoteState = "cancelled"
+	RemoteTimedOut  RemoteState = "timed_out"
+	RemoteUnknown   RemoteState = "unknown" // lost, and its source does not know it
 )
 
-// An Execution is a workflow that runs, or ran, at another system.
-type Execution struct {
+// A RemoteRun is a workflow that runs, or ran, at another system.
+type RemoteRun struct {
 	ID                string // a UUID
 	Owner             string // the process that follows it
 	Lapsed            bool   // its owner has not renewed it in time: any process may take it up; Save ignores it
@@ -35,7 +35,7 @@ type Execution struct {
 	WorkflowName      string
 	Async             bool
 	Performed         bool // an agent or a person performs its steps there: it occupies no slot
-	State             ExecutionState
+	State             RemoteState
 	SourceExecutionID *string
 	StatusSupported   bool   // false: its state cannot be learned any more
 	Trace             string // the traceparent of what it belongs to; "" if nothing was exported when it was made
@@ -50,74 +50,74 @@ type Execution struct {
 }
 
 // Over reports whether the state cannot change any more.
-func (x *Execution) Over() bool { return x.EndedAt != nil || !x.StatusSupported }
+func (x *RemoteRun) Over() bool { return x.EndedAt != nil || !x.StatusSupported }
 
-// Limits of stored executions that are over, in number and age.
+// Limits of stored runs that are over, in number and age.
 const (
-	ExecutionsKept   = 1000
+	RemoteRunsKept   = 1000
 	ResultsKept      = 64 << 20 // bytes of the results of all
-	ExecutionKeptFor = 24 * time.Hour
+	RemoteRunKeptFor = 24 * time.Hour
 )
 
-// The errors that TakeUp records for executions that cannot be queried.
+// The errors that TakeUp records for runs that cannot be queried.
 const (
 	NeverStarted = "the server ended while the execution waited for a slot; nothing was started"
 	LostSight    = "the server ended before the source had answered; whether the workflow was carried out is not known"
 )
 
-// ErrNotOwner reports that another server has taken over the execution.
+// ErrNotOwner reports that another server has taken over the run.
 var ErrNotOwner = errors.New("another server has taken it over")
 
-// ExecutionLife is how long an execution belongs to its owner after each Save and Renew. Only tests and
+// RemoteRunLife is how long a run belongs to its owner after each Save and Renew. Only tests and
 // simulations of faults change it, in a program of their own, before they open the first engine.
-var ExecutionLife = 30 * time.Second
+var RemoteRunLife = 30 * time.Second
 
-// Executions stores executions of workflows at other systems. One that is not over has an owner, the
+// RemoteRuns stores remote runs. One that is not over has an owner, the
 // process that follows it, for some time by the clock of the database. The owner renews that time. When
-// it is over, any process may take the execution up; only then does the owner change. Changes are
+// it is over, any process may take the run up; only then does the owner change. Changes are
 // durable when a method returns, except as stated. Each may return the errors of a Board, or the
 // context's.
-type Executions interface {
-	// Save creates or replaces an execution, which is its owner's for life from now on, and sometimes
+type RemoteRuns interface {
+	// Save creates or replaces a run, which is its owner's for life from now on, and sometimes
 	// forgets those beyond the limits. The end of a synchronous one may be lost with the power: it is
 	// then unknown. ErrNotOwner: it is stored with another owner.
-	Save(ctx context.Context, x *Execution, life time.Duration) error
-	// Renew makes the executions that an owner follows its own for life from now on, and stores their
+	Save(ctx context.Context, x *RemoteRun, life time.Duration) error
+	// Renew makes the runs that an owner follows its own for life from now on, and stores their
 	// progress, JSON, where that is not nil. It returns those that are still its own and not over. It
 	// may be lost with the power.
 	Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) (held []string, err error)
-	// Release ends the time of all executions of an owner that are not over: other processes may take
+	// Release ends the time of all runs of an owner that are not over: other processes may take
 	// them up at once. It may be lost with the power.
 	Release(ctx context.Context, owner string) error
-	// Execution returns an execution with its result, for any age and identity, or
+	// RemoteRun returns a run with its result, for any age and identity, or
 	// task.ErrNotFound.
-	Execution(ctx context.Context, id string) (*Execution, error)
-	// Find returns the execution of an identity that has this id, else those to which
+	RemoteRun(ctx context.Context, id string) (*RemoteRun, error)
+	// Find returns the run of an identity that has this id, else those to which
 	// their source gave sourceID, the newest first; with their results.
-	Find(ctx context.Context, identity, id, sourceID string) ([]Execution, error)
-	// Newest returns an identity's newest executions, without results, at most limit,
+	Find(ctx context.Context, identity, id, sourceID string) ([]RemoteRun, error)
+	// Newest returns an identity's newest runs, without results, at most limit,
 	// and how many it has.
-	Newest(ctx context.Context, identity string, limit int) (list []Execution, total int, err error)
-	// Asking returns the executions that are not over and whose source asks a person something, the newest first.
-	Asking(ctx context.Context) ([]Execution, error)
+	Newest(ctx context.Context, identity string, limit int) (list []RemoteRun, total int, err error)
+	// Asking returns the runs that are not over and whose source asks a person something, the newest first.
+	Asking(ctx context.Context) ([]RemoteRun, error)
 	// Due returns how long it takes until TakeUp finds something, if nobody renews it: 0 or less means
 	// now. It reports false if there is nothing to wait for.
 	Due(ctx context.Context, following []string) (in time.Duration, found bool, err error)
-	// TakeUp makes a process the owner, for life, of the executions that are not over and whose time is,
+	// TakeUp makes a process the owner, for life, of the runs that are not over and whose time is,
 	// except those that it follows, and returns them: running ones continue; waiting ones have failed,
 	// with the error NeverStarted; starting ones are unknown, with LostSight. Of several concurrent
 	// callers one gets each. Those whose time is far ahead, since the clock was set back, have life left from now on.
-	TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]Execution, error)
-	// AskCancel records that the owner of an execution is to cancel it, whichever process that is. It
-	// changes nothing if the execution is over.
+	TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]RemoteRun, error)
+	// AskCancel records that the owner of a run is to cancel it, whichever process that is. It
+	// changes nothing if the run is over.
 	AskCancel(ctx context.Context, id string) error
-	// Asked returns the executions of an owner that are not over and that it was asked to cancel.
+	// Asked returns the runs of an owner that are not over and that it was asked to cancel.
 	Asked(ctx context.Context, owner string) ([]string, error)
-	// Watch calls look at once and whenever another process may have changed an execution, within a
+	// Watch calls look at once and whenever another process may have changed a run, within a
 	// second, until it is done or fails, or ctx ends. It creates no database, but look may be called
 	// before there is one.
 	Watch(ctx context.Context, look func() (done bool, err error)) error
-	// Inspect finds what this program never writes; n is the number of executions, going of those
+	// Inspect finds what this program never writes; n is the number of runs, going of those
 	// that are not over.
 	Inspect(ctx context.Context) (found []session.Finding, n, going int, err error)
 }

@@ -21,13 +21,13 @@ import (
 )
 
 // executed is an execution with everything that one may have.
-func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Execution {
+func executed(id, owner string, s store.RemoteState, at time.Time) *store.RemoteRun {
 	at = at.UTC().Truncate(time.Microsecond)
-	x := &store.Execution{ID: id, Owner: owner, Identity: "me", Source: "factory", WorkflowID: "w", WorkflowName: "wörk", Async: true, Performed: true,
+	x := &store.RemoteRun{ID: id, Owner: owner, Identity: "me", Source: "factory", WorkflowID: "w", WorkflowName: "wörk", Async: true, Performed: true,
 		State: s, StatusSupported: true, StartedAt: at, Timeout: time.Hour, Deadline: new(at.Add(time.Hour))}
 	switch s {
-	case store.ExecutionWaiting, store.ExecutionStarting:
-	case store.ExecutionRunning:
+	case store.RemoteWaiting, store.RemoteStarting:
+	case store.RemoteRunning:
 		x.SourceExecutionID = new("at source")
 	default:
 		x.SourceExecutionID, x.EndedAt, x.Error = new("at source"), new(at.Add(time.Second)), new("it broke")
@@ -36,17 +36,17 @@ func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Exe
 	return x
 }
 
-func oneAndTwo(t *testing.T) (one, two store.Executions, c *clock) {
+func oneAndTwo(t *testing.T) (one, two store.RemoteRuns, c *clock) {
 	path, c := newPath(t)
-	return open(t, path, c.now).Executions(), open(t, path, c.now).Executions(), c
+	return open(t, path, c.now).RemoteRuns(), open(t, path, c.now).RemoteRuns(), c
 }
 
 // save stores executions that their owners follow, abandon those that nobody follows.
-func save(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, time.Hour, all) }
+func save(t *testing.T, e store.RemoteRuns, all ...*store.RemoteRun) { saveFor(t, e, time.Hour, all) }
 
-func abandon(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, 0, all) }
+func abandon(t *testing.T, e store.RemoteRuns, all ...*store.RemoteRun) { saveFor(t, e, 0, all) }
 
-func saveFor(t *testing.T, e store.Executions, life time.Duration, all []*store.Execution) {
+func saveFor(t *testing.T, e store.RemoteRuns, life time.Duration, all []*store.RemoteRun) {
 	t.Helper()
 	for _, x := range all {
 		testkit.Must(t, e.Save(t.Context(), x, life))
@@ -55,13 +55,13 @@ func saveFor(t *testing.T, e store.Executions, life time.Duration, all []*store.
 
 func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	one, two, c := oneAndTwo(t)
-	for _, s := range []store.ExecutionState{store.ExecutionWaiting, store.ExecutionStarting, store.ExecutionRunning, store.ExecutionFailed} {
+	for _, s := range []store.RemoteState{store.RemoteWaiting, store.RemoteStarting, store.RemoteRunning, store.RemoteFailed} {
 		x := executed("x", "a", s, c.at)
 		save(t, one, x)
-		is(t, x)(two.Execution(t.Context(), "x"))
+		is(t, x)(two.RemoteRun(t.Context(), "x"))
 	}
-	testkit.FailsWith(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
-	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.ExecutionRunning, c.at), time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, second(one.RemoteRun(t.Context(), "y")), task.ErrNotFound)
+	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.RemoteRunning, c.at), time.Hour), store.ErrNotOwner)
 	found, n, going, err := one.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, len(found), 0, n, 1, going, 0)
@@ -69,10 +69,10 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 	e, _, c := oneAndTwo(t)
-	other, asks, over := executed("other", "a", store.ExecutionRunning, c.at), executed("first", "a", store.ExecutionRunning, c.at), executed("second", "a", store.ExecutionCompleted, c.at.Add(time.Second))
+	other, asks, over := executed("other", "a", store.RemoteRunning, c.at), executed("first", "a", store.RemoteRunning, c.at), executed("second", "a", store.RemoteCompleted, c.at.Add(time.Second))
 	other.Identity = "you"
 	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
-	save(t, e, executed("old", "a", store.ExecutionCompleted, c.at.Add(-store.ExecutionKeptFor-time.Hour)), asks, over, other)
+	save(t, e, executed("old", "a", store.RemoteCompleted, c.at.Add(-store.RemoteRunKeptFor-time.Hour)), asks, over, other)
 	for query, want := range map[[3]string][]string{
 		{"me", "first", ""}: {"first"}, {"me", "", "at source"}: {"second", "first"}, {"me", "first", "at source"}: {"first"},
 		{"me", "no one", "at source"}: {"second", "first"}, {"me", "other", "other"}: nil, {"you", "other", ""}: {"other"}, {"me", "old", ""}: nil,
@@ -95,12 +95,12 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		return total
 	}
 	const more = 100
-	for i := range store.ExecutionsKept + more {
-		save(t, e, executed(fmt.Sprint(i), "a", store.ExecutionCompleted, c.at.Add(time.Duration(i)*time.Second)))
+	for i := range store.RemoteRunsKept + more {
+		save(t, e, executed(fmt.Sprint(i), "a", store.RemoteCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
-	equal(t, "are kept", kept() < store.ExecutionsKept, false, kept() >= store.ExecutionsKept+more, false)
-	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
-	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
+	equal(t, "are kept", kept() < store.RemoteRunsKept, false, kept() >= store.RemoteRunsKept+more, false)
+	testkit.Works(t, testkit.Get(e.RemoteRun(t.Context(), fmt.Sprint(store.RemoteRunsKept+more-1))).Err(), "the newest")
+	large := executed("", "a", store.RemoteCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
 	for i := range 21 {
 		large.ID = fmt.Sprint("large ", i)
@@ -108,14 +108,14 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		save(t, e, large)
 	}
 	equal(t, "with large results are kept", kept(), 19)
-	c.forward(store.ExecutionKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
-	save(t, late, executed("last", "a", store.ExecutionCompleted, c.at))
+	c.forward(store.RemoteRunKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
+	save(t, late, executed("last", "a", store.RemoteCompleted, c.at))
 	_, n, _, err := e.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, "are kept", n, 1)
 }
 
-func idsOf(all []store.Execution) (found []string) {
+func idsOf(all []store.RemoteRun) (found []string) {
 	for _, x := range all {
 		found = append(found, x.ID)
 	}
@@ -124,17 +124,17 @@ func idsOf(all []store.Execution) (found []string) {
 
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	path, c := newPath(t)
-	var servers []store.Executions
+	var servers []store.RemoteRuns
 	for range 3 {
-		servers = append(servers, open(t, path, c.now).Executions())
+		servers = append(servers, open(t, path, c.now).RemoteRuns())
 	}
-	blind := executed("blind", "a", store.ExecutionRunning, c.at)
+	blind := executed("blind", "a", store.RemoteRunning, c.at)
 	blind.StatusSupported = false
-	running := executed("running", "a", store.ExecutionRunning, c.at)
+	running := executed("running", "a", store.RemoteRunning, c.at)
 	running.Progress = json.RawMessage(`{"message":"half"}`)
-	abandon(t, servers[0], executed("waiting", "a", store.ExecutionWaiting, c.at), executed("starting", "b", store.ExecutionStarting, c.at),
-		running, executed("ended", "a", store.ExecutionCompleted, c.at), blind, executed("followed", "new", store.ExecutionStarting, c.at))
-	save(t, servers[0], executed("alive", "alive", store.ExecutionStarting, c.at))
+	abandon(t, servers[0], executed("waiting", "a", store.RemoteWaiting, c.at), executed("starting", "b", store.RemoteStarting, c.at),
+		running, executed("ended", "a", store.RemoteCompleted, c.at), blind, executed("followed", "new", store.RemoteStarting, c.at))
+	save(t, servers[0], executed("alive", "alive", store.RemoteStarting, c.at))
 	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
 	due := func(from, to time.Duration) {
 		t.Helper()
@@ -142,8 +142,8 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		testkit.True(t, err == nil && found && in >= from && in <= to, "due in %v, %v, %v", in, found, err)
 	}
 	due(-time.Hour, 0)
-	taken := map[string]store.Execution{}
-	for _, got := range atOnce(len(servers), func(i int) []store.Execution {
+	taken := map[string]store.RemoteRun{}
+	for _, got := range atOnce(len(servers), func(i int) []store.RemoteRun {
 		return testkit.Get(servers[i].TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})).Must(t)
 	}) {
 		for _, x := range got {
@@ -153,18 +153,18 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		}
 	}
 	equal(t, "taken up", len(taken), 3)
-	is := func(id string, state store.ExecutionState, words string) {
+	is := func(id string, state store.RemoteState, words string) {
 		t.Helper()
 		x := taken[id]
 		testkit.True(t, x.State == state && x.Over() == (words != "") && (words == "" || *x.Error == words) && !x.Lapsed, "%s is %+v", id, x)
-		equal(t, "stored is", *testkit.Get(servers[0].Execution(t.Context(), id)).Must(t), x)
+		equal(t, "stored is", *testkit.Get(servers[0].RemoteRun(t.Context(), id)).Must(t), x)
 	}
-	is("waiting", store.ExecutionFailed, store.NeverStarted)
-	is("starting", store.ExecutionUnknown, store.LostSight)
-	is("running", store.ExecutionRunning, "")
+	is("waiting", store.RemoteFailed, store.NeverStarted)
+	is("starting", store.RemoteUnknown, store.LostSight)
+	is("running", store.RemoteRunning, "")
 	x := taken["running"]
 	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
-	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.RemoteCompleted, c.at), time.Hour), store.ErrNotOwner)
 	// One whose time is far ahead, since the clock was set back, is its owner's for no longer than others.
 	due(0, 0)
 	equal(t, "taken up", len(testkit.Get(servers[1].TakeUp(t.Context(), "new1", time.Minute, []string{"followed"})).Must(t)), 0)
@@ -176,15 +176,15 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 	_, found, err := two.Due(t.Context(), nil)
 	testkit.Must(t, err)
 	equal(t, "of none one is due in", found, false)
-	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
-		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
-	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Lapsed, true)
+	abandon(t, one, executed("renewed", "a", store.RemoteRunning, c.at), executed("progress", "a", store.RemoteRunning, c.at),
+		executed("forgotten", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at), executed("another's", "b", store.RemoteRunning, c.at))
+	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Lapsed, true)
 	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
 	slices.Sort(held)
 	testkit.Must(t, err)
 	equal(t, "held", held, []string{"progress", "renewed"})
 	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		execution := testkit.Get(two.Execution(t.Context(), id)).Must(t)
+		execution := testkit.Get(two.RemoteRun(t.Context(), id)).Must(t)
 		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
 	takenUp := func(want ...string) {
@@ -195,13 +195,13 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 	testkit.Must(t, one.Release(t.Context(), "a"))
 	takenUp("progress", "renewed")
 	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
-	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Progress, nil)
+	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Progress, nil)
 }
 
 func TestACancelIsKeptForTheOwner(t *testing.T) {
 	one, two, c := oneAndTwo(t)
-	x := executed("x", "a", store.ExecutionRunning, c.at)
-	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
+	x := executed("x", "a", store.RemoteRunning, c.at)
+	save(t, one, x, executed("other", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at))
 	seen, first := make(chan []string), make(chan struct{})
 	looked := sync.OnceFunc(func() { close(first) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -224,10 +224,10 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
-	equal(t, testkit.Get(two.Execution(t.Context(), "x")).Must(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
+	equal(t, testkit.Get(two.RemoteRun(t.Context(), "x")).Must(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
 	is(t, []string{"x"})(two.Asked(t.Context(), "a"))
 	is[[]string](t, nil)(two.Asked(t.Context(), "b"))
-	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
+	save(t, one, executed("x", "a", store.RemoteCancelled, c.at))
 	is[[]string](t, nil, "asked for one that has ended")(two.Asked(t.Context(), "a"))
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

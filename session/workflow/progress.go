@@ -13,8 +13,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is the progress of a session, for outside callers: looking changes nothing.
-type Execution struct {
+// A Progress is how far a session is, for outside callers: looking changes nothing.
+type Progress struct {
 	SessionID    string
 	JobName      string
 	WorkflowName string
@@ -25,7 +25,7 @@ type Execution struct {
 	AbortReason  *string         // if it was aborted
 }
 
-// Session returns a session of this identity; for its errors see Execution.
+// Session returns a session of this identity; for its errors see Progress.
 func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong(codes.BadSessionID, "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
@@ -75,16 +75,16 @@ func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (
 	return &job.Step{}, nil
 }
 
-// Execution returns the progress of a session of this identity, whichever connection or server owns
+// Progress returns the progress of a session of this identity, whichever connection or server owns
 // it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
 // StateError, unknown_session, for one that does not exist or is another identity's; the file's
 // error if it cannot be read.
-func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Execution, error) {
+func (e *Engine) Progress(ctx context.Context, identity, sessionID string) (*Progress, error) {
 	s, err := e.Session(ctx, identity, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	x := &Execution{
+	x := &Progress{
 		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
 		StepID: s.CurrentStepID, AbortReason: s.AbortReason,
 	}
