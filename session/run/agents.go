@@ -13,7 +13,7 @@ const endWithin = 30 * time.Second
 
 // An agent is one process.
 type agent struct {
-	place
+	stepRef
 	cancel context.CancelFunc
 	x      *task.Execution // how it ended
 	err    error
@@ -35,8 +35,8 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		if most := d.lead.Run.Parallel; most > 0 && len(d.agents) >= most {
 			return nil
 		}
-		if do := d.itemWork(j.place, j.state); do != nil {
-			d.aside(ctx, j.place, do)
+		if do := d.itemWork(j.stepRef, j.state); do != nil {
+			d.aside(ctx, j.stepRef, do)
 			continue
 		}
 		a, err := d.plan(ctx, j)
@@ -44,21 +44,21 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			return err
 		}
 		if err != nil {
-			d.failed[j.place] = reason(err)
+			d.failed[j.stepRef] = reason(err)
 			continue
 		}
-		x := &agent{place: j.place}
+		x := &agent{stepRef: j.stepRef}
 		var running context.Context
 		running, x.cancel = context.WithCancel(ctx)
-		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.place, parent, id) }})
+		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.stepRef, parent, id) }})
 		if err != nil {
 			x.cancel()
 			return err
 		}
 		a.Env, a.MCP, a.Called = c.Env, c.MCP, c.Called
 		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
-		d.agents[j.place] = x
-		delete(d.before, j.place)
+		d.agents[j.stepRef] = x
+		delete(d.before, j.stepRef)
 		d.running.Go(func() {
 			defer x.cancel()
 			x.x, x.err = d.lead.RunAgent(running, *a)
@@ -103,11 +103,11 @@ func (d *leader) wait(ctx context.Context, until time.Time) error {
 
 // end removes an agent that has ended from those that run.
 func (d *leader) end(x *agent) {
-	delete(d.agents, x.place)
+	delete(d.agents, x.stepRef)
 	if x.timer != nil {
 		x.timer.Stop()
 	}
-	d.unmerged[x.place] = x.told
+	d.unmerged[x.stepRef] = x.told
 	switch {
 	case outdated(x.err): // the session moved while its item was made or merged
 	case x.err == nil && x.x != nil && x.x.State == task.Interrupted:
@@ -115,9 +115,9 @@ func (d *leader) end(x *agent) {
 	case board.Passing(x.err):
 		d.trouble = x.err
 	case x.err != nil:
-		d.failed[x.place] = reason(x.err)
+		d.failed[x.stepRef] = reason(x.err)
 	}
-	d.silent[x.place] = !x.called
+	d.silent[x.stepRef] = !x.called
 }
 
 // endAgents ends the agents that run, and waits for them.

@@ -19,7 +19,7 @@ import (
 
 // A job is a step that needs an agent.
 type job struct {
-	place
+	stepRef
 	state  *machine.State
 	reply  *machine.StepReply
 	before []task.Execution // of this step, the newest first
@@ -32,8 +32,8 @@ type due struct {
 	steps []job
 	until time.Time // when to look again; zero means when something has changed
 	waits []board.RunWait
-	moved bool           // a session has changed meanwhile
-	open  map[place]bool // the steps that are not finished
+	moved bool             // a session has changed meanwhile
+	open  map[stepRef]bool // the steps that are not finished
 }
 
 // lookAt has the leader look again at a time.
@@ -45,7 +45,7 @@ func (now *due) lookAt(t time.Time) {
 
 // due finds the steps of a session, and of those nested in it, that need an agent.
 func (d *leader) due(ctx context.Context, root *machine.State) (now due, err error) {
-	now.open = map[place]bool{}
+	now.open = map[stepRef]bool{}
 	if err := d.walk(ctx, root, &now); err != nil || now.moved { // then it has not looked at all steps
 		return now, err
 	}
@@ -54,13 +54,13 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 			a.finished()
 		}
 	}
-	maps.DeleteFunc(d.failed, func(p place, _ string) bool { return !now.open[p] }) // a person has finished it
+	maps.DeleteFunc(d.failed, func(p stepRef, _ string) bool { return !now.open[p] }) // a person has finished it
 	return now, nil
 }
 
 // called looks at the workflow that a step is. If that is complete and its step is not, as a person has to let that go on,
 // the step is finished as an agent would: it is, or the reply says what they can do.
-func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) error {
+func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *due) error {
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.at.State(ctx, id)
 	if session.CodeOf(err) == codes.UnknownSession {
@@ -105,7 +105,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		return err
 	}
 	for _, m := range reply.Members {
-		p := place{s.SessionID, m.StepID}
+		p := stepRef{s.SessionID, m.StepID}
 		a := d.agents[p]
 		if m.State == "completed" {
 			continue
@@ -133,7 +133,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		if definition.IsMerge(p.step) {
 			if told = d.unmerged[p]; told == "" {
 				if mayMerge(p.step, reply.Members) {
-					now.steps = append(now.steps, job{place: p, state: s})
+					now.steps = append(now.steps, job{stepRef: p, state: s})
 				}
 				continue
 			}
@@ -176,7 +176,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 }
 
 // executions returns the executions of a step, the newest first, which are read once.
-func (d *leader) executions(ctx context.Context, p place) ([]task.Execution, error) {
+func (d *leader) executions(ctx context.Context, p stepRef) ([]task.Execution, error) {
 	if before, known := d.before[p]; known {
 		return before, nil
 	}
@@ -198,7 +198,7 @@ func (d *leader) limited(j job, until time.Time) board.RunWait {
 
 // children returns the workflows that agents of a step have started: those that are active, and those that
 // have ended.
-func (d *leader) children(ctx context.Context, p place) (active, ended []*machine.State, err error) {
+func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*machine.State, err error) {
 	d.mu.Lock()
 	ids := slices.Clone(d.lead.Run.Children[p.session+"/"+p.step])
 	d.mu.Unlock()
@@ -220,13 +220,13 @@ func (d *leader) children(ctx context.Context, p place) (active, ended []*machin
 }
 
 // adopt records a workflow that the agent of a step has started, perhaps for a step of another one.
-func (d *leader) adopt(ctx context.Context, p place, parent, id string) error {
+func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error {
 	if parent != p.session {
 		s, err := d.at.State(ctx, parent)
 		if err != nil {
 			return err
 		}
-		p = place{parent, s.CurrentStepID}
+		p = stepRef{parent, s.CurrentStepID}
 	}
 	d.mu.Lock()
 	if d.lead.Run.Children == nil {
@@ -270,7 +270,7 @@ func (d *leader) find(ctx context.Context) error {
 	started, err := d.at.Started(ctx, known)
 	for _, s := range started {
 		if err == nil && !known[s.SessionID] && known[s.Session] {
-			err = d.adopt(ctx, place{s.Session, s.Step}, s.Parent, s.SessionID)
+			err = d.adopt(ctx, stepRef{s.Session, s.Step}, s.Parent, s.SessionID)
 		}
 	}
 	return err

@@ -104,7 +104,7 @@ func asText(d *leader, now due, err error) string {
 
 // What the end of an agent means for its step, and for the run.
 func TestTheEndOfAnAgent(t *testing.T) {
-	p := place{root, "a"}
+	p := stepRef{root, "a"}
 	for name, c := range map[string]struct {
 		x    agent
 		want string // failed, cut, trouble, told
@@ -118,9 +118,9 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		"a merge has conflicts": {agent{told: "a.md conflicts", called: true}, "[] map[] <nil> a.md conflicts"},
 	} {
 		d := newLeader(&attempt.Lead{Run: board.Run{Parallel: 1}}, nil, 1)
-		c.x.place, c.x.timer = p, time.AfterFunc(time.Hour, func() {})
+		c.x.stepRef, c.x.timer = p, time.AfterFunc(time.Hour, func() {})
 		d.agents[p] = &c.x
-		testkit.Works(t, d.start(t.Context(), []job{{place: place{root, "b"}}}), "more than may run at once")
+		testkit.Works(t, d.start(t.Context(), []job{{stepRef: stepRef{root, "b"}}}), "more than may run at once")
 		d.end(&c.x)
 		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.trouble, " ", d.unmerged[p]), c.want, "%s", name)
 		testkit.True(t, !c.x.timer.Stop() && len(d.agents) == 0 && d.silent[p] != c.x.called, "%s: %+v", name, d)
@@ -155,7 +155,7 @@ func TestWhatIsDue(t *testing.T) {
 		}
 	}
 	before := func(all ...task.Execution) func(*leader, *called) {
-		return func(d *leader, _ *called) { d.before[place{root, "a"}] = all }
+		return func(d *leader, _ *called) { d.before[stepRef{root, "a"}] = all }
 	}
 	limited := func(wait time.Duration) func(*leader, *called) {
 		return before(task.Execution{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))})
@@ -171,11 +171,11 @@ func TestWhatIsDue(t *testing.T) {
 		"a step":                                {"a", nil, "", nil, "a"},
 		"steps of a group":                      {"a:completed b c", nil, "b", nil, "c"},
 		"an agent whose step is over":           {"a", nil, "b", nil, "a; b is to end"},
-		"what failed":                           {"a b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b; a failed: no"},
-		"what failed and a person finished":     {"a:completed b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b"},
+		"what failed":                           {"a b", nil, "", func(d *leader, _ *called) { d.failed[stepRef{root, "a"}] = "no" }, "b; a failed: no"},
+		"what failed and a person finished":     {"a:completed b", nil, "", func(d *leader, _ *called) { d.failed[stepRef{root, "a"}] = "no" }, "b"},
 		"a person is asked":                     {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
 		"they do not pass it":                   {"a", asked(new(machine.Answer)), "", nil, "a"},
-		"while its agent ends":                  {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[place{root, "a"}].handedIn() }, ""},
+		"while its agent ends":                  {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[stepRef{root, "a"}].handedIn() }, ""},
 		"they pass it":                          {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
 		"it is refused":                         {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
 		"it cannot be kept":                     {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
@@ -185,7 +185,7 @@ func TestWhatIsDue(t *testing.T) {
 		"its files changed":                     {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
 		"the turn of a merge":                   {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
 		"after an item that is open":            {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
-		"a merge with conflicts":                {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[place{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
+		"a merge with conflicts":                {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[stepRef{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
 		"a workflow that an agent left":         {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
 		"one that has ended":                    {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
 		"one that was pruned":                   {"a", nil, "", func(d *leader, _ *called) { d.lead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
@@ -218,9 +218,9 @@ func TestWhatIsDue(t *testing.T) {
 			lead.Run.SessionID, lead.Run.Children = root, nil
 			d := newLeader(lead, w, 1)
 			if c.agent != "" {
-				x := &agent{place: place{root, c.agent}}
+				x := &agent{stepRef: stepRef{root, c.agent}}
 				x.cancel = func() { x.timer = time.NewTimer(time.Hour) }
-				d.agents[x.place] = x
+				d.agents[x.stepRef] = x
 			}
 			if c.set != nil {
 				c.set(d, w)
@@ -237,7 +237,7 @@ func TestWhatIsDue(t *testing.T) {
 	lead.Run.Children = nil
 	d := newLeader(lead, w, 1)
 	for range 2 {
-		testkit.Works(t, d.adopt(t.Context(), place{root, "a"}, root, child))
+		testkit.Works(t, d.adopt(t.Context(), stepRef{root, "a"}, root, child))
 		testkit.Works(t, d.find(t.Context()))
 	}
 	testkit.Same(t, lead.Run.Children, map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}, "called/c": {"in it"}})
@@ -246,7 +246,7 @@ func TestWhatIsDue(t *testing.T) {
 	for id, folder := range map[string]string{"port[0]": ".", "fix[0]": "x", "merge:port[0]": "x"} {
 		s.StepProgress = s.StepProgress.Set(id, &machine.StepProgress{StepID: id, Folder: folder, StartedAt: begun})
 	}
-	at := func(step string) place { return place{root, step} }
+	at := func(step string) stepRef { return stepRef{root, step} }
 	d.unmerged[at("merge:port[0]")] = "it conflicts"
 	testkit.True(t, d.itemWork(at("none"), s) == nil && d.itemWork(at("fix[0]"), s) == nil && d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
 	prepare := d.itemWork(at("port[0]"), s)

@@ -23,7 +23,7 @@ func mayMerge(stepID string, members []machine.Member) bool {
 
 // itemWork returns what is to be done for a step of an item instead of starting its agent now, or nil. That returns
 // what an agent has to do first, if it cannot be done yet.
-func (d *leader) itemWork(j place, s *machine.State) func(context.Context) (told string, err error) {
+func (d *leader) itemWork(j stepRef, s *machine.State) func(context.Context) (told string, err error) {
 	p := s.Progress(j.step)
 	switch {
 	case p == nil || d.unmerged[j] != "":
@@ -55,8 +55,8 @@ func (d *leader) itemWork(j place, s *machine.State) func(context.Context) (told
 }
 
 // aside does something for a step in the place of its agent.
-func (d *leader) aside(ctx context.Context, p place, do func(context.Context) (told string, err error)) {
-	x := &agent{place: p, called: true}
+func (d *leader) aside(ctx context.Context, p stepRef, do func(context.Context) (told string, err error)) {
+	x := &agent{stepRef: p, called: true}
 	ctx, x.cancel = context.WithCancel(ctx)
 	d.agents[p] = x
 	d.running.Go(func() {

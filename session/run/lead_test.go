@@ -208,7 +208,7 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 	rows := slices.Repeat([]task.Execution{limited}, board.MaxLimits-1)
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, x(task.Failed, 1), limited)}), "")
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
-	d.silent = map[place]bool{{}: true}
+	d.silent = map[stepRef]bool{{}: true}
 	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }
 
@@ -269,10 +269,10 @@ func (*broken) State(context.Context, string) (*machine.State, error) { panic("n
 func TestPanicEndsTheAgents(t *testing.T) {
 	d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, new(broken), 2)
 	for _, step := range []string{"a", "b"} {
-		x := &agent{place: place{"12345678", step}, x: new(task.Execution)}
+		x := &agent{stepRef: stepRef{"12345678", step}, x: new(task.Execution)}
 		var ctx context.Context
 		ctx, x.cancel = context.WithCancel(t.Context())
-		d.agents[x.place] = x
+		d.agents[x.stepRef] = x
 		d.running.Go(func() {
 			<-ctx.Done()
 			d.ended <- x

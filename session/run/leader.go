@@ -20,8 +20,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A place is a step of a session: what an agent is for.
-type place struct{ session, step string }
+// A stepRef is a step of a session: what an agent is for.
+type stepRef struct{ session, step string }
 
 // A leader leads one run. Only the goroutine of Lead uses it, except for what mu guards.
 type leader struct {
@@ -29,15 +29,15 @@ type leader struct {
 	at   Workplace
 
 	retries int
-	agents  map[place]*agent // that run
-	failed  map[place]string // why no agent is started for it any more
-	cut     map[string]bool  // executions that were cut short while this leader led; they are tries
-	silent  map[place]bool   // whether the last agent for it has not connected to the endpoint
+	agents  map[stepRef]*agent // that run
+	failed  map[stepRef]string // why no agent is started for it any more
+	cut     map[string]bool    // executions that were cut short while this leader led; they are tries
+	silent  map[stepRef]bool   // whether the last agent for it has not connected to the endpoint
 	// unmerged says of a step that merges an item what an agent has to do first, in the worktree of the item; "" means
 	// that the merge is to be tried.
-	unmerged map[place]string
-	before   map[place][]task.Execution // the executions of a step without an agent, as last read
-	ended    chan *agent                // unbuffered; received until all agents have ended
+	unmerged map[stepRef]string
+	before   map[stepRef][]task.Execution // the executions of a step without an agent, as last read
+	ended    chan *agent                  // unbuffered; received until all agents have ended
 	running  sync.WaitGroup
 
 	progress task.WorkflowProgress // that the board has
@@ -54,7 +54,7 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board
 }
 
 func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
-	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, unmerged: map[place]string{}, before: map[place][]task.Execution{}, ended: make(chan *agent)}
+	return &leader{lead: l, at: at, retries: retries, agents: map[stepRef]*agent{}, failed: map[stepRef]string{}, silent: map[stepRef]bool{}, cut: map[string]bool{}, unmerged: map[stepRef]string{}, before: map[stepRef][]task.Execution{}, ended: make(chan *agent)}
 }
 
 func (d *leader) run(ctx context.Context) board.RunEnd {
@@ -181,7 +181,7 @@ func (d *leader) stuck(step string) board.RunEnd {
 		return board.RunEnd{State: board.Failed, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
 	}
 	var steps, reasons []string
-	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b place) int { return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step)) }) {
+	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b stepRef) int { return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step)) }) {
 		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
 	}
 	return board.RunEnd{State: board.Failed, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}

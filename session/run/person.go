@@ -18,7 +18,7 @@ const lookAgain = 10 * time.Second
 // person does what a person's review of a step demands: it waits for their answer, or finishes the step that
 // they have passed, with the outputs that they saw. It reports whether that is all that can be done now.
 // Otherwise told is why an agent has to hand in outputs again, or "".
-func (d *leader) person(ctx context.Context, s *machine.State, p place, now *due) (told string, waits bool, err error) {
+func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *due) (told string, waits bool, err error) {
 	a := d.agents[p]
 	var q *machine.Question
 	if of := s.Progress(p.step); of != nil {

@@ -61,7 +61,7 @@ func (d *leader) exhausted(j job) string {
 		text += fmt.Sprintf(" The last one said: %q.", jsontext.Clip(said, 300))
 	}
 	text += saw
-	if d.silent[j.place] {
+	if d.silent[j.stepRef] {
 		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", executors.MCPName)
 	}
 	return text

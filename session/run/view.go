@@ -148,9 +148,9 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 // alone returns the steps that have agents, if the sessions cannot be read.
 func (b *viewBuilder) alone(id string) Tree {
 	t := Tree{SessionID: id, Workflow: b.run.Workflow}
-	seen := map[place]bool{}
+	seen := map[stepRef]bool{}
 	for _, x := range b.run.Steps {
-		p := place{x.SessionID, x.StepID}
+		p := stepRef{x.SessionID, x.StepID}
 		if seen[p] {
 			continue
 		}
@@ -168,7 +168,7 @@ func (b *viewBuilder) alone(id string) Tree {
 }
 
 // wait returns what the leader says that a step waits for, or nil.
-func (b *viewBuilder) wait(p place) *board.RunWait {
+func (b *viewBuilder) wait(p stepRef) *board.RunWait {
 	i := slices.IndexFunc(b.run.Kept.Waits, func(w board.RunWait) bool { return w.SessionID == p.session && w.StepID == p.step })
 	if i < 0 {
 		return nil
@@ -193,7 +193,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 	if x == nil {
 		return s
 	}
-	if w := b.wait(place{session, id}); w != nil && w.Kind == board.WaitsForLimit && b.run.Live {
+	if w := b.wait(stepRef{session, id}); w != nil && w.Kind == board.WaitsForLimit && b.run.Live {
 		s.Until = w.Until
 	}
 	switch {
