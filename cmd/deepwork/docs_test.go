@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
@@ -78,11 +80,8 @@ func TestTracesDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| span | what | parent | attributes |\n|---|---|---|---|\n")
 	for _, k := range spans.Kinds {
-		keys := make([]string, len(k.Keys))
-		for i, key := range k.Keys {
-			keys[i] = "`" + string(key) + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.What, k.Parent, strings.Join(keys, " "))
+		keys := strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", k.Keys), "[]"), `"`, "`")
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.What, k.Parent, keys)
 	}
 	testkit.Generated(t, docsFolder+"/reference/traces.md", "## All spans", b.String(), *update, "go test ./cmd/deepwork -run TestTracesDocument -update")
 }
@@ -90,11 +89,7 @@ func TestTracesDocument(t *testing.T) {
 // describe writes the section of a command.
 func describe(b *strings.Builder, c *cobra.Command) {
 	fmt.Fprintf(b, "\n### %s\n\n", c.CommandPath())
-	text := c.Long
-	if text == "" {
-		text = c.Short + "."
-	}
-	for p := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+	for p := range strings.SplitSeq(strings.TrimSpace(cmp.Or(c.Long, c.Short+".")), "\n\n") {
 		if strings.HasPrefix(p, " ") || strings.Contains(p, "\n ") {
 			p = "```text\n" + p + "\n```"
 		}
@@ -170,11 +165,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 	mask := func(text string) string { return regexp.MustCompile(`\b[0-9a-f]{8}\b`).ReplaceAllString(text, "#") }
 	rest := "\n" + mask(printed.String())
 	for line := range strings.Lines(mask(block("transcript"))) {
-		want, shortened := strings.CutSuffix(strings.TrimSuffix(line, "\n"), "…")
-		if !shortened {
-			want += "\n"
-		}
-		_, after, found := strings.Cut(rest, "\n"+want)
+		_, after, found := strings.Cut(rest, "\n"+strings.TrimSuffix(line, "…\n"))
 		testkit.Need(t, found, "the demo does not print %q after the lines before it in README.md:\n%s", line, &printed)
 		rest = "\n" + after
 	}
@@ -209,26 +200,34 @@ func floor(pkg string) int {
 	return slices.IndexFunc(rooms, func(side []string) bool { return slices.Contains(side, room) })
 }
 
-// TestImportsRunDown reads the imports of every file and keeps the direction of the house.
+// TestImportsRunDown reads every file and keeps the direction of the house, and the size of its parts.
 func TestImportsRunDown(t *testing.T) {
 	root := filepath.Join("..", "..")
 	module, _, _ := strings.Cut(strings.TrimPrefix(readAll(root, "go.mod"), "module "), "\n")
-	files, crossed := 0, map[string]bool{}
+	files, crossed, held, set := 0, map[string]bool{}, map[string]int{}, token.NewFileSet()
 	must(t, walkSources(root, func(name string) error {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
 		files++
 		from := filepath.ToSlash(testkit.Get(filepath.Rel(root, filepath.Dir(name))).Must(t))
-		for _, spec := range testkit.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)).Must(t).Imports {
+		file := testkit.Get(parser.ParseFile(set, name, nil, parser.SkipObjectResolution)).Must(t)
+		for _, spec := range file.Imports {
 			to, ours := strings.CutPrefix(testkit.Get(strconv.Unquote(spec.Path.Value)).Must(t), module+"/")
-			if !ours {
-				continue
-			}
-			testkit.True(t, floor(from) >= 0 && floor(to) >= floor(from), "%s imports %s: imports run down from room to room of %v", name, to, rooms)
-			if floor(from) != floor(to) {
+			testkit.True(t, !ours || floor(from) >= 0 && floor(to) >= floor(from), "%s imports %s: imports run down from room to room of %v", name, to, rooms)
+			if ours && floor(from) != floor(to) {
 				crossed[from+" -> "+to] = true
 			}
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		held[from]++
+		testkit.True(t, held[from] <= 30, "%s has over 30 files: make two packages of it", from)
+		for _, d := range file.Decls {
+			_, is := d.(*ast.FuncDecl)
+			lines := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
+			testkit.True(t, !is || lines <= 80, "%s: a function has %d lines; expected at most 80", set.Position(d.Pos()), lines)
 		}
 		return nil
 	}))
@@ -276,10 +275,7 @@ func TestNoCommandHasAVerdict(t *testing.T) {
 
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else is there.
 func TestTopLevel(t *testing.T) {
-	want := []string{"go.mod", "go.sum", "README.md", "LICENSE"}
-	for _, side := range rooms {
-		want = append(want, side...)
-	}
+	want := slices.Concat(slices.Concat(rooms...), []string{"go.mod", "go.sum", "README.md", "LICENSE"})
 	entries := testkit.Get(os.ReadDir(filepath.Join("..", ".."))).Must(t)
 	for _, e := range entries {
 		testkit.True(t, strings.HasPrefix(e.Name(), ".") || slices.Contains(want, e.Name()), "%s is at the top level; expected only %v", e.Name(), want)
