@@ -147,7 +147,7 @@ func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error)
 		return false, elsewhere
 	case w.Agent != nil:
 		r, err := s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
-		return err == nil && r.State == board.Stopped, err
+		return err == nil && r.State != board.Completed && r.State != board.Failed, err
 	}
 	x, err := s.Runs().Cancel(ctx, c.Identity, w.Execution)
 	return err == nil && x.State == remote.Cancelled, err
