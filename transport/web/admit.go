@@ -44,13 +44,16 @@ func (h *Server) admit(next http.Handler) http.Handler {
 		}
 		defer leave()
 		if body, is := r.Body.(*readBody); is {
-			if answer := wire.RefusalOfID(body.data); answer != nil {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusBadRequest)
-				_, _ = w.Write(answer)
-				return
+			all := messages(body.data)
+			for _, message := range all {
+				if answer := wire.RefusalOfID(message); answer != nil {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusBadRequest)
+					_, _ = w.Write(answer)
+					return
+				}
 			}
-			if more := messages(body.data) - 1; more > 0 {
+			if more := len(all) - 1; more > 0 {
 				leave, ok := h.count(w, r, more)
 				if !ok {
 					return
@@ -62,13 +65,12 @@ func (h *Server) admit(next http.Handler) http.Handler {
 	})
 }
 
-// messages returns how many messages a body has: several in a batch, which older versions of MCP allow.
-func messages(body []byte) int {
-	var batch []json.RawMessage
+// messages returns the messages of a body: several in a batch, which older versions of MCP allow.
+func messages(body []byte) (batch []json.RawMessage) {
 	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) || json.Unmarshal(body, &batch) != nil {
-		return 1 // the SDK reports what is wrong
+		return []json.RawMessage{body} // the SDK reports what is wrong
 	}
-	return len(batch)
+	return batch
 }
 
 // enter counts a request, reads its body, and waits until it may be served; the caller calls leave in the end. If the
