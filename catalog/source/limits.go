@@ -9,6 +9,7 @@ const (
 	maxRefusal     = 64 << 10       // bytes that are read of a refusal over HTTP
 	maxPage        = 16 << 20       // bytes of one page of workflows
 	maxQuery       = 128 << 20      // bytes of all pages of one query
+	maxGrown       = 32 << 20       // bytes that the references of all its input schemas take when they are written out
 	maxPages       = 1000           // of one query
 	maxCursor      = 64 << 10       // bytes
 	maxWorkflows   = 10_000         // of one source

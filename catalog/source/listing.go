@@ -22,6 +22,7 @@ type listing struct {
 	skipped   []Skipped
 	more      int // number of further skipped workflows
 	bytes     int
+	grown     int // bytes by which the input schemas are longer as they are listed
 }
 
 // newListing starts a listing. Unchanged workflows are taken from the previous query.
@@ -52,6 +53,10 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	d.Token() // the list's bracket; the page is known to be JSON
 	// One by one, so that millions of zeros are not all in memory.
 	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
+		if l.grown > maxGrown {
+			l.skip("", fmt.Sprintf("the references in its input schemas take more than %d bytes when they are written out; the other workflows are left out", maxGrown))
+			return "", nil
+		}
 		var item json.RawMessage
 		if err := d.Decode(&item); err != nil {
 			return "", fmt.Errorf("its list of workflows is not JSON: %w", err)
@@ -75,6 +80,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 			l.skip(jsontext.Clip(w.ID, 100), "a second workflow of this id; the first is taken")
 		default:
 			l.ids[w.ID] = true
+			l.grown += max(0, len(w.InputSchema)-len(item))
 			l.workflows = append(l.workflows, w)
 		}
 	}

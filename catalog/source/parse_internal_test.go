@@ -192,21 +192,21 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	g := newListing("s", nil)
-	var err error
-	pages := 0
+	g, pages, err := newListing("s", nil), 0, error(nil)
 	for ; err == nil; pages++ {
 		_, err = g.add(fmt.Appendf(nil, `{"workflows":[],"nextCursor":"%d"}`, pages))
 	}
 	testkit.True(t, pages == maxPages && strings.Contains(err.Error(), "pages"), "after %d pages: %v", pages, err)
-	const small = 1 << 10
 	g, err = newListing("s", nil), nil
-	g.bytes = maxQuery - 8*small // of pages before
-	page := json.RawMessage("[" + strings.Repeat(" ", small-2) + "]")
+	g.bytes = maxQuery - 8*1024 // of pages before
 	for pages = 0; err == nil && pages < 20; pages++ {
-		_, err = g.add(page)
+		_, err = g.add(json.RawMessage("[" + strings.Repeat(" ", 1022) + "]"))
 	}
 	testkit.True(t, pages == 9 && strings.Contains(err.Error(), "bytes"), "after %d pages: %v", pages, err)
+	g.bytes, g.grown = 0, maxGrown // of workflows before
+	of := `{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/$defs/x"},"b":{"$ref":"#/$defs/x"}},"$defs":{"x":{"title":"` + strings.Repeat("x", 999) + `"}}}}`
+	_, err = g.add(json.RawMessage("[" + of + "," + strings.Replace(of, "1", "2", 1) + "]"))
+	testkit.True(t, err == nil && len(g.workflows) == 1 && strings.Contains(g.reasons()[0].Reason, "the other workflows are left out"), "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
 }
 
 func FuzzParseWorkflows(f *testing.F) {
