@@ -174,7 +174,8 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limit := int64(maxMessage)
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind == "text/event-stream" {
 		limit = maxStream // each event is bounded by the SDK
 	}
 	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
@@ -182,8 +183,27 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.refusal.Store(int32(resp.StatusCode))
 	} else if r.Method == http.MethodPost && resp.StatusCode >= 400 {
 		refuse(call, next, resp)
+	} else if call != nil && resp.StatusCode == http.StatusOK && kind == "application/json" {
+		read(call, resp)
 	}
 	return resp, nil
+}
+
+// read makes a response whose message cannot be read one over which the SDK fails its call alone: over most of them it
+// would end the session, and so the other calls in flight.
+func read(c *call, resp *http.Response) {
+	text, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err == nil {
+		if _, err = jsonrpc.DecodeMessage(text); err != nil {
+			err = malformedError{fmt.Errorf("it is not a message: %w", err)}
+		}
+	}
+	if err != nil {
+		c.unread.Store(&err)
+		resp.StatusCode, text = http.StatusBadGateway, nil
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
 }
 
 // rename gives the raw method its real name in a request.

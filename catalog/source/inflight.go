@@ -31,6 +31,7 @@ type call struct {
 	about     string                 // the tool or the task
 	sent      atomic.Bool            // the source may have received it
 	refused   atomic.Pointer[string] // the status of HTTP with which it was refused, or nil
+	unread    atomic.Pointer[error]  // why its answer over HTTP cannot be read, or nil
 	forgotten atomic.Bool            // the source refused it, since it does not know the session
 }
 
@@ -133,6 +134,9 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 	}
 	if status := c.refused.Load(); status != nil {
 		err = fmt.Errorf("calling a tool: %s", *status)
+	}
+	if unread := c.unread.Load(); unread != nil {
+		err = *unread
 	}
 	if lost, ok := errors.AsType[transportError](err); ok {
 		err = lost.error
