@@ -183,18 +183,20 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.refusal.Store(int32(resp.StatusCode))
 	} else if r.Method == http.MethodPost && resp.StatusCode >= 400 {
 		refuse(call, next, resp)
-	} else if call != nil && resp.StatusCode == http.StatusOK && kind == "application/json" {
-		read(call, resp)
+	} else if call != nil && resp.StatusCode == http.StatusOK && kind != "text/event-stream" {
+		read(call, resp, kind)
 	}
 	return resp, nil
 }
 
 // read makes a response whose message cannot be read one over which the SDK fails its call alone: over most of them it
 // would end the session, and so the other calls in flight.
-func read(c *call, resp *http.Response) {
+func read(c *call, resp *http.Response, kind string) {
 	text, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if err == nil {
+	if err == nil && kind != "application/json" { // perhaps of a proxy
+		err = fmt.Errorf("its answer is of the type %.40q, not JSON", kind)
+	} else if err == nil {
 		if _, err = jsonrpc.DecodeMessage(text); err != nil {
 			err = malformedError{fmt.Errorf("it is not a message: %w", err)}
 		}
