@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -78,10 +79,13 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 	return nil
 }
 
-// diffStat counts the changed lines of a diff for each file. It runs git in a worktree.
+// diffStat counts the changed lines of a diff for each file. It runs git in a worktree, if that is on this machine.
 func diffStat(ctx context.Context, dir, diff string) (string, error) {
 	if diff == "" {
 		return "", nil
+	}
+	if !attempt.Exists(dir) {
+		dir = os.TempDir()
 	}
 	out, err := git.Output(ctx, git.Command{Dir: dir, Args: []string{"apply", "--stat"}, Stdin: []byte(diff)})
 	if err != nil {

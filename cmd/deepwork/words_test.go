@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,12 @@ func TestWhatIsNext(t *testing.T) {
 			testkit.True(t, strings.HasPrefix(line, "deepwork "+c.want[i]), "%q, want %q", line, c.want[i])
 		}
 	}
+}
+
+// The changes of an attempt on another machine are counted, too.
+func TestDiffStatWithoutTheWorktree(t *testing.T) {
+	const text = "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
+	testkit.Contains(t, testkit.Get(diffStat(t.Context(), filepath.Join(t.TempDir(), "gone"), text)).Must(t), "1 file changed")
 }
 
 // Commands that a command with --path prints are about the same project.

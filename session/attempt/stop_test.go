@@ -86,8 +86,7 @@ func TestStopWaiting(t *testing.T) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	s := p.open()
-	ran := s.ran("! say ran")
-	first := s.runs("! await " + p.hold)
+	ran, first := s.ran("! say ran"), s.runs("! await "+p.hold)
 	second := s.begin(s.newTask("! say never"))
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: second.TaskID})).Err(), session.StateError, "attempt_running")
 	r := s.stopAttempt(second.AttemptID)
@@ -133,8 +132,7 @@ func TestEndsWhileStarting(t *testing.T) {
 // An agent that another server sees to is stopped too.
 func TestStopElsewhere(t *testing.T) {
 	p, s := opened(t)
-	r := s.runs("! sleep 1h")
-	other := p.open(passive)
+	r, other := s.runs("! sleep 1h"), p.open(passive)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
 		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
@@ -183,8 +181,7 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	_, _, err := s.Worktrees(testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t)).Remove(ctx, r.AttemptID, false, func() bool { return false })
 	must(t, err)
 	s.stop()
-	again := testkit.Get(p.open().DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	ref := "refs/deepwork/rescue/" + r.AttemptID
+	again, ref := testkit.Get(p.open().DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t), "refs/deepwork/rescue/"+r.AttemptID
 	kept := Rescue{AttemptID: r.AttemptID, RepoPath: p.Root, Worktree: r.Repos[0].WorktreePath, Ref: ref, Commit: p.Git(p.Root, "rev-parse", ref)}
 	testkit.True(t, slices.Contains(again.Rescued, kept) && p.Git(p.Root, "show", ref+":loose.txt") == "loose", "%+v", again)
 }
@@ -244,8 +241,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
-	lock := s.lockTrees(r)
-	done := make(chan error, 1)
+	lock, done := s.lockTrees(r), make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	testkit.Until(t, "being removed", func() bool { return len(testkit.Get(s.store().Deleting(ctx)).Must(t)) > 0 })
 	refused(t, testkit.Get(other.StartTaskAttempt(ctx, me, other.starting(v))).Err(), session.StateError, "being_deleted", "delete_task")

@@ -22,8 +22,7 @@ import (
 func TestCreateAndRemove(t *testing.T) {
 	t.Parallel()
 	repo, k := newRepo(t), newKeeper(t)
-	done := makes(t, k, tree(repo))
-	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: tip(repo, "main")}
+	done, want := makes(t, k, tree(repo)), Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: tip(repo, "main")}
 	testkit.Same(t, done, []Made{want})
 	reads(t, want.Path, "lib/b.txt", "bee\n")
 	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
@@ -53,8 +52,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	for _, hook := range []string{"post-checkout", "pre-commit", "reference-transaction", "post-index-change"} {
 		executable(t, filepath.Join(repo, ".git", "hooks", hook), "#!/bin/sh\ntouch \"$(git rev-parse --git-common-dir)/hook-ran\"\nexit 1\n")
 	}
-	before := digest(t, repo)
-	path := create(t, k, repo)
+	before, path := digest(t, repo), create(t, k, repo)
 	write(t, path, "new", "work")
 	_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
 	testkit.Works(t, errors.Join(err, testkit.Get(k.Status(t.Context(), path, "", "main")).Err()))

@@ -140,8 +140,7 @@ func TestMergeByHand(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
 	gits(t, repo, "branch -m it's(1)&co")
-	k := newKeeper(t)
-	with := tree(repo)
+	k, with := newKeeper(t), tree(repo)
 	with.TargetBranch = "it's(1)&co"
 	path := makes(t, k, with)[0].Path
 	commit(t, path, "the work", "new.txt", "new\n")
