@@ -3,6 +3,7 @@ package worktree
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,8 +63,21 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	return err
 }
 
-// isCopy reports whether an untracked file of the worktree is a copy: see Tree.Copy. In a folder that was copied there may
-// be an agent's work.
+// isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy; or, if the name ends with a slash, whether
+// all in that folder are. In a folder that was copied, files that are not in the checkout are an agent's work.
 func (e *record) isCopy(name string) bool {
-	return slices.ContainsFunc(e.Copy, func(copied string) bool { return name == filepath.ToSlash(filepath.Join(e.Folder, copied)) })
+	if folder, is := strings.CutSuffix(name, "/"); is {
+		return filepath.WalkDir(filepath.Join(e.Path, filepath.FromSlash(folder)), func(at string, f fs.DirEntry, err error) error {
+			within, _ := filepath.Rel(e.Path, at) // it is in there
+			if err != nil || f.Name() == ".git" || !f.IsDir() && !e.isCopy(filepath.ToSlash(within)) {
+				return fs.ErrInvalid
+			}
+			return nil
+		}) == nil
+	}
+	return slices.ContainsFunc(e.Copy, func(copied string) bool {
+		copied = filepath.ToSlash(filepath.Join(e.Folder, copied))
+		within, is := strings.CutPrefix(name, copied+"/")
+		return name == copied || is && isThere(filepath.Join(e.Repo, strings.TrimPrefix(copied, filepath.ToSlash(e.Folder)+"/"), filepath.FromSlash(within)))
+	})
 }

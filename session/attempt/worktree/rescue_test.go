@@ -30,8 +30,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	gits(t, path, "add a.txt staged-only", "add -f forced.log")
 	write(t, path, "a.txt", "unstaged\n", "other.log", "ignored", "node_modules/x/y.js", "ignored")
 	must(t, errors.Join(os.Remove(filepath.Join(path, "staged-only")), os.Remove(filepath.Join(path, "lib/b.txt"))))
-	head := tip(path, "HEAD")
-	index := read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
+	head, index := tip(path, "HEAD"), read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
 	k.at = func(point string) {
 		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
 	}
@@ -65,8 +64,7 @@ func TestBranchesThatStay(t *testing.T) {
 
 	repo, k = newRepo(t), newKeeper(t)
 	gits(t, repo, "checkout -q -b gone")
-	base := commit(t, repo, "on gone alone", "only", "on main")
-	tr := tree(repo)
+	base, tr := commit(t, repo, "on gone alone", "only", "on main"), tree(repo)
 	tr.TargetBranch = "gone"
 	makes(t, k, tr)
 	gits(t, repo, "checkout -q main", "branch -q -D gone")
@@ -80,8 +78,7 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	gits(t, path, "checkout -q --detach")
 	left := commit(t, path, "left behind", "left", "1")
 	gits(t, path, "checkout -q main~0")
-	head := commit(t, path, "detached", "here", "2")
-	private := gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}")
+	head, private := commit(t, path, "detached", "here", "2"), gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}")
 	gits(t, path, "update-ref refs/worktree/mine "+private)
 	r := remove(t, k)
 	testkit.Need(t, r.Ref != "" && tip(repo, r.Commit+"^1") == head, "kept %+v of %s", r, head)
@@ -356,8 +353,7 @@ func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	t.Parallel()
 	repo, other, k := newRepo(t), newRepo(t), newKeeper(t)
 	trees := []Tree{tree(repo), {RepoID: "r2", Name: "web again", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}, {RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"}}
-	done := makes(t, k, trees...)
-	another := attemptID[:35] + "1"
+	done, another := makes(t, k, trees...), attemptID[:35]+"1"
 	testkit.Get(k.Create(t.Context(), another, branchName+"x", trees[:1], nil)).Must(t)
 	for _, m := range done[:2] {
 		write(t, m.Path, "new", "work in "+m.RepoID)

@@ -174,8 +174,7 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	k, path := attemptIn(t, repo)
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 	gitIn(t, repo, "checkout", "-q", "release")
-	release := commit(t, repo, "released", "r.txt", "released\n")
-	l := landing(path, WayRebase)
+	release, l := commit(t, repo, "released", "r.txt", "released\n"), landing(path, WayRebase)
 	l.Target = "release"
 	testkit.Get(k.Rebase(t.Context(), l)).Must(t)
 	testkit.Equal(t, gitIn(t, path, "log", "--format=%s", release+"..HEAD"), "the work", "rebased")
@@ -189,23 +188,28 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 func TestCommitWhatIsLeft(t *testing.T) {
 	asUser(t, "[commit]\n\tcleanup = strip\n")
 	repo, k := newRepo(t), newKeeper(t)
-	write(t, repo, "secret", "s\n")
-	path := makes(t, k, tree(repo, "secret"))[0].Path
+	write(t, repo, "secret", "s\n", "local/s/s", "s\n")
+	path := makes(t, k, tree(repo, "secret", "local/"))[0].Path
 	before := tip(path, "HEAD")
 	must(t, k.Commit(t.Context(), path, "nothing"))
 	testkit.Equal(t, tip(path, "HEAD"), before, "a commit of nothing")
 	write(t, path, "a.txt", "theirs\n", "new dir/new.txt", "n\n")
 	testkit.Must(t, k.Commit(t.Context(), path, "#1 left"))
-	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"), "Una User #1 left\n\na.txt\nnew dir/new.txt?? secret")
-	testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, 0, "files that are left")
+	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"), "Una User #1 left\n\na.txt\nnew dir/new.txt?? local/\n?? secret")
+	for left, made := range [][]string{{}, {"local/s/new"}} { // an agent's own
+		write(t, path, slices.Concat(made, made)...)
+		testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, left, "files that are left")
+	}
+	testkit.Must(t, os.Remove(filepath.Join(path, "local", "s", "new")))
 	for _, inside := range []string{filepath.Join(path, "vendor", "theirs"), filepath.Join(path, "a.txt")} {
 		testkit.Must(t, errors.Join(os.RemoveAll(inside), os.CopyFS(inside, os.DirFS(newRepo(t)))))
 		testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
 		testkit.Must(t, os.RemoveAll(inside))
 	}
 	gits(t, path, "restore a.txt")
-	testkit.Must(t, os.Remove(filepath.Join(repo, "secret"))) // else it is committed there
+	testkit.Must(t, errors.Join(os.Remove(filepath.Join(repo, "secret")), os.RemoveAll(filepath.Join(repo, "local")))) // else they are committed there
 	commit(t, repo, "meanwhile", "a.txt", "ours\n")
+	write(t, repo, "local/s/s", "s\n")
 	testkit.Equal(t, len(testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t).Conflicts), 1)
 	testkit.FailsWith(t, k.Commit(t.Context(), path, "left"), ErrUnfinished)
 	gits(t, path, "checkout -q --ours a.txt", "add a.txt") // which changes nothing
