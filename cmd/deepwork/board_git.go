@@ -133,7 +133,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 				}
 				a.printNext(ctx, engine, &now.AttemptReply)
 			}
-			if slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Merged }) {
+			if failed == nil && slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Merged }) {
 				t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: now.TaskID})
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
