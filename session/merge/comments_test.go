@@ -103,8 +103,7 @@ Why?
 // comments that cannot be sent are kept.
 func TestCommentsOfARunningAgent(t *testing.T) {
 	p := newProject(t)
-	hold := filepath.Join(p.Root, "..", "hold")
-	s := p.open()
+	hold, s := filepath.Join(p.Root, "..", "hold"), p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
 	testkit.Until(t, "ready", func() bool { return attempt.Exists(hold + ".ready") })
 	target := the(r.AttemptID)

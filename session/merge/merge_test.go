@@ -285,8 +285,7 @@ func TestField17_MergedMeansMerged(t *testing.T) {
 	merge := func(a MergeArgs, done bool, status string, state board.State, attention string) {
 		t.Helper()
 		a.Target, a.Way = the(id), new("squash")
-		r := s.merge(a)
-		now := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
+		r, now := s.merge(a), testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
 		testkit.Same(t, []any{r.TaskDone, now.Status, *now.LatestAttemptState, s.get(id).State, needs(t, s)}, []any{done, status, state, state, attention})
 	}
 	merge(MergeArgs{}, false, "inreview", board.Completed, "attempt_to_review completed") // b.txt is in no commit

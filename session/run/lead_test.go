@@ -245,8 +245,7 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	testkit.FailsWith(t, d.start(t.Context(), []job{{state: new(machine.State)}}), store.ErrUnavailable)
 	testkit.Equal(t, len(d.failed), 0, "steps that are given up")
 	synctest.Test(t, func(t *testing.T) {
-		at := new(away)
-		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
+		at, l := new(away), &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
 		end := Lead(t.Context(), l, at, 2)
 		testkit.True(t, end.State == board.Failed && end.Reason == "it is damaged" && at.asked == 20, "%+v after %d looks", end, at.asked)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

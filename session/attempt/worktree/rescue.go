@@ -195,8 +195,8 @@ func (e *record) source(ctx context.Context, tmp string) (s *source, err error) 
 	}
 	if s.admin != "" {
 		s.head, err = commitOf(ctx, inRepo(s.admin), "HEAD")
-	} else if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" {
-		s.head = e.Base
+	} else if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" && err == nil {
+		s.head, err = commitOf(ctx, inRepo(e.Common), e.Base) // none in a repository that was made again
 	}
 	return s, err
 }

@@ -325,6 +325,12 @@ func TestNothingIsRemovedThatIsInUseOrCannotBeKept(t *testing.T) {
 	k, repo, path = started(t)
 	must(t, errors.Join(os.RemoveAll(repo), os.RemoveAll(path))) // as the refusal says
 	testkit.Equal(t, remove(t, k).Ref, "", "kept")
+	// One that was made again in its place keeps all files.
+	k, repo, path = started(t)
+	must(t, os.RemoveAll(filepath.Join(repo, ".git")))
+	gits(t, repo, "init -q")
+	write(t, path, "new", "work")
+	holds(t, repo, remove(t, k).Commit, "new", "work", "a.txt", "one\ntwo\n")
 }
 
 // Folders that may not be written to go, too.

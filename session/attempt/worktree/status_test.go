@@ -443,8 +443,7 @@ func TestField04_Submodules(t *testing.T) {
 
 func TestBranchForIsALegalRef(t *testing.T) {
 	t.Parallel()
-	legal := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`)
-	seen := map[string]bool{}
+	legal, seen := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`), map[string]bool{}
 	for title, slug := range map[string]string{
 		"Fix the login page": "fix-the-login-page", "": "task", "日本語": "task", "...--..": "task", "a..b~^:?*[\\ @{c": "a-b-c",
 		"refs/heads/x.lock": "refs-heads-x-lock", strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",

@@ -101,8 +101,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
 	flag.Parse()
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
-	run := flag.Lookup("test.run").Value.String()
-	failed := 0
+	run, failed := flag.Lookup("test.run").Value.String(), 0
 	for _, backend = range slices.Backward(slices.Sorted(maps.Keys(backends))) { // the coverage of the first, which runs all tests, is reported
 		tests := run
 		if backend == "pgbouncer" && run == "" {

@@ -242,8 +242,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 		list := b.projects(t)
 		return list[slices.IndexFunc(list, func(p task.Project) bool { return p.Root })]
 	}
-	before := root()
-	web := was["web"]
+	before, web := root(), was["web"]
 	s := addTask(t, b, task.Project{ID: web}, "kept")
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
