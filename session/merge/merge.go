@@ -408,7 +408,9 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
 	case errors.Is(err, worktree.ErrNoWorktree):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. The commits of the attempt are on the branch %[2]s of %[3]s, which this merges: git -C %[4]s merge %[2]s.", err, branch, r.RepoPath, session.InShell(r.RepoPath))
-	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNotKept):
+	case errors.Is(err, worktree.ErrNoBranch):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Make that branch again, or name another target with change_target, and call again.", err)
+	case errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNotKept):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)

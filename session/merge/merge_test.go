@@ -183,6 +183,9 @@ func TestDiff(t *testing.T) {
 		return deref(d.Notice)
 	}
 	why(s.done("! say x").AttemptID, "Nothing is changed")
+	p.Git(p.Root, "branch", "-q", "-m", "main", "next")
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", `no such branch: "main"`, "change_target")
+	p.Git(p.Root, "branch", "-q", "-m", "next", "main")
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	why(r.AttemptID, r.WorkspaceBranch)
 	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", fmt.Sprintf("git -C %s merge %s", p.Root, r.WorkspaceBranch))

@@ -246,8 +246,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	s := addTask(t, b, task.Project{ID: web}, "kept")
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
-	now := resync(t, b, shop)
-	after := root()
+	now, after := resync(t, b, shop), root()
 	equal(t, after.ID, before.ID, after.Name, "store", after.CreatedAt, before.CreatedAt, after.UpdatedAt.Equal(before.UpdatedAt), false)
 	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
 	testkit.FailsWith(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
@@ -334,8 +333,7 @@ var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTa
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 	t.Helper()
 	s := addAs(t, b, p, who, "of "+who.Identity)
-	a := tryAs(t, b, who, s)
-	e := claimed(t, b, 1000)
+	a, e := tryAs(t, b, who, s), claimed(t, b, 1000)
 	for ; e != nil && e.AttemptID != a.ID; e = claimed(t, b, 1000) {
 		defer b.Release(t.Context(), e.ID, "server") // those of other tasks wait on
 	}
@@ -352,8 +350,7 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	for m := range reflect.TypeFor[store.View]().Methods() {
 		equal(t, "a test of whose tasks shows "+m.Name, slices.Contains(methods, m.Name), true)
 	}
-	kept := made(t, b, p, ann)
-	alone := made(t, b, p, session.Caller{Identity: "solo"})
+	kept, alone := made(t, b, p, ann), made(t, b, p, session.Caller{Identity: "solo"})
 	state := func() string {
 		l := testkit.Get(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).Must(t)
 		return string(testkit.Get(json.Marshal([]any{l, testkit.Get(b.Executions(t.Context(), kept.attempt)).Must(t)})).Must(t))
