@@ -30,9 +30,9 @@ import (
 
 // Options are the parameters of Add.
 type Options struct {
-	Jobs      func(context.Context) *catalog.Snapshot
+	Jobs     func(context.Context) *catalog.Snapshot
 	Progress func(ctx context.Context, identity, sessionID string) (*workflow.Progress, error)
-	Offered   func(context.Context) bool // whether the tools are offered; a change of the config may change it
+	Offered  func(context.Context) bool // whether the tools are offered; a change of the config may change it
 }
 
 // withheld is the error of a call while the tools are not offered.
