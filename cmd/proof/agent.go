@@ -266,9 +266,10 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	switch {
 	case t.kind == given:
 		a.add(in, begun, t.said, t.ret, &t.reply)
-		if of, _ := ofItem(in.Step); whole && len(unsure) > 0 && in.Tool == "finished_step" && (of == personStep || of == "") && t.said != personAwaited {
-			in.Tool = handIn // before somebody decided
-			a.add(in, begun, lostReply, t.ret, nil)
+		if of, _ := ofItem(in.Step); whole && len(unsure) > 0 && in.Tool == "finished_step" && (of == personStep || of == "") && t.said != personAwaited && !isRefusal(t.said) {
+			before := in
+			before.Tool = handIn // and then somebody decided
+			a.add(before, begun, lostReply, t.ret, nil)
 		}
 	case t.kind == gone:
 		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
