@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/xslices"
+	"deepwork/session"
 )
 
 // journalVersion is the version of the journal's format; a journal of a newer version is not
@@ -143,4 +145,21 @@ func (k *Keeper) attempts() (all []string, err error) {
 		}
 	}
 	return all, nil
+}
+
+// lost returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
+func (j *journal) lost(ctx context.Context, path string) error {
+	for _, e := range j.Trees {
+		if e.Path != path || isThere(path) {
+			continue
+		}
+		used, err := e.checkoutsOf(ctx, e.Branch)
+		if err != nil {
+			return err
+		} else if len(used) > 0 && used[0].admin != e.Common {
+			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %s worktree move %s %s", ErrNoWorktree, e.Branch, used[0].path, session.InShell(e.Common), session.InShell(used[0].path), session.InShell(path))
+		}
+		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %s worktree add --force %s %s", ErrNoWorktree, session.InShell(e.Common), session.InShell(path), e.Branch)
+	}
+	return ErrNoWorktree
 }

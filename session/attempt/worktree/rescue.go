@@ -405,3 +405,58 @@ func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, paren
 		return &Rescue{Path: s.root, Ref: ref, Commit: commit}, nil
 	}
 }
+
+// Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit
+// again; untracked ones stay. What was there, such as conflicts that were resolved already, is first
+// saved as by Remove, and the Rescue says where, or is nil. It blocks until all is done. Errors: ErrNoMerge,
+// ErrNotKept, ErrInUse, ErrNoWorktree.
+func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
+	defer wrap(&err, "aborting the merge in %s", path)
+	err = k.onWorktree(ctx, path, inUse, func(b *view) error {
+		free, err := k.lockRepo(ctx, b.Common)
+		if err != nil {
+			return err
+		}
+		defer free()
+		if b.operation() != "merge" {
+			return ErrNoMerge
+		}
+		if kept, err = k.keepMerge(ctx, b); err != nil {
+			return err
+		}
+		_, err = git.Output(context.WithoutCancel(ctx), b.call("reset", "--hard", "--quiet", "--no-recurse-submodules"))
+		return err
+	})
+	return kept, err
+}
+
+// keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
+// alone. It refuses those in the place of what the commit has: a reset would replace them.
+func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
+	tmp, done, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s, err := b.source(ctx, tmp)
+	var found []Nested
+	if err == nil {
+		found, err = s.leaveOut(ctx)
+	}
+	for _, n := range found {
+		if n.name == "" || err != nil {
+			continue
+		}
+		var entry string
+		if entry, err = git.Output(ctx, inRepo(b.Common, "ls-tree", "-z", "--full-tree", "--", b.head, n.name)); entry != "" && !strings.HasPrefix(entry, modeRepo) {
+			err = &NestedError{Found: []Nested{n}}
+		}
+	}
+	if err == nil {
+		r, err = k.keep(ctx, s, b.journal.of())
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNotKept, err)
+	}
+	return r, err
+}

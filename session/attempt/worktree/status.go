@@ -99,48 +99,6 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 	return git.Fields(out), err
 }
 
-// A view is a worktree of an attempt, as its journal has it.
-type view struct {
-	*record
-	checkout
-	journal *journal
-	head    string // its commit; "" means none
-	target  string // the target's commit
-	from    string // the commit at which its work begins
-	common  string // the commit that both have in common, or ""
-	signs   bool   // the user's commits are signed
-}
-
-// view returns what a worktree is compared with.
-func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
-	j, err := k.journalOf(path)
-	if err != nil {
-		return nil, err
-	}
-	if v, err = j.view(ctx, path); err != nil {
-		return nil, err
-	}
-	if target != "" {
-		if v.target, err = branchTip(ctx, v.Common, target); err != nil {
-			return nil, err
-		}
-	}
-	if v.target == "" && base != "" {
-		if v.target, err = commitOf(ctx, v.call(), base); err != nil && git.ExitCode(err) < 0 {
-			return nil, err
-		}
-	}
-	if v.target == "" {
-		return nil, fmt.Errorf("neither the branch %q nor the commit %q is in the repository", target, base)
-	}
-	if v.from = v.target; v.head != "" {
-		if v.from, v.common, err = v.begin(ctx, v.head, v.target); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
-}
-
 // A since is where the work of an attempt begins after it was merged: at the commit From, as long as
 // Common is what its branch and the target have in common. Git alone does not know it: what is merged
 // is in both.
@@ -172,35 +130,6 @@ func (e *record) begin(ctx context.Context, head, target string) (from, common s
 		}
 	}
 	return common, common, nil
-}
-
-// journalOf returns the journal that a worktree is in, or ErrNoWorktree.
-func (k *Keeper) journalOf(path string) (*journal, error) {
-	attempt := filepath.Base(filepath.Dir(path))
-	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
-		return nil, ErrNoWorktree
-	}
-	j, err := k.load(attempt)
-	if err == nil && j == nil {
-		err = ErrNoWorktree
-	}
-	return j, err
-}
-
-// view returns a worktree of the journal with its commit, or ErrNoWorktree. A .git file, which an agent
-// or the project may write, is not trusted.
-func (j *journal) view(ctx context.Context, path string) (*view, error) {
-	i := slices.IndexFunc(j.Trees, func(e *record) bool { return e.Path == path })
-	if i < 0 || !isDir(path) {
-		return nil, ErrNoWorktree
-	}
-	admin, err := j.Trees[i].folder()
-	if err != nil || admin == "" {
-		return nil, cmp.Or(err, ErrNoWorktree)
-	}
-	v := &view{record: j.Trees[i], checkout: checkout{path, admin}, journal: j}
-	v.head, err = commitOf(ctx, v.call(), "HEAD")
-	return v, err
 }
 
 // Check returns an error unless the worktrees of an attempt, with this id on the board, are these, were made by
@@ -380,4 +309,46 @@ func inTheWay(said string) (files []string) {
 		}
 	}
 	return files
+}
+
+// A MarkersError names files of an attempt that have conflict markers.
+type MarkersError struct {
+	Path  string // the worktree
+	Files []string
+}
+
+func (e *MarkersError) Error() string {
+	return fmt.Sprintf("files in %s have conflict markers: %q", e.Path, e.Files)
+}
+
+// noMarkers returns a *MarkersError if the attempt has added the markers of a conflict to files.
+func (b *view) noMarkers(ctx context.Context) error {
+	c := b.call("diff-tree", "--check", "--no-ext-diff", "--no-textconv", "-r", b.from, b.head)
+	c.Config = []string{"core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab"}
+	r, err := git.Once(ctx, c)
+	if err == nil || git.ExitCode(err) != 2 {
+		return err
+	}
+	files := []string{"grep", "--no-color", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
+	none := len(files)
+	for line := range strings.Lines(string(r.Stdout)) {
+		if where, is := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); is && !strings.HasPrefix(line, "+") {
+			name := where[:max(0, strings.LastIndexByte(where, ':'))]
+			if path := ":(literal,top)" + name; !slices.Contains(files, path) {
+				files = append(files, path)
+			}
+		}
+	}
+	if len(files) == none {
+		return nil
+	}
+	found, err := git.Output(ctx, b.call(files...))
+	if git.ExitCode(err) == 1 { // such as lines below headings
+		return nil
+	}
+	names := git.Fields(found)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], b.head+":")
+	}
+	return cmp.Or(err, error(&MarkersError{Path: b.Path, Files: names}))
 }
