@@ -25,7 +25,6 @@ type Client struct {
 	key  string // of the object that has the servers; "" means that the file is TOML
 	here string // how an argument names the project's root
 
-	comments        bool   // its JSON may have comments
 	typed           bool   // an entry has a type
 	httpKey, sseKey string // of the URL; "" means that the transport is not supported
 	variable        string // format of a reference to an environment variable; "" means that an entry names it
@@ -40,9 +39,9 @@ var All = []Client{
 	{Name: "codex", Title: "Codex", File: ".codex/config.toml", here: ".", httpKey: "url",
 		ByHand: "codex mcp add deepwork -- deepwork serve --path %s",
 		Start:  "start codex in the project and trust it: Codex reads the config of trusted projects only"},
-	{Name: "vscode", Title: "VS Code", File: ".vscode/mcp.json", key: "servers", comments: true, here: "${workspaceFolder}", httpKey: "url", sseKey: "url", typed: true, variable: "${env:%s}",
+	{Name: "vscode", Title: "VS Code", File: ".vscode/mcp.json", key: "servers", here: "${workspaceFolder}", httpKey: "url", sseKey: "url", typed: true, variable: "${env:%s}",
 		Start: "open the project in VS Code, and start the server deepwork with the command MCP: List Servers"},
-	{Name: "gemini", Title: "Gemini CLI", File: ".gemini/settings.json", key: "mcpServers", comments: true, here: ".", httpKey: "httpUrl", sseKey: "url", variable: "${%s}",
+	{Name: "gemini", Title: "Gemini CLI", File: ".gemini/settings.json", key: "mcpServers", here: ".", httpKey: "httpUrl", sseKey: "url", variable: "${%s}",
 		Start: "start gemini in the project and trust the folder; /mcp lists the server deepwork"},
 }
 
@@ -74,7 +73,6 @@ type Entry struct {
 	key      string // of the object that has the servers; "" means that the file is TOML
 	text     string // the member, indented by two spaces per level; in TOML the table
 	required bool   // another entry of that name is not as good
-	comments bool   // the file may have some
 }
 
 // Whole returns a config file with only this entry.
@@ -103,7 +101,7 @@ func (c *Client) Stdio() Entry {
 	if c.key == "servers" {
 		kind = "  \"type\": \"stdio\",\n"
 	}
-	return Entry{name: serverName, key: c.key, comments: c.comments, text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}", serverName, kind, c.here)}
+	return Entry{name: serverName, key: c.key, text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}", serverName, kind, c.here)}
 }
 
 // TokenVariable is the environment variable that an entry names instead of a token, which is in no file.
@@ -133,5 +131,5 @@ func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 	if named {
 		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }", fmt.Sprintf(c.variable, TokenVariable))
 	}
-	return Entry{name: serverName, key: c.key, comments: c.comments, text: text + "\n}", required: true}, named
+	return Entry{name: serverName, key: c.key, text: text + "\n}", required: true}, named
 }

@@ -108,11 +108,6 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 // It also reports whether there is an entry already.
 func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error) {
 	before, err := e.decode(text)
-	if bare := withoutComments(text); err != nil && e.comments && !bytes.Equal(bare, text) {
-		if out, has, err := e.addTo(bare, replace); err == nil && bytes.Equal(out, bare) {
-			return text, has, nil
-		}
-	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -231,30 +226,9 @@ func (e Entry) decode(text []byte) (v map[string]any, err error) {
 		return nil, leftAlone("it is not a JSON object")
 	}
 	if err != nil {
-		return nil, leftAlone("it cannot be parsed as JSON (%v)", err)
+		return nil, leftAlone("it cannot be parsed as JSON (%v), so whether it has the entry is not known", err)
 	}
 	return v, nil
-}
-
-var (
-	commentOrString = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/`)
-	commaOrString   = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|,\s*[}\]]`)
-)
-
-// withoutComments returns a text of JSON without comments, and without commas after the last members.
-func withoutComments(text []byte) []byte {
-	for _, x := range []struct {
-		found *regexp.Regexp
-		from  func(found []byte) []byte
-	}{{commentOrString, func([]byte) []byte { return []byte(" ") }}, {commaOrString, func(found []byte) []byte { return found[1:] }}} {
-		text = x.found.ReplaceAllFunc(text, func(found []byte) []byte {
-			if found[0] == '"' {
-				return found
-			}
-			return x.from(found)
-		})
-	}
-	return text
 }
 
 // newlineOf returns how the lines of a text end.
