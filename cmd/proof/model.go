@@ -13,7 +13,7 @@ import (
 
 // The model is the state machine of one session, written a second time and as short as possible:
 // how session/workflow must appear to its callers and in its file. A session is one object, whichever
-// server answers. What the model knows of reviews is in model_review.go; what the file must say about
+// server answers. What the model knows of forms and reviews is in model_forms.go; what the file must say about
 // them is checked beside the model.
 
 // mostSteps is the number of names of steps: s0 and on, which a job has, those of items, and a workflow's.
