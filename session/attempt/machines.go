@@ -98,10 +98,17 @@ func (e *Engine) led() []*execution {
 	return slices.Collect(maps.Values(e.leading))
 }
 
+// settleTime is how long a server that has just started gives those of other machines to reach the database again.
+const settleTime = 20 * time.Second
+
 // giveUp records the end of executions at places that have been gone for too long. Their agents may
 // still run: a server there ends them before it runs another one.
 func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
-	if e.Shared == nil || time.Since(e.lastGiveUp) < min(after/20, 5*time.Second) {
+	pause := min(after/20, 5*time.Second)
+	if e.lastGiveUp.IsZero() { // the database may have been away for all
+		e.lastGiveUp = time.Now().Add(min(after/20, settleTime) - pause)
+	}
+	if e.Shared == nil || time.Since(e.lastGiveUp) < pause {
 		return nil
 	}
 	e.lastGiveUp = time.Now()

@@ -193,8 +193,11 @@ func TestAMachineThatIsGone(t *testing.T) {
 	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
 	x := m1.latest(made.AttemptID)
 	testkit.True(t, x.State == task.Running && x.StopAsked == nil, "given up too early, or asked to stop by a call that was refused: %+v", x)
+	m1.die() // the next one gives those time that have just got the database back
 	f.gone(m2.place, 101*time.Second)
+	m1, began := p1.machine("aaaa", f), time.Now()
 	r := m1.reaches(made.AttemptID, task.Interrupted)
+	testkit.True(t, time.Since(began) >= 3*time.Second, "a server that has just started has given it up")
 	testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch, `was dropped: "! say never"`), "it does not say where its work is: %s", deref(r.Error))
 	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 	f.gone(m2.place, 0)
