@@ -93,7 +93,7 @@ const unsigned = "commit.gpgSign=false"
 // choice of those who prepared the repository.
 const NoReflog = "core.logAllRefUpdates=false"
 
-// reading lists the commands that neither look at the content of files in a work tree nor write refs or
+// reading lists the commands that, as worktree list does, neither look at the content of files in a work tree nor write refs or
 // an index, for which git looks at files that may have just changed, and so run nothing that guard would
 // have to find.
 var reading = []string{
@@ -176,7 +176,8 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	if err := Check(ctx); err != nil {
 		return r, err
 	}
-	overrides, simple, at := inert, !c.User && slices.Contains(reading, c.Args[0]), c.Dir+"\x00"+c.GitDir
+	reads := slices.Contains(reading, c.Args[0]) || len(c.Args) > 1 && c.Args[0] == "worktree" && c.Args[1] == "list"
+	overrides, simple, at := inert, !c.User && reads, c.Dir+"\x00"+c.GitDir
 	if _, known := looked.Load(at); !simple || !known {
 		found, err := guard(ctx, c)
 		if err != nil {
