@@ -4,10 +4,12 @@ import (
 	"context"
 	"flag"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +20,10 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/transport"
+	"deepwork/transport/page"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
@@ -45,17 +49,22 @@ func serve(t testing.TB, root string, o web.Options, of ...transport.Options) *s
 	options := append(of, transport.Options{})[0]
 	options.ProjectRoot = root
 	s := testkit.Get(transport.NewServer(options)).Must(t)
-	h := testkit.Get(s.Listen(t.Context(), o)).Must(t)
+	return listen(t, testkit.Get(s.Listen(t.Context(), o)).Must(t), server{root: root, file: o.TokenFile}, s.Close)
+}
+
+// listen has a server listen until the test ends or stop is called, and then closes what it serves.
+func listen(t testing.TB, h *web.Server, s server, closes func(context.Context) error) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
-	stop := sync.OnceFunc(func() {
+	s.stop = sync.OnceFunc(func() {
 		cancel()
 		testkit.Works(t, <-served)
-		testkit.Works(t, s.Close(context.Background()))
+		testkit.Works(t, closes(context.Background()))
 	})
-	t.Cleanup(stop)
-	return &server{url: strings.TrimSuffix(h.URL(), "/mcp"), root: root, file: o.TokenFile, stop: stop}
+	t.Cleanup(s.stop)
+	s.url = strings.TrimSuffix(h.URL(), "/mcp")
+	return &s
 }
 
 // open serves a new project to the user, with an agent and a browser. The test runs beside others.
@@ -383,3 +392,27 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 }
 
 var digestField = regexp.MustCompile(`name="digest" value="([0-9a-f]{64})"`)
+
+// Outside of a project the pages list those there are, for one browser, and the pages of each are below a path.
+func TestProjectsToChooseFrom(t *testing.T) {
+	t.Parallel()
+	root, here := testkit.Dir(t), testkit.Dir(t)
+	c := page.Chooser{Here: here, List: func() ([]state.Project, int, error) { return []state.Project{{Root: root}}, 2, nil }, Open: func(root string, _ *web.Login) (http.Handler, error) {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, root+r.URL.Path) }), nil
+	}}
+	h := testkit.Get(transport.ListenProjects(t.Context(), slog.New(slog.DiscardHandler), c, web.Options{Secret: "secret"})).Must(t)
+	s := listen(t, h, server{}, func(context.Context) error { return nil })
+	b := s.browser(t)
+	b.do("GET", "/", nil).leads("/login")
+	b.do("GET", "/login?secret=secret", nil).leads("/")
+	link := find(t, regexp.MustCompile(`<a href="(/projects/[0-9a-f]{12})">`+filepath.Base(root)+`</a>`), b.get("/"))
+	start := find(t, regexp.MustCompile(filepath.Base(here)+`</code> is not a project yet. <a href="(/projects/[0-9a-f]{12})"`), b.get("/"))
+	testkit.Equal(t, b.get(link+"/board"), root+"/board")
+	testkit.Equal(t, b.get(start+"/board"), here+"/board")
+	b.do("GET", link+"/projects", nil).leads("/")
+	b.do("GET", link+"/login?out", nil).leads("/login?out")
+	s.browser(t).do("GET", link+"/board", nil).leads("/login?next=" + url.QueryEscape(link+"/board"))
+	b.do("GET", "/projects/0123456789ab", nil).is(http.StatusNotFound, "There is no such project")
+	testkit.Must(t, os.Remove(root))
+	b.do("GET", link, nil).is(http.StatusNotFound, "There is no such project")
+}

@@ -3,11 +3,9 @@ package remote_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,18 +14,14 @@ import (
 	"testing/fstest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/tools/toolstest"
 	"deepwork/transport/web"
 )
 
-var update = flag.Bool("update", false, "write the golden file")
-
-func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
+func TestMain(m *testing.M) { toolstest.Main(m) }
 
 // a system offers workflows as another server does.
 func system(t *testing.T, workflows *atomic.Value) (url string) {
@@ -124,5 +118,5 @@ func TestToolsOfOtherSystems(t *testing.T) {
 		say("list_workflow_tools", `{}`)
 	}
 	say("call_workflow_tool", `{"name":"add"}`)
-	testkit.Golden(t, "testdata/tools.txt", out.String(), *update)
+	testkit.Golden(t, "testdata/tools.txt", out.String(), *toolstest.Update)
 }

@@ -4,6 +4,7 @@ package toolstest
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,9 +16,11 @@ import (
 	"testing/fstest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/state"
+	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/web"
 )
@@ -27,6 +30,12 @@ var (
 	// What differs from run to run, or by whether the server has started an attempt already.
 	varies = regexp.MustCompile(`"started_at":(?:null|"[^"]*")|"exists":(?:true|false)|"notice":(?:null|"It is about to be started\.")|"\d{4}-\d\d-\d\dT[^"]*"|-?\d{4}-\d\d-\d\d|"(?:duration|took)_ms":\d+|-[0-9a-f]{4}\b|-[0-9a-f]{12}\b|"available":(?:true|false)|"state":"(?:queued|running)"|/[a-z/]+/sh as process \d+|after [0-9.]+m?s`)
 )
+
+// Update is whether replies are written to the files with which they are compared.
+var Update = flag.Bool("update", false, "write the replies")
+
+// Main runs the tests of a package.
+func Main(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
 
 // Text is what a caller gets: the text, the structured content where it differs from that, and what is in _meta.
 func Text(t *testing.T, res *mcp.CallToolResult) string {
@@ -43,10 +52,10 @@ func Text(t *testing.T, res *mcp.CallToolResult) string {
 }
 
 // Replay makes the calls in testdata/calls.txt of a server with these toolsets on the project at root, and compares the
-// replies with those in the file, which it writes if update is set. A line "-> TOOL ARGUMENTS" is a call. With "until
+// replies with those in the file, which it writes if Update is set. A line "-> TOOL ARGUMENTS" is a call. With "until
 // TEXT: " before the tool it is repeated until its reply has the text. The ids of replies are #1, #2 and so on, in the
 // order in which they are seen, also in the arguments of later calls.
-func Replay(t *testing.T, root string, toolsets []string, update bool) {
+func Replay(t *testing.T, root string, toolsets []string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the agents are shell scripts, and replies have other paths")
@@ -105,5 +114,5 @@ func Replay(t *testing.T, root string, toolsets []string, update bool) {
 		}
 		fmt.Fprintf(&out, "<- %s\n", varies.ReplaceAllString(reply, "…"))
 	}
-	testkit.Golden(t, file, out.String(), update)
+	testkit.Golden(t, file, out.String(), *Update)
 }

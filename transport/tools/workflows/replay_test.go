@@ -2,14 +2,9 @@ package workflows_test
 
 import (
 	"context"
-	"flag"
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"deepwork/actor/testkit"
-	"deepwork/session/state/statetest"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/page/pagetest"
@@ -18,13 +13,11 @@ import (
 	"deepwork/transport/tools/workflows"
 )
 
-var update = flag.Bool("update", false, "write the replies")
-
-func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
+func TestMain(m *testing.M) { toolstest.Main(m) }
 
 // What an agent calls to go through a workflow, and what it gets.
 func TestCalls(t *testing.T) {
-	toolstest.Replay(t, pagetest.Project(t), []string{"workflows"}, *update)
+	toolstest.Replay(t, pagetest.Project(t), []string{"workflows"})
 }
 
 type noStack struct{ tool.WorkflowCaller }
