@@ -30,7 +30,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,13 +112,13 @@ type Engine struct {
 	mu      sync.Mutex // guards the following fields
 	closed  bool       // no work outside the actors may start
 	conns   map[*Conn]struct{}
-	endings []chan struct{} // each closed by what ending runs, at its end
+	endings map[chan struct{}]bool // of what ending runs, each closed at its end
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, conns: map[*Conn]struct{}{}}
+	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, endings: map[chan struct{}]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
@@ -178,40 +177,55 @@ func (e *Engine) aside(f func()) bool {
 
 // ending runs f outside the actors, which f needs: Close waits for it before it stops them.
 func (e *Engine) ending(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
 	done := make(chan struct{})
-	if e.aside(func() { defer close(done); f() }) {
+	e.endings[done] = true
+	e.background.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			delete(e.endings, done)
+			close(done)
+		}()
+		f()
+	})
+}
+
+// endWithin is how long Close, and a call that has left sessions, wait for what ending runs.
+const endWithin = 3 * time.Second
+
+// ended waits for what ending runs, which may begin more, for endWithin at most.
+func (e *Engine) ended(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endWithin)
+	defer cancel()
+	for ctx.Err() == nil {
 		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.endings = append(slices.DeleteFunc(e.endings, func(d chan struct{}) bool {
-			select {
-			case <-d:
-				return true
-			default:
-				return false
-			}
-		}), done)
+		var done chan struct{}
+		for done = range e.endings {
+			break
+		}
+		e.mu.Unlock()
+		if done == nil {
+			return
+		}
+		_ = wait.Done(ctx, done)
 	}
 }
 
-// endWithin is how long Close waits for what ending runs.
-const endWithin = 3 * time.Second
-
-// shut waits for what ending runs, which may begin more, and lets no other work begin.
+// shut waits for what ending runs, and lets no other work begin.
 func (e *Engine) shut(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
-	for {
+	for closed := false; !closed; {
+		e.ended(ctx)
 		e.mu.Lock()
-		left := e.endings
-		e.endings, e.closed = nil, len(left) == 0 || ctx.Err() != nil
-		closed := e.closed
+		closed = len(e.endings) == 0 || ctx.Err() != nil
+		e.closed = closed
 		e.mu.Unlock()
-		if closed {
-			return
-		}
-		for _, done := range left {
-			_ = wait.Done(ctx, done)
-		}
 	}
 }
 

@@ -214,15 +214,15 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	child, r := p.finish(c, hello).BeginStep.SessionID, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Must(t)
-	testkit.Equal(t, *r.ResumedStep, "workflow:beta/publish")
-	testkit.Contains(t, toJSON(t, r.Notice), "session '"+id+"'")
+	testkit.True(t, *r.ResumedStep == "workflow:beta/publish" && strings.Contains(*r.Notice, "session '"+id+"'"), "reply %s", toJSON(t, r))
 	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded, "step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	goTo := func() *machine.GoToReply {
-		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t)
+		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish", SessionID: &id})).Must(t)
 	}
-	again := goTo()
-	testkit.True(t, again.BeginStep.StepID == "write" && len(again.Stack) == 2, "again: %s", toJSON(t, again))
+	for range 20 { // each takes the place of the last
+		testkit.Equal(t, len(goTo().Stack), 2, "again")
+	}
 	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
 	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
@@ -230,11 +230,11 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	testkit.Equal(t, goTo().BeginStep.StepID, "write", "after it was removed")
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})).Must(t).BeginStep.StepID, "one", "back")
 	begun := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+id+`"}`).BeginStep
-	testkit.Equal(t, begun.StepID, "write", "after going back")
 	srv.stop()
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+begun.SessionID+`"}`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last", "the end of the call")
+	testkit.True(t, len(goTo().Stack) == 2 && len(testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no", SessionID: &id})).Must(t).Stack) == 0, "its stack")
 	for range 20 { // a command that aborts the one that calls it ends after that, too
 		c := p.open().Connect("local")
 		id, child := p.start(c, "alpha", "main").BeginStep.SessionID, p.finish(c, hello).BeginStep.SessionID
