@@ -161,7 +161,7 @@ func (a *sessionActor) overtaken(c *candidate) error {
 	case c.m.args.Of != nil && !slices.Contains([]string{c.digest, c.bound}, c.m.args.Of.Digest):
 		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
 	case newest == "":
-		return movedOn(stepID, a.id)
+		return a.movedOn(stepID)
 	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
 		return superseded(stepID)
 	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !strings.HasPrefix(*last.Error, notBegun):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -166,7 +167,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
 		// It was current when the call arrived: another call has finished it since.
 		if replay = a.state.Replay(m.step, same); replay == nil {
-			return nil, nil, movedOn(m.step, a.id)
+			return nil, nil, a.movedOn(m.step)
 		}
 	case err != nil:
 		return nil, nil, err
@@ -215,8 +216,13 @@ func (a *sessionActor) askForAccount(c *candidate) *finished {
 	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
-func movedOn(stepID, id string) error {
-	return session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, id).With("step_id", stepID)
+// movedOn refuses a call whose step another call has finished, begun again or, with its session, ended.
+func (a *sessionActor) movedOn(stepID string) error {
+	e := session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, a.id)
+	if ended, ok := errors.AsType[*session.Error](a.state.Ended()); ok && a.state.Status != machine.Active {
+		e.Message = "While this call was under way, another one ended the session; nothing was done. " + ended.Message
+	}
+	return e.With("step_id", stepID)
 }
 
 // root returns the folder of the session's files here.
