@@ -69,6 +69,9 @@ func MakeState(f *state.Folder) error {
 // the .gitignore above it; if that fails, it only logs the error.
 func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	dir := f.Tmp()
+	if _, err := os.Stat(f.Root); err != nil {
+		return err // a project that was moved away is not made again
+	}
 	if err := f.OwnTmp(); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
-// The folder for files in progress is made again; that the whole project is gone is said.
+// The folder for files in progress is made again; that the whole project is gone is said, and it is not made again.
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p := newProject(t)
 	p.root = filepath.Join(p.root, "inner")
@@ -49,11 +49,11 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
-	s := p.record(id)
-	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
+	testkit.True(t, p.record(id).Status == machine.Completed && len(p.record(id).StepProgress) == 2, "record %s", toJSON(t, p.record(id)))
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone", p.root)
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone", "The project folder "+p.root)
+	testkit.True(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})) == nil && os.IsNotExist(errOf(os.Stat(p.root))), "it is made again, empty")
 }
 
 // A call without a session_id says that the database was moved away, and goes on once it is put back.

@@ -29,7 +29,7 @@ func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded
 	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
 		return out, out, err
 	}
-	root, err = filepath.EvalSymlinks(root)
+	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, nil, record.ProjectGone(root, err)
 	}
@@ -38,7 +38,7 @@ func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded
 		declared := st.Output(o.Key)
 		var paths []string
 		for _, p := range o.Value.Paths {
-			files, err := filesOf(root, "Output", o.Key, declared.Type, p)
+			files, err := filesOf(real, "Output", o.Key, declared.Type, p)
 			if err != nil {
 				return nil, nil, err
 			}
