@@ -125,11 +125,12 @@ func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, targe
 	return of.Title, strings.Join(parts, "\n\n"), nil
 }
 
-// conclude records what became of the branches of an attempt, after err was their outcome: it is merged once all its
-// repositories are and no work is left in them. Its task is then done, if done says so and the config agrees.
-func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, err error) (*Reply, error) {
-	if err != nil {
-		return nil, err
+// conclude records what became of the branches of an attempt, after refused was their outcome, also if that is the error
+// of one repository after others were moved: it is merged once all its repositories are and no work is left in them. Its
+// task is then done, if done says so and the config agrees.
+func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, refused error) (*Reply, error) {
+	if reply == nil {
+		return nil, refused
 	}
 	landed := ""
 	b, cfg, err := e.View(ctx, who)
@@ -137,9 +138,12 @@ func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply 
 		landed, err = landedAs(ctx, e, b, reply.AttemptID)
 	}
 	if err == nil {
-		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed, landed == task.LandedMerged && done && cfg.Attempts.DoneWhenMerged)
+		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed, landed == task.LandedMerged && done && refused == nil && cfg.Attempts.DoneWhenMerged)
 	}
-	if err != nil && !errors.Is(err, task.ErrNotFound) { // else it was deleted meanwhile
+	switch {
+	case refused != nil:
+		return nil, refused
+	case err != nil && !errors.Is(err, task.ErrNotFound): // else it was deleted meanwhile
 		return nil, board.Midway(board.Fault("recording what became of the branch", err))
 	}
 	return reply, nil
@@ -346,7 +350,8 @@ func newRepo(at *task.Attempt, r task.AttemptRepo) Repo {
 	return Repo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath, branch: at.Branch}
 }
 
-// eachRepo calls do for the repositories of an attempt, or for one of them.
+// eachRepo calls do for the repositories of an attempt, or for one of them. With an error of one of them it
+// returns what was done before.
 func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *Repo) error) (*Reply, error) {
 	b, at, err := settled(ctx, e, who, t, repo)
 	if err != nil {
@@ -372,7 +377,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 				}
 				refused.With("done", reply.Repos)
 			}
-			return nil, err
+			return reply, err
 		}
 		reply.Repos = append(reply.Repos, m)
 		e.Log.InfoContext(ctx, "attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
