@@ -147,12 +147,9 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("old"), Text: "x"}, "not_in_diff", "old")
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("left"), Text: "x"}, "unknown_side", "left")
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Repo: new("other"), Text: "x"}, "unknown_repo", "other", "shop")
-	refuse(on("dir", 1, "x"), "not_in_diff", `"dir"`)
-	refuse(on("README", 1, "x"), "not_in_diff", "README") // it is unchanged
-	refuse(on("no-such", 1, "x"), "not_in_diff", "no-such")
-	refuse(on("image", 1, "x"), "not_in_diff", "image")
-	refuse(on("../home", 1, "x"), "bad_path", "../home")
-	refuse(on("/etc/passwd", 1, "x"), "bad_path", "/etc/passwd")
+	for file, code := range map[string]string{"dir": "not_in_diff", "README": "not_in_diff", "no-such": "not_in_diff", "image": "not_in_diff", "../home": "bad_path", "/etc/passwd": "bad_path"} {
+		refuse(on(file, 1, "x"), code, `"`+file+`"`) // README is unchanged
+	}
 	refuse(on("dir/a.txt", 1, " \n"), "missing_comment")
 	refuse(on("dir/a.txt", 1, "a\x00b"), "not_text")
 	refuse(on("dir/a.txt", 1, strings.Repeat("é", task.MaxComment+1)), "too_long", fmt.Sprint(task.MaxComment+1))

@@ -96,10 +96,37 @@ func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeAr
 		if a.Message != nil {
 			l.Message = *a.Message
 		}
+		if err := targetIdle(ctx, e, l.Target); err != nil {
+			return err
+		}
 		done, err := k.Merge(ctx, l)
 		return r.landed(ctx, k, l, Merged, done, err)
 	})
 	return conclude(ctx, e, who, reply, a.KeepOpen == nil || !*a.KeepOpen, err)
+}
+
+// targetIdle refuses a target that is the branch of an attempt whose agent waits or runs: the merge would change the files
+// under it.
+func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
+	b, err := e.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if taken, err := b.BranchTaken(ctx, target); err != nil || !taken {
+		return board.Fault("looking for an attempt with that branch", err)
+	}
+	all, err := b.AllAttempts(ctx)
+	if err != nil {
+		return board.Fault("looking for the attempt with that branch", err)
+	}
+	for _, at := range all {
+		if at.Branch == target && at.State.Open() {
+			refused := attempt.AgentRuns(at.ID)
+			refused.Message = fmt.Sprintf("Nothing was changed: the branch %s is that of another attempt. %s", target, refused.Message)
+			return refused
+		}
+	}
+	return nil
 }
 
 // messageOf returns the messages of commits for an attempt: the title of its task, and that with the description
@@ -389,6 +416,9 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	refuse := func(code, format string, args ...any) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
+	}
+	if refused, is := errors.AsType[*session.Error](err); is {
+		return refused
 	}
 	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
 		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).

@@ -185,7 +185,8 @@ func TestDiff(t *testing.T) {
 		testkit.ContainsAll(t, deref(d.Notice), says)
 		return deref(d.Notice)
 	}
-	why(s.done("! say x").AttemptID, "Nothing is changed")
+	idle := s.done("! say x").AttemptID
+	why(idle, "Nothing is changed")
 	p.Git(p.Root, "branch", "-q", "-m", "main", "next")
 	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", `no such branch: "main"`, "change_target")
 	p.Git(p.Root, "branch", "-q", "-m", "next", "main")
@@ -199,13 +200,15 @@ func TestDiff(t *testing.T) {
 
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
 	says := why(s.done("! say x").AttemptID, "is failed", "no-such-setup-program", "start_task_attempt")
-	testkit.True(t, !strings.Contains(says, "not made yet"), "of an attempt without a workspace: %s", says)
+	testkit.True(t, !strings.Contains(says, "not created yet"), "of an attempt without a workspace: %s", says)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	first := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold")))
 	s.reaches(first.AttemptID, task.Running)
-	for name, err := range s.calls(first.AttemptID) { // nothing is merged under an agent that works
+	for name, err := range s.calls(first.AttemptID) { // nothing is merged from or under an agent that works
 		testkit.Fails(t, err, "waiting or running", "%s", name)
 	}
+	testkit.Get(ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(idle), TargetBranch: first.WorkspaceBranch})).Must(t)
+	s.notMerged(MergeArgs{Target: the(idle)}, session.StateError, "attempt_running", first.WorkspaceBranch+" is that of another", first.AttemptID)
 	waits := s.begin(s.newTask("! say x"))
 	why(waits.AttemptID, "not created yet", "queued", "get_attempt")
 	s.stopAttempt(waits.AttemptID)
