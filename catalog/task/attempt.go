@@ -166,6 +166,7 @@ type Ending struct {
 	Conversation *string    // the name that its program gave to it; nil means unknown
 	LimitedUntil *time.Time // set if a limit of the provider ended it
 	Usage        *Usage     // what its agent reported that it used; nil means nothing
+	Resolved     bool       // the merge whose conflicts its attempt had is no longer in progress
 }
 
 // A Usage is what one execution used, as its agent reported it, with its cost by the prices when it ended.

@@ -312,6 +312,7 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
 		return err
 	}
+	ending.Resolved = r.row.StepID == "" && r.resolved(ctx, b)
 	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
 	if err == nil && ended {
 		ctx = telemetry.Under(ctx, r.engine.exportEnd(ctx, b, &r.row))
@@ -324,6 +325,20 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 		r.engine.countUse(ending.Usage, end.limit != "" && r.row.StepID != "")
 	}
 	return err
+}
+
+// resolved reports whether the merge is no longer in progress whose conflicts the attempt had.
+func (r *execution) resolved(ctx context.Context, b store.Board) bool {
+	at, err := b.Attempt(ctx, r.row.AttemptID)
+	if err != nil || at.Landed != task.LandedConflicts {
+		return false
+	}
+	for _, repo := range at.Repos {
+		if v, err := r.engine.repoReply(ctx, at, repo); err != nil || v.Merging {
+			return false
+		}
+	}
+	return true
 }
 
 // tellDropped adds to the reason of an end that drops what is queued, other than by a person, what that was.

@@ -153,8 +153,7 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	r := s.begin(s.newTask("! say once"))
 	appears(t, p.up)
 	s.stop()
-	testkit.Equal(t, p.open(passive).get(r.AttemptID).State, "queued")
-	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
+	testkit.True(t, p.open(passive).get(r.AttemptID).State == "queued" && !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n"), "it is not queued, or worktrees are left")
 	p.Configure(func(*config.Config) {})
 	testkit.Equal(t, p.open().ends(r.AttemptID).State, "completed")
 }

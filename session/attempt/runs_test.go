@@ -334,8 +334,7 @@ func TestARunIsMadeWithItsTask(t *testing.T) {
 	}
 	calls.Wait()
 	project, _ := s.rootProject()
-	testkit.Equal(t, len(testkit.Get(s.Runs(ctx, me)).Must(t)), 1, "runs")
-	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1, "tasks")
+	testkit.Same(t, []int{len(testkit.Get(s.Runs(ctx, me)).Must(t)), testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total}, []int{1, 1}, "runs, tasks")
 	// The owner of the workflow must be named if a server is to lead.
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
 		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})

@@ -123,8 +123,7 @@ func TestEndsWhileStarting(t *testing.T) {
 			testkit.True(t, how != "failed" || strings.Contains(deref(r.Error), "no compiler here"), "%s", deref(r.Error))
 			now := s.task(v.TaskID)
 			testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed == (how == "failed"), "%+v", now)
-			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
-			testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
+			testkit.True(t, !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") && p.Git(p.Root, "branch", "--list", "deepwork/*") == "", "worktrees or branches are left")
 		})
 	}
 }
@@ -140,8 +139,7 @@ func TestStopElsewhere(t *testing.T) {
 	x := s.latest(r.AttemptID)
 	testkit.True(t, x.StopAsked == nil && x.State == task.Running, "a call that was refused has asked for its end: %+v", x)
 	began := time.Now()
-	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
-	testkit.True(t, time.Since(began) < 8*time.Second, "it took %v", time.Since(began)) // usually half a second
+	testkit.True(t, other.stopAttempt(r.AttemptID).State == "stopped" && time.Since(began) < 8*time.Second, "it took %v", time.Since(began)) // usually half a second
 	testkit.Until(t, "counted by its own server", func() bool { return s.Stats().Ended[task.Stopped] == 1 && s.Stats().Started == 1 })
 }
 
@@ -271,9 +269,8 @@ func TestDeleteTask(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
-	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
-	testkit.True(t, !Exists(servers.Dir) && Exists(s.State().Dir), "the state of its servers is left, or that of the project gone")
-	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)) && !Exists(servers.Dir), "folders of the attempt, or the state of its servers, are left")
+	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed" && Exists(s.State().Dir), "another task's attempt, or the project's state, is gone")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
 }
 

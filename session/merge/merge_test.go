@@ -315,8 +315,15 @@ func TestField25_ConflictsOfAMerge(t *testing.T) {
 	p.commit(p.Root, "a.txt", "of a person\n")
 	s.merge(MergeArgs{Target: target})
 	testkit.Same(t, []any{s.get(r.AttemptID).State, s.get(r.AttemptID).Repos[0].Conflicts, needs(t, s)}, []any{board.Conflicted, []string{"a.txt"}, "attempt_conflicts conflicts"})
+	send := func(prompt string, state board.State) {
+		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
+		s.reaches(r.AttemptID, task.AttemptState(state))
+	}
+	send("! say x", board.Conflicted)
 	testkit.Get(Abort(ctx, s.Engine, me, BranchArgs{Target: target})).Must(t)
 	testkit.Same(t, []any{s.get(r.AttemptID).State, needs(t, s)}, []any{board.Completed, "attempt_to_review completed"}, "after it was undone")
+	s.merge(MergeArgs{Target: target})
+	send("! write a.txt of both\n! commit both", board.Completed)
 	p.Git(path, "config", "color.ui", "always")
 	const markers = "<<<<<<< HEAD\nmine\n=======\nyours\n>>>>>>> main\n"
 	p.commit(path, "b.txt", markers)

@@ -272,7 +272,7 @@ type Board interface {
 	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
 	// interrupted, or had been asked to stop, or is the leader of a run that is complete, the queue is dropped. A task that is no longer inprogress keeps its status; if a
 	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
-	// the execution has ended. ErrInvalid: e.State or e.Task is not allowed. The end of one for a step changes
+	// the execution has ended. Conflicts that SetLanded recorded stay until e.Resolved, whatever runs meanwhile. ErrInvalid: e.State or e.Task is not allowed. The end of one for a step changes
 	// nothing else; that of a leader ends those for its steps as interrupted.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 

@@ -50,6 +50,9 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 	return e.ID
 }
 
+// unlanded forgets what has become of an attempt, but for conflicts, which stay until they are resolved.
+const unlanded = `landed = CASE WHEN landed = 'conflicts' THEN landed ELSE '' END, `
+
 // reopen forgets what has become of an attempt, and how its last leader ended: it is worked on again.
 func (t Tx) reopen(id string) {
 	var run *string
@@ -62,7 +65,7 @@ func (t Tx) reopen(id string) {
 		t.Fail(err)
 		run = new(string(text))
 	}
-	t.Exec(`UPDATE attempts SET landed = '', run = ? WHERE id = ?`, run, id)
+	t.Exec(`UPDATE attempts SET `+unlanded+`run = ? WHERE id = ?`, run, id)
 }
 
 func (t Tx) setAttempt(id string, s task.AttemptState, why *string) {
@@ -286,6 +289,9 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			return nil
 		}
 		t.setAttempt(x.AttemptID, e.State, e.Error)
+		if e.Resolved {
+			t.Exec(`UPDATE attempts SET landed = '' WHERE id = ?`, x.AttemptID)
+		}
 		of, status, stays := t.taskOf(x.AttemptID), e.Task, `status <> 'inprogress'`
 		if status == task.InReview && t.has(`FROM tasks JOIN attempts ON task_id = tasks.id WHERE attempts.id = ? AND workflow_name IS NOT NULL AND coalesce(workflow_status, '') <> 'completed'`, x.AttemptID) {
 			status = "" // until it is; see moveAttempt

@@ -202,7 +202,7 @@ func (t Tx) hold(a *task.Attempt) {
 func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {
 	return change(ctx, b, "changing the target of an attempt", func(t Tx) {
 		t.own("attempt", attemptID)
-		t.touch(attemptID, `landed = '', `)
+		t.touch(attemptID, unlanded)
 		if t.open(attemptID) {
 			t.Fail(fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning))
 		}
