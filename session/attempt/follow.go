@@ -223,6 +223,9 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 	if err != nil {
 		return err
 	}
+	if last.State.Open() && last.StopAsked != nil { // so nothing can be queued either
+		return task.ErrStopping
+	}
 	if last.State.Open() {
 		return task.ErrRunning
 	}

@@ -260,8 +260,8 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	m1.reaches(made.AttemptID, task.Running)
 	m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	m1.givenUp(made.AttemptID)
-	late := FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say late")}
-	refused(t, testkit.Get(m1.FollowUp(ctx, me, late)).Err(), session.StateError, "attempt_running", "is being stopped")
+	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say late")})).Err(), session.StateError, "attempt_running", "is being stopped")
+	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say late")})).Err(), session.StateError, "attempt_running", "is being stopped")
 	m2.die()
 	f.gone(m2.place, time.Minute)
 	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "without another call")
