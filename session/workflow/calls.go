@@ -346,7 +346,7 @@ func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(contex
 		return nil, "", err
 	}
 	c.moved(nil)
-	c.engine.ended(ctx) // or the reply's stack would still have the workflows of steps that this has left
+	c.engine.ended(ctx, id) // or the reply's stack would still have the workflows of steps that this has left
 	return r, id, nil
 }
 

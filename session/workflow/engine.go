@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,16 +110,16 @@ type Engine struct {
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
-	mu      sync.Mutex // guards the following fields
-	closed  bool       // no work outside the actors may start
-	conns   map[*Conn]struct{}
-	endings map[chan struct{}]bool // of what ending runs, each closed at its end
+	mu     sync.Mutex // guards the following fields
+	closed bool       // no work outside the actors may start
+	conns  map[*Conn]struct{}
+	ends   map[*end]bool // what ending runs
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
 // joins the servers of the project with its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, endings: map[chan struct{}]bool{}}
+	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, ends: map[*end]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
@@ -175,21 +176,28 @@ func (e *Engine) aside(f func()) bool {
 	return true
 }
 
-// ending runs f outside the actors, which f needs: Close waits for it before it stops them.
-func (e *Engine) ending(f func()) {
+// An end is one of the workflow of a step, which its session has left.
+type end struct {
+	of, child string // sessions
+	done      chan struct{}
+}
+
+// ending runs f, which ends the workflow of a step, outside the actors, which f needs: Close waits for it before it stops
+// them.
+func (e *Engine) ending(of, child string, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return
 	}
-	done := make(chan struct{})
-	e.endings[done] = true
+	one := &end{of, child, make(chan struct{})}
+	e.ends[one] = true
 	e.background.Go(func() {
 		defer func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			delete(e.endings, done)
-			close(done)
+			delete(e.ends, one)
+			close(one.done)
 		}()
 		f()
 	})
@@ -198,21 +206,25 @@ func (e *Engine) ending(f func()) {
 // endWithin is how long Close, and a call that has left sessions, wait for what ending runs.
 const endWithin = 3 * time.Second
 
-// ended waits for what ending runs, which may begin more, for endWithin at most.
-func (e *Engine) ended(ctx context.Context) {
+// ended waits for what ending runs, which may begin more, for endWithin at most: below these sessions or, without any, for all.
+func (e *Engine) ended(ctx context.Context, below ...string) {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
-	for ctx.Err() == nil {
+	for all := len(below) == 0; ctx.Err() == nil; {
 		e.mu.Lock()
-		var done chan struct{}
-		for done = range e.endings {
-			break
+		var next *end
+		for one := range e.ends {
+			if all || slices.Contains(below, one.of) {
+				next = one
+				break
+			}
 		}
 		e.mu.Unlock()
-		if done == nil {
+		if next == nil {
 			return
 		}
-		_ = wait.Done(ctx, done)
+		below = append(below, next.child)
+		_ = wait.Done(ctx, next.done)
 	}
 }
 
@@ -223,7 +235,7 @@ func (e *Engine) shut(ctx context.Context) {
 	for closed := false; !closed; {
 		e.ended(ctx)
 		e.mu.Lock()
-		closed = len(e.endings) == 0 || ctx.Err() != nil
+		closed = len(e.ends) == 0 || ctx.Err() != nil
 		e.closed = closed
 		e.mu.Unlock()
 	}

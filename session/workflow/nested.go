@@ -330,7 +330,7 @@ func (a *sessionActor) leave(before, next *machine.State) {
 		case !left:
 			reason = "A person has dropped its item."
 		}
-		e.ending(func() {
+		e.ending(a.id, p.Value.Child, func() {
 			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {
 				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child, "error", err)
 			}
