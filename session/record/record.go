@@ -337,7 +337,7 @@ type OpenStep struct {
 	Began   time.Time `json:"began"`
 	Given   bool      `json:"given,omitempty"`   // it was handed in for a review by a reviewer
 	Failed  time.Time `json:"failed,omitzero"`   // when the newest review failed
-	Reviews int       `json:"reviews,omitempty"` // of the step that count
+	Reviews int       `json:"reviews,omitempty"` // of the step that failed
 	Asked   time.Time `json:"asked,omitzero"`    // when a person was asked to pass its outputs; zero if nobody is asked now
 	Shown   time.Time `json:"shown,omitzero"`    // when the agent was told to review it itself
 }
@@ -361,7 +361,7 @@ func waitingOf(s *machine.State) string {
 			continue
 		}
 		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) } // a person has let through what was before
-		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityTries}
+		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
 		if p.Question.Open() && since(p.Question.AskedAt) {
 			step.Asked = p.Question.AskedAt
 		}

@@ -89,7 +89,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		m.joined = digest // if this is applied again, it has collected the verdict
 		return a.conclude(ctx, a.state.CollectTry(stepID, a.engine.now()), c)
 	}
-	if p.QualityTries >= how.MaxTries {
+	if p.FailedTries() >= how.MaxTries {
 		if judged := p.LastCounted(); judged != nil && judged.State == machine.TryFailed && judged.Digest == digest {
 			return nil, gateFailed(p, stepID, judged,
 				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+a.afterLimit(stepID, how)+m.notice))

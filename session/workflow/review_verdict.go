@@ -91,7 +91,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	var f *finished
 	var r *machine.FinishReply
 	var refusal *session.Error
-	if p.QualityTries >= how.MaxTries {
+	if p.FailedTries() >= how.MaxTries {
 		what := a.afterLimit(stepID, how)
 		if p.Question != nil && p.Question.Digest == c.digest {
 			what = "Change the outputs and call again, or go back with go_to_step: a person failed these. "
@@ -99,7 +99,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.QualityTries, how.MaxTries, combined(failed)+unmet(failed, false)))
+		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.FailedTries(), how.MaxTries, combined(failed)+unmet(failed, false)))
 		r = f.Reply
 		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
@@ -127,16 +127,8 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 
 // gateFailed refuses a step whose tries are used up (seed 000, 001.4.13).
 func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, what string) *session.Error {
-	n, failed, some := p.QualityTries, 0, ""
-	for _, a := range p.Tries {
-		if a.Counts() && a.State == machine.TryFailed {
-			failed++
-		}
-	}
-	if failed < n {
-		some = fmt.Sprintf(" (%d of which failed)", failed)
-	}
-	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'%s.\n%s\n%s", n, stepID, some, combined(judged.Failed())+unmet(judged.Failed(), true), what).
+	n := p.FailedTries()
+	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed(), true), what).
 		With("step_id", stepID).With("attempts", n)
 }
 

@@ -113,7 +113,7 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityTries, m.FailedChecks = p.QualityTries, p.FailedChecks
-			m.Review = standing(s.SessionID, p, m.ReviewRunning, max(most-p.QualityTries, 0))
+			m.Review = standing(s.SessionID, p, m.ReviewRunning, max(most-p.FailedTries(), 0))
 			if p.CompletedAt != nil {
 				m.State, m.CompletedAt = "completed", new(p.CompletedAt.Format(time.RFC3339Nano))
 			}

@@ -448,8 +448,12 @@ func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 	p.Question = &answered
 	if !a.Passed {
 		p.QualityTries++
+		number := p.nextTry()
+		if last := p.LastCounted(); last != nil && last.State == TryPassed && last.Digest == q.Digest {
+			number = last.Number
+		}
 		p.Tries = append(slices.Clone(p.Tries), &Try{
-			Number: p.QualityTries, State: TryFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
+			Number: number, State: TryFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
 			Verdicts: []*Verdict{{
 				At: a.At, Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel), RunEach: q.RunEach, Key: humanKey, Digest: q.Digest,
 				Files: q.Files, Feedback: a.Feedback, Seconds: a.At.Sub(q.AskedAt).Seconds(),

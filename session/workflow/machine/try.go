@@ -117,6 +117,25 @@ func (a *Try) Counts() bool {
 	return a != nil && !a.Checks && (a.State == TryPassed || a.State == TryFailed)
 }
 
+// FailedTries returns the number of failed tries at the reviews of a step: a limit is on these.
+func (p *StepProgress) FailedTries() (n int) {
+	for _, a := range p.Tries {
+		if a.Counts() && a.State == TryFailed {
+			n++
+		}
+	}
+	return n
+}
+
+// nextTry returns the number of the next try at the reviews: the verdict of a person who was asked about what passed one
+// belongs to that one.
+func (p *StepProgress) nextTry() int {
+	if last := p.LastCounted(); last != nil {
+		return last.Number + 1
+	}
+	return 1
+}
+
 // LastCounted returns the newest try with a verdict, or nil.
 func (p *StepProgress) LastCounted() *Try {
 	for _, a := range slices.Backward(p.Tries) {
@@ -208,7 +227,7 @@ const (
 func (s *State) OpenTry(stepID string, a Try) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
-	if a.Number, a.State = p.QualityTries+1, TryOpen; a.Checks {
+	if a.Number, a.State = p.nextTry(), TryOpen; a.Checks {
 		a.Number = p.FailedChecks + 1
 	}
 	tries, voids, checks := append(slices.Clone(p.Tries), &a), 0, map[TryState]int{}

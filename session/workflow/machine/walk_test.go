@@ -338,7 +338,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Equal(t, testkit.Get(declined.Decline("a", "d", "ann", at)).Must(t), declined, "declined twice")
 	testkit.Fails(t, testkit.Get(asked.Decline("a", "e", "ann", at)).Err(), "not those that you were shown")
 	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil, "declining is an answer")
-	failed := testkit.Get(declined.Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
+	failed := testkit.Get(declined.OpenTry("a", Try{Digest: "d"}).CloseTry("a", nil, "", at).Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
 	by := failed.OpenTry("a", Try{OpenedAt: at}).CloseTry("a", nil, "it hung", at).Progress("a").LastByPerson()
 	testkit.True(t, by != nil && by.Number == 1 && by.Verdicts[0].Reviewer == "a person (bob, page)", "%+v", by)
 	for _, c := range []struct {
