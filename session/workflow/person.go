@@ -265,7 +265,7 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 		return err
 	}
 	if e.exports.RootOf(r.Row) != e.Root || len(step.Checks)+len(step.ReviewsBy(false)) > 0 || step.HasSchema() || r.State.Progress(stepID).HasGrant() {
-		return session.NotNow(codes.OutputsChanged, "The outputs changed, so the agent of session '%s' has to hand in step '%s' again: tell it to call finished_step with them as they are now. In a run, that happens automatically. Then review them again.", id, stepID)
+		return session.NotNow(codes.OutputsChanged, "The outputs changed, so the agent of session '%s' has to hand in step '%s' again: tell it to hand them in as they are now. In a run, that happens automatically. Then review them again.", id, stepID)
 	}
 	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {

@@ -277,7 +277,7 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")
 			if reviews == bothStep {
-				testkit.True(t, session.CodeOf(err) == codes.OutputsChanged && rev.calls() == 1, "%v", err)
+				testkit.True(t, session.CodeOf(err) == codes.OutputsChanged && rev.calls() == 1 && !strings.Contains(err.Error(), "finished_step"), "for a person, a sentence that names a tool is left out: %v", err)
 				return
 			}
 			testkit.Must(t, err)
