@@ -331,9 +331,8 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.Interrupted, active, Step{ID: "one", Agents: agent(board.Interrupted, &began, &began)}, true},
 		{board.NotBegun, active, Step{ID: "two"}, true},
 	} {
-		b := viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}
 		test.step.Session = test.state
-		got, _ := b.state(&test.step)
+		got, _ := (&viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}).state(&test.step)
 		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }
@@ -366,11 +365,12 @@ func TestLook(t *testing.T) {
 	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]", "the plan")
 	first := v.Tree.Entries[0][0]
 	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
-	nested := first.Nested[0].Entries[0][0]
-	testkit.True(t, nested.Last == "says" && nested.Since != nil, "the nested step is %+v", nested)
+	testkit.True(t, first.Nested[0].Entries[0][0].Last == "says" && first.Nested[0].Entries[0][0].Since != nil, "the nested steps are %+v", first.Nested)
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
 	testkit.Equal(t, depths, "011100", "the depths")
+	ended := &board.RunReply{SessionID: r.SessionID, Waits: []board.RunWaits{{For: board.WaitsForPerson, SessionID: "s", StepID: "a"}}}
+	testkit.Equal(t, len(Look(t.Context(), ended, sessions, nil).Waits), 0, "what an ended run waits for, of a person who has answered")
 	// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
 	r, sessions = aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
