@@ -37,7 +37,7 @@ func newParser(file string, own bool) *parser {
 			if flag != "" {
 				flag = ", or with " + flag
 			}
-			p.Fault(v.At(), "does not belong into a project: set it in your own config, %s%s", UserFile(), flag)
+			p.Fault(v.At(), "does not belong in a project: set it in your own config, %s%s", UserFile(), flag)
 		}
 	}
 	p.File, p.Lenient, p.Texts, p.Forms = file, true, texts, forms(limits)

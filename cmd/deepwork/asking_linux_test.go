@@ -121,7 +121,7 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 	}
 	testkit.Need(t, !fileExists(filepath.Join(root, "tried")), "a check ran before it was approved")
 	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "checks.one.a.tests", "checks.two.a.tests", `"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved.",
-		"2 checks, of which 2 were not approved before")
+		"2 checks (not approved before: 2)")
 	testkit.Contains(t, mustPrint(t, root, "trust", "--list"), "checks.two.a.tests", "the list")
 	finish(one, "", "Checks failed: 1 of 1", "exit code 1")
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one), []string{"check tests: failed", "calls whose checks failed: 1"})

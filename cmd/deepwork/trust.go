@@ -148,7 +148,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	}
 	summary := summaryOf(set, record.Grants)
 	if len(checks) > 0 {
-		summary += fmt.Sprintf(" Its jobs ask to run %s, of which %d were not approved before.", count(len(checks), "check"), len(fresh))
+		summary += fmt.Sprintf(" Its jobs ask to run %s (not approved before: %d).", count(len(checks), "check"), len(fresh))
 	}
 	otherwise := "" // trusted_folders do not end a denial
 	if !record.Denied {

@@ -285,7 +285,7 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	case l.Run.MaxCostUSD != nil && sum.MicroUSD >= board.MicroUSD(*l.Run.MaxCostUSD):
 		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.", board.Decimal(board.USD(sum.MicroUSD)), board.Decimal(*l.Run.MaxCostUSD)), nil
 	case l.Run.MaxUnknown != nil && sum.Unknown >= *l.Run.MaxUnknown:
-		return fmt.Sprintf("%d of its agents have ended whose cost is unknown, and at most %d may.", sum.Unknown, *l.Run.MaxUnknown), nil
+		return fmt.Sprintf("%d of its agents have ended with an unknown cost, and at most %d may.", sum.Unknown, *l.Run.MaxUnknown), nil
 	}
 	return "", nil
 }

@@ -252,7 +252,7 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 	}
 	more(300_000) // in total
 	start := s.starting(s.newTask("! say nothing known"))
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "2 executions have ended with an unknown cost", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
 	limit(3, 1)
 	more(700_000)
 	c := s.get(a.AttemptID).Cost

@@ -163,7 +163,7 @@ func (r Reached) what(who session.Caller) string {
 	case !who.Owner:
 		return limit
 	case r.Key == "attempts.max_unknown":
-		return fmt.Sprintf("%s executions have ended whose cost is unknown, and %s", Decimal(r.Sum), limit)
+		return fmt.Sprintf("%s executions have ended with an unknown cost, and %s", Decimal(r.Sum), limit)
 	}
 	known := ""
 	if r.unknown > 0 {

@@ -57,7 +57,7 @@ func TestReachedBudgets(t *testing.T) {
 			"attempts.max_cost_usd is 0", "Budget reached: attempts.max_cost_usd is 0", "raise attempts.max_cost_usd in config.yml"}},
 		{cfg(-1, 1.5), task.Spent{Unknown: 1}, nil},
 		{cfg(-1, 1.5), task.Spent{Unknown: 2}, []string{
-			"2 executions have ended whose cost is unknown, and attempts.max_unknown is 1.5", "Budget reached: 2 of 1.5 executions of unknown cost (attempts.max_unknown)",
+			"2 executions have ended with an unknown cost, and attempts.max_unknown is 1.5", "Budget reached: 2 of 1.5 executions of unknown cost (attempts.max_unknown)",
 			"attempts.max_unknown is 1.5", "Budget reached: attempts.max_unknown is 1.5",
 			"raise attempts.max_unknown in config.yml, and give prices of the models in " + config.UserFile() + ", by which the cost of later ones is known"}},
 	} {

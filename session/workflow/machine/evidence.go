@@ -407,7 +407,7 @@ func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 		return nil, session.NotNow(codes.PersonNotAsked, "Step '%s' of session '%s' does not wait for a person: its agent has handed in no outputs that need one. `deepwork sessions show %s` says where it is.", stepID, s.SessionID, s.SessionID)
 	case !p.Question.Open():
 		a := p.Question.Answer
-		return nil, session.NotNow(codes.PersonAnswered, "%s (%s) has answered already about these outputs of step '%s' of session '%s': passed is %t.", a.Identity, a.Channel, stepID, s.SessionID, a.Passed)
+		return nil, session.NotNow(codes.PersonAnswered, "%s (%s) has answered already about these outputs of step '%s' of session '%s': %s.", a.Identity, a.Channel, stepID, s.SessionID, map[bool]string{true: "passed", false: "failed"}[a.Passed])
 	case digest != "" && digest != p.Question.Digest:
 		return nil, session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' are not those that you were shown: other ones were handed in since. Look at those, and answer again.", stepID, s.SessionID)
 	}

@@ -330,7 +330,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
 	testkit.True(t, asked.Unask("a", "d", at) == asked && asked.Unask("b", "e", at) == asked && asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
 	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
-	testkit.Fails(t, answer(done, "a", ""), "has answered already")
+	testkit.Fails(t, answer(done, "a", ""), "has answered already about these outputs of step 'a' of session '"+done.SessionID+"': passed.")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
 	testkit.Fails(t, answer(over, "a", ""), "was aborted")
 	declined := testkit.Get(asked.Decline("a", "d", "ann", at)).Must(t)

@@ -59,7 +59,7 @@ func TestTasks(t *testing.T) {
 	for _, wait := range []struct{ path, on, then string }{
 		{second, "The first", has("It cannot start yet")}, {third, "Second", has("It cannot start yet")}, {first, "Third", refused(`"The first" depends on "Third" depends on "Second"`)},
 	} {
-		b.open(wait.path).click("Wait for a task").pick("#depends", wait.on).click("Add").until(wait.then)
+		b.open(wait.path).click("Add dependency").pick("#depends", wait.on).click("Add").until(wait.then)
 	}
 	b.open("/board")
 	b.until(`[...document.querySelectorAll('#col-todo ~ ul .entry')].some(e => e.innerText.includes('Second') && e.innerText.includes('blocked by The first'))`,
