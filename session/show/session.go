@@ -34,7 +34,7 @@ func Session(w *Screen, s *machine.State, at string) {
 		}
 	}
 	w.Fields(9, "session", s.SessionID, "status", string(s.Status), "workflow", s.JobName+"/"+s.WorkflowName, "goal", s.Goal,
-		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID, "place", at,
+		"instance", Optional(s.InstanceID), "branch", s.BranchInWords(), "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID, "place", at,
 		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
 	for _, in := range s.Inputs {

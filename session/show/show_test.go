@@ -91,7 +91,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	var out bytes.Buffer
 	w := NewScreen(&out, func(string) string { return "" })
 	Session(w, &machine.State{SessionID: "0123abcd", Status: machine.Active, JobName: "job", WorkflowName: "main", Goal: "Ship it", CurrentStepID: "asked", StartedAt: at(6), UpdatedAt: at(1), ImportedAt: then(5), Identity: "ann",
-		InstanceID: new("i"), ParentSessionID: new("89abcdef"), AttemptID: "t", BranchName: "b", Definition: machine.DefinitionRef{JobDir: "/job"}, Pinned: &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
+		InstanceID: new("i"), ParentSessionID: new("89abcdef"), AttemptID: "t", BranchName: "b", BranchStatus: machine.BranchNamed, Definition: machine.DefinitionRef{JobDir: "/job"}, Pinned: &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
 		Inputs: machine.Outputs{{Key: "topic", Value: machine.OutputValue{Text: new("cats")}}}, Weakened: []machine.Weakening{{Step: "draft", At: at(5), What: []string{"a\nb"}}}, StepProgress: steps,
 		History: []*machine.Withdrawal{{At: at(5), From: "review", To: "draft", Progress: jsontext.OrderedMap[*machine.StepProgress]{}.Set("draft", &machine.StepProgress{StepID: "draft", StartedAt: at(6)})}}}, "blue (0a1b2c3d), in /srv/shop")
 	Session(w, &machine.State{SessionID: "89abcdef", Status: machine.Aborted, CurrentStepID: "x", StartedAt: at(6), UpdatedAt: at(1), CompletedAt: then(1), AbortReason: new("obsolete"), Pinned: &machine.Pinned{Reviewer: "self"}}, "")

@@ -132,6 +132,14 @@ func (s *State) Branch() string {
 	return s.BranchName
 }
 
+// BranchInWords returns the name of the session's branch as people read it, which need not be in git.
+func (s *State) BranchInWords() string {
+	if s.BranchStatus == BranchNamed || s.BranchStatus == BranchOutsideGit {
+		return s.BranchName + " (" + string(s.BranchStatus) + ")"
+	}
+	return s.BranchName
+}
+
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
