@@ -91,8 +91,15 @@ func (a *app) ui(f uiFlags) (err error) {
 	defer func() { err = errors.Join(err, u.close()) }()
 	var pages *web.Server
 	options := web.Options{Port: f.port, Secret: rand.Text(), ReadOnly: f.readOnly}
+	none := canBegin(root)
 	if a.path == "" && a.project == "" && outside(root) {
-		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, options)
+		here := root
+		if none != nil {
+			here = "" // such as the home folder
+		}
+		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: here, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, options)
+	} else if none != nil {
+		return none
 	} else {
 		var server *transport.Server
 		if server, err = u.server(root); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // A Chooser lists projects, and opens the pages of one.
 type Chooser struct {
-	Here string // the folder that it was started in, which has no state yet
+	Here string // the folder that it was started in, which has no state yet; "" if it can have none
 	List func() (all []state.Project, gone int, err error)
 	Open func(root string, callers *web.Login) (http.Handler, error) // whose options have AmongOthers
 
@@ -76,7 +76,7 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 		var all []state.Project
 		all, _, err = s.Chooser.List()
 		for _, one := range append(all, state.Project{Root: p.Here}) {
-			if p.Path(one.Root) == path {
+			if one.Root != "" && p.Path(one.Root) == path {
 				root, is = one.Root, true
 			}
 		}
