@@ -256,7 +256,7 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 		Use:   "executors",
 		Short: "List the agents that can work on tasks, and which of them are installed",
 		Long: `List the agents that can work on tasks: the ones that are known, and those of the config
-(executors). INSTALLED says whether the program is on this machine.`,
+(executors) that you have approved. INSTALLED says whether the program is on this machine.`,
 		Example: `  deepwork board executors --json`,
 		Args:    takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
@@ -264,6 +264,11 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 				r, err := engine.ListExecutors(ctx, atTerminal)
 				if err != nil {
 					return err
+				}
+				if cfg, err := engine.Config(ctx); err == nil && cfg.Approval != nil {
+					if _, is := cfg.Approval.Withheld.Of("executors."); is {
+						fmt.Fprintf(a.err, "deepwork: note: .deepwork/config.yml has executors that you have not approved; '%s' shows them, and asks\n", a.onPath("deepwork trust"))
+					}
 				}
 				if a.json {
 					return a.printJSON(r.Executors)
