@@ -43,10 +43,7 @@ const (
 // request makes a request and returns its result, or its error as text.
 func (c *taker) request(method, name, params string) (map[string]any, string) {
 	c.t.Helper()
-	if params != "" {
-		params += ","
-	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s%s}}`, method, params, newestMeta(c.can))
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,%s}}`, method, params, newestMeta(c.can))
 	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method, "Mcp-Name: "+name).body
 	if _, data, is := strings.Cut(text, "data: "); is {
 		text = data
@@ -308,7 +305,7 @@ func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 // A server looks at the tasks that nobody asks for a minute after its start, and every ten minutes from then on.
 func TestTasksAreSweptAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := &sweeps{}
+		calls := &counted{}
 		ctx, stop := context.WithCancel(t.Context())
 		go (&tasks.Set{Calls: calls}).Follow(ctx)
 		for n, pause := range []time.Duration{time.Minute - time.Second, 2 * time.Second, 10*time.Minute - 2*time.Second, 2 * time.Second} {
@@ -318,17 +315,6 @@ func TestTasksAreSweptAtIntervals(t *testing.T) {
 		}
 		stop()
 	})
-}
-
-// sweeps counts how often the tasks that are working are listed; there are none.
-type sweeps struct {
-	store.LongCalls
-	n atomic.Int64
-}
-
-func (l *sweeps) Working(context.Context, string, string, int) ([]store.LongCall, error) {
-	l.n.Add(1)
-	return nil, nil
 }
 
 // A task whose row is damaged ends with an error, so that it doesn't count in the quota of its caller for ever.
@@ -363,9 +349,8 @@ func TestWhatATaskCosts(t *testing.T) {
 		})
 	}
 	makers.Wait()
-	if n := runtime.NumGoroutine(); n > before+many/100 { // the store has some of its own
-		t.Errorf("%d goroutines with %d tasks, and %d without", n, many, before)
-	}
+	n := runtime.NumGoroutine()
+	testkit.True(t, n <= before+many/100, "%d goroutines with %d tasks, and %d without", n, many, before) // the store has some
 	testkit.Equal(t, testkit.Get(s.tasks.Calls.Count(t.Context(), c.Identity)).Must(t), many, "tasks")
 	testkit.Equal(t, writes.n.Load(), many, "writes")
 }
@@ -397,7 +382,7 @@ func TestWhatATaskWrites(t *testing.T) {
 	testkit.Equal(t, revisions[0], revisions[1], "revisions of the session, with a task and without one")
 }
 
-// counted counts the writes of a store of tasks.
+// counted counts the writes of a store of tasks, and the lists of those that are working, as if there were none.
 type counted struct {
 	store.LongCalls
 	n atomic.Int64
@@ -406,6 +391,11 @@ type counted struct {
 func (c *counted) Add(ctx context.Context, call *store.LongCall) (*store.LongCall, error) {
 	c.n.Add(1)
 	return c.LongCalls.Add(ctx, call)
+}
+
+func (c *counted) Working(context.Context, string, string, int) ([]store.LongCall, error) {
+	c.n.Add(1)
+	return nil, nil
 }
 
 func (c *counted) End(ctx context.Context, identity, id, status string, result json.RawMessage) (*store.LongCall, error) {

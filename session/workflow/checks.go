@@ -149,7 +149,8 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	m, checks := c.m, a.checksOf(c)
 	stepID, p := c.plan.Step.ID, a.state.ProgressOrNew(c.plan.Step.ID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
-	if running != nil && running.digest == c.bound {
+	goesOn := last.Open() && (last.Digest == c.bound || c.checkedBy(last))
+	if running != nil && (running.digest == c.bound || goesOn) {
 		a.join(running, m)
 		return nil, errLater
 	}
@@ -171,10 +172,13 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		missing = missing || known[i] == nil
 	}
 	if missing {
-		if running == nil && last.Open() && last.Digest == c.bound {
+		if running == nil && goesOn {
 			if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
 				return f, err
 			}
+		}
+		if m.args.Of != nil && !goesOn && !c.handedInAs(m.args.Of) {
+			return nil, a.outputsChanged(stepID)
 		}
 		return a.beginChecks(c, &check.Round{Subject: m.subject, Before: content, Known: known, Over: over})
 	}

@@ -15,7 +15,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
-	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -145,6 +144,24 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	testkit.Equal(t, s.runs(), 4, "runs in all")
 }
 
+// A look has the result of the call, also of content that a check changes itself, or that came with a later call.
+func TestALookAtChecksWhoseContentChanges(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		s := newScript(t, "until test -e go.cache; do sleep 0.02; done; echo same > made")
+		k := checked(t, s, "")
+		k.how.ReplyWithin = time.Millisecond
+		look := finishArgs(t, handIn)
+		if look.Of = k.hands(machine.NeedsWork, "Checks running").Going; later {
+			k.write("src/a", "else")
+			k.hands(machine.NeedsWork, "Checks running")
+		}
+		k.write("go.cache", "")
+		var x answered
+		testkit.Until(t, "an end", func() bool { x.r, x.err = k.c.Finish(ctx, look); return x.err != nil || x.r.Going == nil })
+		testkit.True(t, x.err == nil && x.r.Status == machine.NextStep && s.runs() >= 2, "later %t: %d runs, %v", later, s.runs(), x.err)
+	}
+}
+
 func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin(func(o *Options) { o.Reviews = false })
@@ -184,19 +201,6 @@ func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 	k.hands(machine.NeedsWork, "Checks failed")
 }
 
-// A blinking store is away when a definition is read for the second time.
-type blinking struct {
-	store.Sessions
-	reads int
-}
-
-func (b *blinking) Definition(ctx context.Context, hash string) ([]byte, error) {
-	if b.reads++; b.reads == 2 {
-		return nil, store.ErrUnavailable
-	}
-	return b.Sessions.Definition(ctx, hash)
-}
-
 func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	s := newScript(t, "exit 1")
 	checks := "[" + s.yaml(", protect: [tests/**]") + "]"
@@ -211,7 +215,7 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 			write(checks, edit.began)
 			k.begin()
 			write(edit.checks, edit.main)
-			k.srv.records.Sessions = &blinking{Sessions: k.srv.records.Sessions} // while it is asked what the session began with
+			k.srv.makeFaulty().undefined.Store(2) // while it is asked what the session began with
 			refused(t, refusal(t, k.c, `{"outputs":{},"step_id":"zero"}`), session.StateError, codes.StoreUnavailable)
 			r := k.finish(k.c, `{"outputs":{},"step_id":"zero"}`)
 			testkit.Equal(t, stepOf(r.BeginStep), "one")

@@ -158,16 +158,31 @@ func (a *sessionActor) overtaken(c *candidate) error {
 	switch {
 	case c.m.joined == "":
 		return nil
-	case c.m.args.Of != nil && !slices.Contains([]string{c.digest, c.bound}, c.m.args.Of.Digest):
-		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
+	case c.m.args.Of != nil && c.m.args.Of.Content != c.digest && !c.handedInAs(c.m.args.Of):
+		return a.outputsChanged(stepID)
 	case newest == "":
 		return a.movedOn(stepID)
-	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
+	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest) && !(last != nil && last.Digest == newest && c.checkedBy(last)):
 		return superseded(stepID)
 	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !strings.HasPrefix(*last.Error, notBegun):
 		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
 	}
 	return nil
+}
+
+// handedInAs reports whether what is judged is as it was when an earlier call handed it in.
+func (c *candidate) handedInAs(of *machine.Going) bool {
+	return of.Digest == c.digest || of.Digest == c.bound
+}
+
+// checkedBy reports whether a try is the checks of the outputs of a call that looks again: a later call may have handed
+// them in with something else that is checked.
+func (c *candidate) checkedBy(try *machine.Try) bool {
+	return c.m.args.Of != nil && try.Checks && slices.Equal(try.Files, c.files)
+}
+
+func (a *sessionActor) outputsChanged(stepID string) error {
+	return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
 }
 
 func superseded(stepID string) error {

@@ -187,6 +187,7 @@ type faulty struct {
 	lose      atomic.Int32                             // so many replies to writes are lost, after they were made
 	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
 	unread    atomic.Int32                             // so many reads fail
+	undefined atomic.Int32                             // the read of a definition with this number fails
 	during    atomic.Pointer[func()]                   // is called after a write, before its reply
 	reading   atomic.Pointer[func()]                   // is called before a read
 	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
@@ -242,6 +243,13 @@ func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*stor
 		return nil, errNoSpace
 	}
 	return f.Sessions.ReadSession(ctx, id, known)
+}
+
+func (f *faulty) Definition(ctx context.Context, hash string) ([]byte, error) {
+	if f.undefined.Add(-1) == 0 {
+		return nil, store.ErrUnavailable
+	}
+	return f.Sessions.Definition(ctx, hash)
 }
 
 func (f *faulty) FindRequest(ctx context.Context, k store.Key) (string, error) {

@@ -230,8 +230,8 @@ type FinishReply struct {
 type Going struct {
 	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id"`
-	Digest    string `json:"digest"` // of what is judged
-	Content   string `json:"-"`      // the digest of the outputs alone, where Digest is that of what checks are about, too
+	Digest    string `json:"digest"`            // of what is judged
+	Content   string `json:"content,omitempty"` // the digest of the outputs alone, where Digest is that of what checks are about, too
 }
 
 // NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is
