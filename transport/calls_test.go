@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -204,14 +205,9 @@ func TestTracesOfCalls(t *testing.T) {
 	calling(t, cs, "00-"+hidden+"-00f067aa0ba902b9-00", "start_workflow", start)
 	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	stop()
-	session := telemetrytest.Span{}
-	for _, s := range receiver.Spans() {
-		if strings.HasPrefix(s.Name, "invoke_workflow") {
-			session = s
-		}
-	}
-	got := map[string]string{}
-	for _, s := range receiver.Spans() {
+	all, got := slices.Collect(maps.Values(receiver.Spans())), map[string]string{}
+	session := all[slices.IndexFunc(all, func(s telemetrytest.Span) bool { return strings.HasPrefix(s.Name, "invoke_workflow") })]
+	for _, s := range all {
 		if s.Name != spans.Transaction { // on a slow machine
 			got[s.Name+" in "+s.Trace] = s.Parent + s.Error
 		}
@@ -223,8 +219,7 @@ func TestTracesOfCalls(t *testing.T) {
 	})
 	testkit.True(t, !strings.Contains(string(receiver.Raw()), "canary"), "the goal leaves")
 	next := telemetrytest.New(t)
-	stop = telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})
-	defer stop()
+	defer telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})()
 	serverOn(t, root, nil)
 	waitFor(t, "the session is sent again", func() bool {
 		again := next.Spans()[session.ID]
@@ -232,7 +227,8 @@ func TestTracesOfCalls(t *testing.T) {
 	})
 }
 
-// A workflow at a source is in the trace of the call, and so is what the source does for it.
+// A workflow at a source is in the trace of the call, and so are what the source does for it and the look that finds the
+// end of its task; the looks before that are no calls.
 func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	receiver := telemetrytest.New(t)
 	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test", Content: true})
@@ -240,18 +236,16 @@ func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	h := overHTTP(t, inner, web.Options{})
 	outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: inner, url: \""+h.URL()+"\"}\n", nil)
 	outer.names(t, "trip-dream", "trip-plan")
-	cs := client(t, outer)
-	var calls sync.WaitGroup
-	calls.Go(func() {
-		calling(t, cs, "00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01", "trip-dream", map[string]any{"goal": "canary"})
-	})
+	c := &taker{t, httpClient(t, ""), overHTTP(t, outer, web.Options{}).URL(), takesTasks + `,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01"`}
+	made := c.call("trip-dream", `{"goal":"canary"}`)
+	c.get(made["taskId"], "working")
 	agent := dial(t, h, stateful, "")
 	into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+keptBy(t, agent)+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
-	calls.Wait()
+	c.result(made)
 	stop()
 	all, got := receiver.Spans(), map[string]string{}
 	for _, s := range all {
-		if s.Trace == "4bf92f3577b34da6a3ce929d0e0e4734" && !strings.HasPrefix(s.Name, "tools/call workflows-") && s.Name != spans.Transaction {
+		if (s.Trace == "4bf92f3577b34da6a3ce929d0e0e4734" || strings.Contains(s.Name, "trip-dream")) && !strings.HasPrefix(s.Name, "tools/call workflows-") && s.Name != spans.Transaction {
 			got[s.Name] = all[s.Parent].Name
 		}
 	}

@@ -102,6 +102,9 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if ctx, err = tasks.Receive(ctx, caller, req); err != nil {
 				return nil, err
 			}
+			if telemetry.On() {
+				caller.From = s.from(who, req)
+			}
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)
@@ -148,12 +151,12 @@ func (l *library) needs(method string) bool {
 
 // from returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
 // was started.
-func (s *Server) from(who session.Caller, call *mcp.CallToolRequest) telemetry.Ref {
+func (s *Server) from(who session.Caller, req mcp.Request) telemetry.Ref {
 	var header http.Header
-	if call.Extra != nil {
-		header = call.Extra.Header
+	if x := req.GetExtra(); x != nil {
+		header = x.Header
 	}
-	from := telemetry.Received(call.Params.Meta, header)
+	from := telemetry.Received(req.GetParams().GetMeta(), header)
 	switch {
 	case from.IsValid():
 	case s.agent != nil:

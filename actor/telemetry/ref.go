@@ -25,15 +25,11 @@ func Parse(text string) Ref {
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
 		return Ref{}
 	}
-	var c trace.SpanContextConfig
-	var flags [1]byte
-	for from, to := range map[string][]byte{text[3:35]: c.TraceID[:], text[36:52]: c.SpanID[:], text[53:55]: flags[:]} {
-		if _, err := hex.Decode(to, []byte(from)); err != nil {
-			return Ref{}
-		}
+	all, err := hex.DecodeString(text[:2] + text[3:35] + text[36:52] + text[53:55])
+	if err != nil || text[:55] != strings.ToLower(text[:55]) {
+		return Ref{}
 	}
-	c.TraceFlags = trace.TraceFlags(flags[0]) & trace.FlagsSampled
-	return trace.NewSpanContext(c)
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID(all[1:17]), SpanID: trace.SpanID(all[17:25]), TraceFlags: trace.TraceFlags(all[25]) & trace.FlagsSampled})
 }
 
 // Derive returns the span of something in the trace of another one, by what identifies it; zero if that is in no trace.
@@ -102,6 +98,7 @@ type Call struct {
 	mu     sync.Mutex
 	parent Ref  // zero until it is known
 	fixed  bool // the parent stays: the caller has said it, or something is in the call
+	parts  bool // something may be in the span of the call
 	about  Ref
 }
 
@@ -137,9 +134,16 @@ func (c *Call) outer() Ref {
 // span returns the span of the call.
 func (c *Call) span() Ref {
 	c.mu.Lock()
-	c.fixed = true
+	c.fixed, c.parts = true, true
 	c.mu.Unlock()
 	return c.outer().WithSpanID(c.id)
+}
+
+// HasParts reports whether something may have been exported that is in the span of the call.
+func (c *Call) HasParts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts
 }
 
 // About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that

@@ -156,6 +156,8 @@ func TestReceived(t *testing.T) {
 		"more in version 00": {good + "-more", "", ""},
 		"invalid version":    {"ff" + good[2:], "", ""},
 		"no digits":          {"00-xbf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "", ""},
+		"no version":         {"zz" + good[2:], "", ""},
+		"capitals":           {strings.ToUpper(good), "", ""},
 		"no trace":           {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "", ""},
 		"too short":          {good[:54], "", ""},
 	} {

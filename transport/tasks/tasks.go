@@ -167,7 +167,7 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	var reply any
 	req := &mcp.CallToolRequest{Session: ss, Params: &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses}}
 	ctx = session.WithReplyWithin(context.WithValue(ctx, lookingKey{}, true), time.Millisecond)
-	res, err := s.Tools.Serve(ctx, c, req, tool.CallLog{Tool: call.Tool, Polled: true}, func(*tool.CallLog) *session.Error { return nil },
+	res, err := s.Tools.Serve(ctx, c, req, s.Tools.LookLog(call.Tool, w.goesOn), func(*tool.CallLog) *session.Error { return nil },
 		func(ctx context.Context) (any, error) {
 			reply, err = w.look(ctx, s, c, call)
 			return reply, err

@@ -46,6 +46,21 @@ type CallLog struct {
 	slow     *time.Timer // nil if it is not logged
 
 	outcomeOf func(reply any) string
+	goesOn    func(reply any) bool // of a look at a task; nil means that it is a call
+	waits     bool                 // it is a look, and the work goes on
+}
+
+// OtherTools is the name in the metrics of tools that other systems name: their number is unbounded.
+const OtherTools = "workflow_tool"
+
+// LookLog returns the log of a look at the task of a call of a tool. It is no call, so it is neither counted nor traced
+// while goesOn reports that the work goes on: the look that finds the end is.
+func (s *Set) LookLog(name string, goesOn func(reply any) bool) CallLog {
+	log := CallLog{Tool: name, Polled: true, outcomeOf: s.tools[name].Outcome, goesOn: goesOn}
+	if !s.Has(name) {
+		log.Counted = OtherTools
+	}
+	return log
 }
 
 // outcomeOf returns the outcome that most tools log for a reply.
@@ -75,7 +90,9 @@ func (l *CallLog) end(ctx context.Context, reply any) {
 	if l.slow != nil {
 		l.slow.Stop()
 	}
-	l.metrics.ended(ctx, l.label(), l.outcome, took)
+	if !l.waits {
+		l.metrics.ended(ctx, l.label(), l.outcome, took)
+	}
 	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}

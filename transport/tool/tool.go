@@ -284,7 +284,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 			log.level = max(log.level, slog.LevelInfo)
 			s.metrics.errors.Add(ctx, 1, s.metrics.of(log.label(), "kind", kind).add...)
 		}
-		if span != nil {
+		if span != nil && (!log.waits || span.HasParts()) {
 			log.trace(span, res, err)
 		}
 		log.end(ctx, reply)
@@ -315,7 +315,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	}
 	reply, err = work(ctx)
 	if err == nil {
-		log.outcome = log.outcomeOf(reply)
+		log.outcome, log.waits = log.outcomeOf(reply), log.goesOn != nil && log.goesOn(reply)
 		if d, _ := ctx.Value(dispatchKey{}).(*dispatch); d != nil && s.Tasks != nil {
 			if d.instead = s.Tasks.Instead(ctx, c, req, reply); d.instead != nil {
 				log.outcome = "task"

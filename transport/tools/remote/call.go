@@ -17,9 +17,6 @@ import (
 	"deepwork/transport/tool"
 )
 
-// countedAs is the name of all workflow tools in the metrics.
-const countedAs = "workflow_tool"
-
 // A target executes a call of a workflow's tool.
 type target func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (reply any, err error)
 
@@ -34,7 +31,7 @@ func (r *Tools) handler(ctx context.Context, name string) tool.Handler {
 		return nil
 	}
 	return func(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return r.set.Serve(ctx, c, req, tool.CallLog{Tool: jsontext.Clip(name, tool.MaxName), Counted: countedAs},
+		return r.set.Serve(ctx, c, req, tool.CallLog{Tool: jsontext.Clip(name, tool.MaxName), Counted: tool.OtherTools},
 			func(*tool.CallLog) *session.Error { return nil }, // the workflow's own schema checks them
 			func(ctx context.Context) (any, error) { return do(ctx, c, req.Params.Arguments) })
 	}
