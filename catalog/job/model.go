@@ -279,6 +279,17 @@ func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 	return s, nil
 }
 
+// SetSchemas gives outputs the schemas of their files, by these; the job is one that nobody else has.
+func (j *Job) SetSchemas(of map[string]json.RawMessage) {
+	for _, st := range j.Steps {
+		for i := range st.Outputs {
+			if o := &st.Outputs[i]; o.Schema.File != "" {
+				o.Schema.JSON = of[o.Schema.File]
+			}
+		}
+	}
+}
+
 // HasSchema reports whether an output of the step has a schema.
 func (s *Step) HasSchema() bool {
 	return slices.ContainsFunc(s.Outputs, func(o Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })

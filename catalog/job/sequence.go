@@ -318,3 +318,17 @@ func (w *Workflow) called() (all []*Step) {
 	}
 	return all
 }
+
+// Within returns a workflow and those of the job that are its steps, and theirs.
+func (j *Job) Within(w *Workflow) []*Workflow {
+	all := []*Workflow{w}
+	for i := 0; i < len(all); i++ {
+		for _, s := range all[i].called() {
+			of := j.Workflow(s.Call.Workflow)
+			if of != nil && (s.Call.Job == "" || s.Call.Job == j.Name) && !slices.Contains(all, of) {
+				all = append(all, of)
+			}
+		}
+	}
+	return all
+}

@@ -233,15 +233,19 @@ func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (mac
 		id, _, _ = job.SplitItem(id)
 		now[id] = text
 	}
-	for _, id := range slices.Concat(def.Workflow.Entries...) {
-		for _, o := range def.Job.Step(id).Outputs {
-			if text, err := o.Schema.Text(def.Job.Dir); err == nil && o.Schema.File != "" {
-				if b.Schemas == nil {
-					b.Schemas = map[string]json.RawMessage{}
+	for _, w := range def.Job.Within(def.Workflow) {
+		for _, id := range slices.Concat(w.Entries...) {
+			for _, o := range def.Job.Of(w.Name).Step(id).Outputs {
+				if text, err := o.Schema.Text(def.Job.Dir); err == nil && o.Schema.File != "" {
+					if b.Schemas == nil {
+						b.Schemas = map[string]json.RawMessage{}
+					}
+					b.Schemas[o.Schema.File] = text
 				}
-				b.Schemas[o.Schema.File] = text
 			}
 		}
+	}
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		if text, ok := now[id]; ok {
 			b.Instructions[id] = text
 		} else if text, err := job.InstructionsNow(def.Job, def.Job.Step(id)); err == nil {
@@ -262,6 +266,26 @@ func (d *Store) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
 		return nil, err
 	}
 	return machine.DecodeBundle(ref, data)
+}
+
+// Keeping returns a session's job with the schemas that the session began with, for a workflow of it that is a step: no edit
+// of their files weakens them. An error is the store's.
+func (d *Store) Keeping(s *machine.State, j *job.Job) (*job.Job, error) {
+	if s.Pinned == nil || s.Pinned.Definition.Hash == "" || !slices.ContainsFunc(j.Steps, func(st job.Step) bool { return st.HasSchema() }) {
+		return j, nil
+	}
+	begun, err := d.Kept(s.Pinned.Definition)
+	if session.CodeOf(err) != "" {
+		return nil, err
+	} else if err != nil || len(begun.Schemas) == 0 {
+		return j, nil
+	}
+	kept, _ := job.Parse(j.Dir, job.FileName, j.Source)
+	if kept == nil {
+		return j, nil
+	}
+	kept.SetSchemas(begun.Schemas)
+	return kept, nil
 }
 
 // Now returns the definition of a session's job as it is here, to be stored, for a session without one.

@@ -181,6 +181,11 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 			j = kept
 		}
 	}
+	if j.Name == parent.JobName {
+		if j, err = e.definitions.Keeping(parent, j); err != nil {
+			return refuse(err)
+		}
+	}
 	wf := j.Workflow(st.Call.Workflow)
 	if wf == nil {
 		_, err := findWorkflow(j, st.Call.Workflow)

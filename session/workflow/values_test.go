@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -44,9 +45,7 @@ workflows:
 func surveyed(t *testing.T, change ...func(*Options)) (*project, *server, *Conn) {
 	p := newProject(t)
 	p.write(".deepwork/jobs/survey/job.yml", survey)
-	for _, name := range []string{"people.md", "one.md", "two.md", "folder/x.md"} {
-		p.write(name, name)
-	}
+	testkit.WriteAll(t, p.root, map[string]string{"people.md": "people", "one.md": "one", "two.md": "two", "folder/x.md": "x"})
 	srv := p.open(change...)
 	return p, srv, srv.Connect("local")
 }
@@ -66,20 +65,8 @@ func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo
 
 func inputsOf(info *machine.StepInfo) (all []string) {
 	for _, in := range info.Inputs {
-		line := in.Name + ": " + fmt.Sprint(in.Paths)
-		if in.Value != nil {
-			line = in.Name + ": " + *in.Value
-		}
-		if in.NotGiven {
-			line += " not given"
-		}
-		if in.FromStep != "" {
-			line += " from " + in.FromStep
-		}
-		if in.Optional {
-			line += ", optional"
-		}
-		all = append(all, line)
+		line := in.Name + ": " + *cmp.Or(in.Value, new(fmt.Sprint(in.Paths))) + map[bool]string{true: " not given"}[in.NotGiven]
+		all = append(all, line+strings.TrimSuffix(" from "+in.FromStep, " from ")+map[bool]string{true: ", optional"}[in.Optional])
 	}
 	return all
 }
@@ -303,9 +290,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
 func TestRule13_FilePaths(t *testing.T) {
 	p := newProject(t).format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
-	for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md", "many/one more"} {
-		p.write(name, "x")
-	}
+	testkit.WriteAll(t, p.root, map[string]string{"a.md": "x", "dir/b.md": "x", "dir/sub/c.md": "x", "many/one more": "x"})
 	testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
 	for i := range 1000 {
 		p.write(fmt.Sprintf("many/%04d", i), "x")
@@ -324,18 +309,14 @@ func TestRule13_FilePaths(t *testing.T) {
 		`"../outside"`:      "!leads outside the project root",
 		`["dir","none.md"]`: "!file not found at 'none.md'",
 	} {
-		id := p.start(c, "alpha", "main").BeginStep.SessionID
-		before, call := rev.calls(), report(value, `,"step_id":"one"`)
+		id, before, call := p.start(c, "alpha", "main").BeginStep.SessionID, rev.calls(), report(value, `,"step_id":"one"`)
 		if what, wrong := strings.CutPrefix(want, "!"); wrong {
 			testkit.Fails(t, refusal(t, c, call), what, value)
 			continue
 		}
 		p.finish(c, call)
 		done := p.record(id).Progress("one")
-		var files []string
-		for _, f := range done.Evidence.Files {
-			files = append(files, f.Path)
-		}
+		files := xslices.Map(done.Evidence.Files, func(f machine.FileHash) string { return f.Path })
 		testkit.True(t, strings.Join(files, " ") == want || fmt.Sprint(len(files)) == want, "%s: judged %s, want %s", value, files, want)
 		testkit.Equal(t, toJSON(t, done.Outputs[0].Value), value, "recorded as")
 		testkit.Equal(t, rev.calls(), before+1, "%s: reviews", value)
@@ -419,7 +400,7 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 	}
 }
 
-// Rule 22: what satisfies the schema goes on, and the session keeps the schema that it began with.
+// Rule 22: what satisfies the schema goes on, and the session keeps the schema that it began with, also of a workflow that is its step.
 func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 	for _, of := range []string{"{type: object}", "schemas/report.json"} {
 		p := newProject(t).format2("{name: report, description: A report, type: file_path, json_schema: "+of+"}", "outputs: {report: {}}")
@@ -432,6 +413,12 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 		says(t, p.finish(c, report(`"huge.json"`, "")), machine.NeedsWork, "it has more than 10485760 bytes")
 		says(t, p.finish(c, report(`"object.json"`, "")), machine.NextStep)
 	}
+	p := newProject(t).alpha("[one, {workflow: inner}]\n  - {name: inner, summary: i, steps: [two]}", testStep{id: "one"}, testStep{id: "two", outputs: "{report: {type: file, description: A report, schema: s.json}}"})
+	p.write(".deepwork/jobs/alpha/s.json", `{"type":"object"}`)
+	_, c, _ := p.begin()
+	testkit.WriteAll(t, p.root, map[string]string{"list.json": "[]", ".deepwork/jobs/alpha/s.json": "{}"})
+	p.finish(c, `{"outputs":{}}`)
+	says(t, p.finish(c, report(`"list.json"`, "")), machine.NeedsWork, "[] is an array; expected an object (type)")
 }
 
 // Rule 22: no session begins with a schema that cannot be used.

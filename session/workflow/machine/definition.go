@@ -28,8 +28,9 @@ type Definition struct {
 	// Protected is the current state of the files that the steps of a transition protect, by step.
 	Protected map[string]*Protected
 
-	Texts map[string]string // if stored: the instructions by step
-	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
+	Texts   map[string]string          // if stored: the instructions by step
+	Schemas map[string]json.RawMessage // if stored: Bundle.Schemas
+	Data    []byte                     // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
 
 // Define returns the definition of a workflow that the job has. It has no Ref yet.
@@ -54,7 +55,7 @@ type Bundle struct {
 	Source       string            `json:"source"`       // of job.yml
 	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
 
-	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, by file; the readable ones
+	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, also of workflows that are steps, by file; the readable ones
 }
 
 // Encode returns the bundle's bytes and their hash.
@@ -73,18 +74,12 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
 	}
-	for _, st := range j.Steps {
-		for i := range st.Outputs {
-			if o := &st.Outputs[i]; o.Schema.File != "" {
-				o.Schema.JSON = b.Schemas[o.Schema.File]
-			}
-		}
-	}
+	j.SetSchemas(b.Schemas)
 	def := Define(j, b.Workflow)
 	if def.Workflow == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	def.Ref, def.Kept, def.Texts = ref, true, b.Instructions
+	def.Ref, def.Kept, def.Texts, def.Schemas = ref, true, b.Instructions, b.Schemas
 	return def, nil
 }
 
