@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 )
 
 // endWithin is how long an agent may go on after its step is finished.
@@ -34,6 +37,9 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 	for _, j := range steps {
 		if most := d.lead.Run.Parallel; most > 0 && len(d.agents) >= most {
 			return nil
+		}
+		if _, _, item := definition.SplitItem(j.step); item && j.state.Progress(j.step) == nil {
+			return session.NotNow(codes.StepNotCurrent, "Step '%s' has begun since the session was read.", j.step) // by get_step
 		}
 		if do := d.itemWork(j.stepRef, j.state); do != nil {
 			d.aside(ctx, j.stepRef, do)

@@ -249,8 +249,8 @@ func TestWhatIsDue(t *testing.T) {
 	at := func(step string) stepRef { return stepRef{root, step} }
 	d.unmerged[at("merge:port[0]")] = "it conflicts"
 	testkit.True(t, d.itemWork(at("none"), s) == nil && d.itemWork(at("fix[0]"), s) == nil && d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
-	prepare := d.itemWork(at("port[0]"), s)
-	testkit.Equal(t, testkit.Get(prepare(t.Context())).Must(t), "")
+	testkit.True(t, outdated(d.start(t.Context(), []job{{stepRef: at("port[1]"), state: s}})), "an item that has begun since the session was read has an agent already")
+	testkit.Equal(t, testkit.Get(d.itemWork(at("port[0]"), s)(t.Context())).Must(t), "")
 	folder := strings.TrimPrefix(w.isolated, root+" port[0] ")
 	testkit.Git(t, folder, "config", "user.name", "ann")
 	testkit.Git(t, folder, "config", "user.email", "ann@example.com")

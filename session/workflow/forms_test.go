@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/record"
@@ -51,7 +52,7 @@ func TestForms_NoList(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {for_each: more, steps: [read]}, end]",
 		testStep{id: "list", outputs: "{todo: {type: string, description: d, required: false}, more: {type: files, description: d, required: false}}"}, testStep{id: "port"}, testStep{id: "read"}, testStep{id: "end"})
 	_, c, _ := p.begin()
-	for _, list := range []string{"null", "", `{"a":1}`, "[1]", `["a"] b`} {
+	for _, list := range []string{"null", "", `{"a":1}`, "[1]", `["a"] b`, "[" + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + "]"} {
 		refused(t, refusal(t, c, `{"outputs":{"todo":`+toJSON(t, list)+`}}`), session.ToolError, codes.BadList, "todo")
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{"todo":" []","more":[]}}`).BeginStep.StepID, "end", "after empty lists")
@@ -300,11 +301,7 @@ func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.
 func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *machine.StepInfo) {
-	p := newProject(t)
-	var ids []string
-	for _, st := range steps {
-		ids = append(ids, st.id)
-	}
+	p, ids := newProject(t), xslices.Map(steps, func(st testStep) string { return st.id })
 	p.alpha(fmt.Sprintf(`[{repeat: {steps: [%s], until: {run: [sh, %s]}, at_most: 9}}, end]`, strings.Join(ids, ", "), s.path), append(steps, testStep{id: "end"})...)
 	c := p.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute})).Connect("local")
 	return p, c, p.start(c, "alpha", "main").BeginStep
@@ -390,20 +387,20 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	r := p.finish(c, `{"outputs":{"todo":"[\"a\",{\"b\": 1},\"c\"]"}}`)
 	testkit.Need(t, len(r.ConcurrentSteps) == 1 && r.BeginStep.SessionID != id && r.BeginStep.Item != nil && r.ConcurrentSteps[0].Item != nil && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "the items: %s", toJSON(t, r))
 	testkit.Contains(t, *r.ConcurrentGroup, "session_id of its own")
-	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b": 1}`} {
-		v, _ := p.record(session).Inputs.Get("what")
-		testkit.True(t, v.Text != nil && *v.Text == want, "the workflow was given %+v, want the item %s", v, want)
+	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b":1}`} {
+		testkit.Equal(t, toJSON(t, machine.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`, "what the workflow was given")
 	}
 	finish := func(session, said string) *machine.FinishReply {
 		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
 	}
-	second := r.ConcurrentSteps[0].SessionID
 	r = finish(r.BeginStep.SessionID, strings.Repeat("long ", 2000))
 	testkit.Need(t, r.Status == machine.WorkflowComplete && r.BeginStep != nil && string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
 	testkit.Contains(t, r.BeginStep.Instructions, "nothing to do: call finished_step with session_id '"+id+"', step_id 'workflow:beta/publish[2]'")
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of one with nothing to do")
 	srv.stop()
 	c = p.open().Connect("local")
+	second := testkit.Get(c.GoTo(ctx, GoToArgs{SessionID: &id, StepID: "workflow:beta/publish[1]"})).Must(t).BeginStep.SessionID
+	testkit.Equal(t, toJSON(t, machine.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`, "the item after a restart")
 	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
 	testkit.Equal(t, stepOf(finish(r.BeginStep.SessionID, "three").BeginStep), "last", "after the items")
 	r = p.finish(c, `{"outputs":{}}`)
@@ -539,5 +536,21 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
 			testkit.True(t, r.Status == machine.WorkflowComplete && (name != "all" || stepOf(p.finish(c, `{"outputs":{},"session_id":"`+id+`"}`).BeginStep) == "end"), "at the end: %s", toJSON(t, r))
 		})
+	}
+}
+
+// Behind an item that waits for a person the next one begins: with its workflow, or what its checks protect as it is then.
+func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
+	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
+	for next, form := range map[string]string{"gate[1]": "gate", "workflow:inner[1]": "{workflow: inner}, gate"} {
+		k.job("alpha", []testStep{{id: "list", outputs: oneList}, {id: "plain"}, {id: "gate", outputs: oneText, reviews: humanStep, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}},
+			map[string]string{"main": "[list, {for_each: todo, steps: [" + form + "], at_once: 1}]", "inner": "[plain]"})
+		k.begin()
+		if r := k.finish(k.c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`); r.BeginStep.StepID == "plain" {
+			k.finish(k.c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
+		}
+		waits(t, k.finish(k.c, `{"outputs":{"said":"x"},"step_id":"gate[0]","session_id":"`+k.id+`"}`))
+		p := k.record(k.id).Progress(next)
+		testkit.True(t, p != nil && (p.Protected != nil) == (form == "gate") && (p.Child != "") == (form != "gate"), "%s: %s", next, toJSON(t, p))
 	}
 }

@@ -105,11 +105,11 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 	return nil
 }
 
-// beginCalls begins the workflows of current steps that have none, because a command, which begins none, has moved the
-// session to these steps.
-func (a *sessionActor) beginCalls(ctx context.Context, def *machine.Definition) error {
-	e := a.engine
-	if e.Catalog == nil || len(a.state.DueCalls(def)) == 0 {
+// beginDue begins the steps of items whose turn it is, as another item waits for a person, and the workflows of current
+// steps that have none, because a command, which begins none, has moved the session to these steps.
+func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) error {
+	e, turns := a.engine, a.state.Turns(def)
+	if e.Catalog == nil || len(turns) == 0 && len(a.state.DueCalls(def)) == 0 {
 		return nil
 	}
 	how, err := a.reviewing(ctx)
@@ -117,10 +117,25 @@ func (a *sessionActor) beginCalls(ctx context.Context, def *machine.Definition) 
 		return err
 	}
 	next, made := a.state.Next(e.now()), &with{root: a.root()}
+	if len(turns) > 0 {
+		texts, err := e.definitions.Texts(def, turns)
+		if err == nil {
+			def, err = e.protect(ctx, made.root, next, def, turns)
+		}
+		if err == nil {
+			def, err = e.definitions.Keep(def, texts)
+		}
+		if err != nil {
+			return err
+		}
+		next.TakeTurns(def, turns, e.now())
+	}
 	if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 		return err
 	}
-	if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+	w := record.Defining(def)
+	w.Also = made.writes
+	if err := a.commit(nil, next, w); err != nil {
 		return err
 	}
 	made.written(e)
@@ -197,7 +212,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if refused, ok := err.(*session.Error); ok {
-		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "Its entry does not name them, or names optional outputs that were not handed in, or that a condition has left out: hand those in (go_to_step leads back to their steps), or have the user correct the job, for example with required: false.", 1)
+		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "Its entry does not name them, or what it names is blank, was not handed in, or was left out by a condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, for example with required: false.", 1)
 	}
 	if err != nil {
 		return refuse(err)
@@ -275,7 +290,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	}
 	w := record.Defining(pdef)
 	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext), append(made.before, parent.State)
-	if pr.BeginStep != nil && e.Catalog != nil { // else see beginCalls
+	if pr.BeginStep != nil && e.Catalog != nil { // else see beginDue
 		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, begins{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made); err != nil {
 			return err
 		}
@@ -298,7 +313,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machine.Outputs, error) {
 	p := a.state.Progress(stepID)
 	if p == nil || p.Child == "" {
-		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call go_to_step with step_id '%s'.", stepID, stepID).With("session_id", a.id)
+		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call get_step with session_id '%s', which begins it.", stepID, a.id).With("session_id", a.id)
 	}
 	child, err := a.engine.records.Read(ctx, p.Child, nil)
 	if session.CodeOf(err) == codes.UnknownSession {

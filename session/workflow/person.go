@@ -69,6 +69,11 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 			return nil, err
 		}
 	}
+	if err := a.beginDue(ctx, c.def); errors.Is(err, errUnsure) || errors.Is(err, errOvertaken) {
+		return nil, err
+	} else if err != nil {
+		a.engine.Logger.Warn("the items behind one that waits for a person have not begun; get_step tries it again", "session", a.id, "error", err)
+	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, session.InShell(stepID), a.id, stepID))
@@ -204,7 +209,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			return err
 		}
 		made := &with{root: a.root()}
-		if e.Catalog != nil { // else see beginCalls
+		if e.Catalog != nil { // else see beginDue
 			if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err != nil {
 		return nil, err
 	}
-	if err := a.beginCalls(ctx, def); err != nil {
+	if err := a.beginDue(ctx, def); err != nil {
 		return nil, err
 	}
 	_, members, pending := a.state.Position(def)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -20,9 +21,11 @@ type ItemInfo struct {
 	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
 }
 
-// argument returns the item as an argument: its text, or an object as JSON.
+// argument returns the item as an argument: its text, or an object as JSON, without the blanks that a record adds.
 func (i *ItemInfo) argument() OutputValue {
-	text := string(i.Value)
+	var b bytes.Buffer
+	_ = json.Compact(&b, i.Value) // it is JSON
+	text := b.String()
 	if jsontext.Kind(i.Value) == "string" {
 		_ = json.Unmarshal(i.Value, &text) // which it is
 	}
@@ -31,6 +34,9 @@ func (i *ItemInfo) argument() OutputValue {
 
 // ListBytes is the largest list of items, in bytes.
 const ListBytes = 1 << 20
+
+// maxItemDepth bounds the nesting of an item: a record, which is indented, grows with its square.
+const maxItemDepth = 20
 
 // ShownItems is the number of steps of items that a reply describes or names.
 const ShownItems = 20
@@ -53,6 +59,8 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	for i, item := range items {
 		if kind := jsontext.Kind(item); kind != "string" && kind != "object" {
 			return nil, refuse("its element %d is %s. Its elements must be texts or objects.", i, kindOf(item))
+		} else if jsontext.Depth(item) > maxItemDepth {
+			return nil, refuse("its element %d is nested more than %d deep. Have it name a file that has the rest.", i, maxItemDepth)
 		}
 	}
 	if len(items) > most {
@@ -204,6 +212,21 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 		}
 	}
 	return open
+}
+
+// Turns returns the steps of items whose turn it is and that have not begun, since an item before them waits for a person.
+func (s *State) Turns(def *Definition) (ids job.Entry) {
+	index, _, pending := s.Position(def)
+	if forEach(def, index) != nil && len(pending) > 0 {
+		_, ids = s.opening(def, index, pending)
+	}
+	return ids
+}
+
+// TakeTurns begins them. s is being made.
+func (s *State) TakeTurns(def *Definition, ids job.Entry, at time.Time) {
+	s.Definition = def.Ref
+	s.setProgress(s.begun(def, ids, at)...)
 }
 
 // done returns for how many of so many items a step is done.
