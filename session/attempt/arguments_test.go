@@ -244,6 +244,7 @@ func TestWrongArguments(t *testing.T) {
 		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
 		"stop nobody":        {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
 		"get nobody":         {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"await nobody":       {func() error { _, err := s.Await(ctx, me, nobody); return err }, "unknown_attempt", nil},
 		"get nothing":        {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
 		"tail nobody":        {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
 		"tail waits":         {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},

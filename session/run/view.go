@@ -93,8 +93,12 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 	v.Tree.Each(func(s *Step, _ int) {
 		r.Plan = append(r.Plan, board.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
 		if !v.Live && s.State != board.WaitingForYou { // a person has answered since the leader noted that it waits
-			r.Waits = slices.DeleteFunc(r.Waits, func(w board.RunWaits) bool { return w.For == board.WaitsForPerson && w.SessionID == s.SessionID && w.StepID == s.ID })
-			r.Kept.Waits = slices.DeleteFunc(r.Kept.Waits, func(w board.RunWait) bool { return w.Kind == board.WaitsForPerson && w.SessionID == s.SessionID && w.StepID == s.ID })
+			r.Waits = slices.DeleteFunc(r.Waits, func(w board.RunWaits) bool {
+				return w.For == board.WaitsForPerson && w.SessionID == s.SessionID && w.StepID == s.ID
+			})
+			r.Kept.Waits = slices.DeleteFunc(r.Kept.Waits, func(w board.RunWait) bool {
+				return w.Kind == board.WaitsForPerson && w.SessionID == s.SessionID && w.StepID == s.ID
+			})
 		}
 	})
 	return v

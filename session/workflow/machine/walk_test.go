@@ -322,6 +322,7 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 func TestWhoMayAnswer(t *testing.T) {
 	at, s := began, testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
+	testkit.Equal(t, FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name(), "the text 'x'p", "what they see")
 	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
 	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})
 	testkit.Works(t, answer(asked, "a", ""))
