@@ -215,8 +215,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
-		// The session that this step ended has left the stack: the call may repeat the one whose
-		// reply was lost.
+		// The session that this step ended has left the stack, or others are on top of it: the call may repeat the one
+		// whose reply was lost.
 		if id := c.lastEnded(ctx, *a.StepID, true, same); id != "" {
 			f, err := finish(id)
 			if err == nil && !f.Recorded {
@@ -224,8 +224,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 					top := stack[len(stack)-1]
 					again := *f.Reply
 					again.Notice = machine.Notice(again.Notice, fmt.Sprintf(
-						"This repeats the reply to the call that completed session '%s'. If you meant session '%s' (%s), which is at step '%s', pass its session_id.",
-						id, top.SessionID, top.Workflow, top.Step))
+						"This repeats the reply to the call that finished step '%s' of session '%s'. If you meant session '%s' (%s), which is at step '%s', pass its session_id.",
+						*a.StepID, id, top.SessionID, top.Workflow, top.Step))
 					f.Reply = &again
 				}
 			}

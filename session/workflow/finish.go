@@ -272,7 +272,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 		return nil, err
 	}
 	var over *ended
-	if next.Status != machine.Active {
+	if next.Status != machine.Active || len(made.writes) > 0 {
 		over = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
 	c.m.conn.moved(over) // before, because the caller may leave and repeat the call while it is stored

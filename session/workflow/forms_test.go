@@ -146,15 +146,18 @@ const hello = `{"outputs":{"said":"hello"}}`
 func TestForms_WorkflowAsStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
-	child := r.BeginStep.SessionID
-	testkit.Need(t, stepOf(r.BeginStep) == "write" && child != id && len(r.Stack) == 2 && r.Stack[1].SessionID == child && r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
-	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, child, "'write'")
+	testkit.Need(t, stepOf(r.BeginStep) == "write" && r.BeginStep.SessionID != id && len(r.Stack) == 2 && r.Stack[1].SessionID == r.BeginStep.SessionID && r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, r.BeginStep.SessionID, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"page":"r.md"}` && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "last", "the end of the call: %s", toJSON(t, r))
 	testkit.True(t, stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id && len(r.Stack) == 1, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 	testkit.Equal(t, srv.Stats().Figures, record.Figures{Started: 2, Completed: 2, Steps: 5}, "what is counted")
+	for _, c := range []*Conn{srv.Connect("ann"), srv.ConnectStateless("bob")} {
+		p.start(c, "alpha", "main")
+		testkit.Equal(t, toJSON(t, p.finish(c, hello).BeginStep), toJSON(t, p.finish(c, `{"outputs":{"said":"hello"},"step_id":"one"}`).BeginStep), "a call whose reply was lost")
+	}
 }
 
 // The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a check, and one that is taken back is.

@@ -308,8 +308,7 @@ func TestAtMostTwentySessionsAreListed(t *testing.T) {
 	}
 	err := errOf(c.Step(ctx, StepArgs{}))
 	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
-	testkit.Equal(t, strings.Count(err.Error(), "\n- "), keptListed, "sessions are listed")
-	testkit.True(t, len(err.Error()) <= 8000, "the message has %d bytes", len(err.Error()))
+	testkit.True(t, strings.Count(err.Error(), "\n- ") == keptListed && len(err.Error()) <= 8000, "the message has %d bytes: %v", len(err.Error()), err)
 	// They are no burden for the calls of others.
 	refused(t, errOf(srv.ConnectStateless("alice").Step(ctx, StepArgs{})), session.StateError, "no_active_session")
 	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
@@ -361,9 +360,8 @@ func TestStatelessRetries(t *testing.T) {
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
 	// A call that names its session is not repeated by one that names none: that is another agent's.
 	one, two := p.start(c, "alpha", "main").BeginStep.SessionID, p.start(c, "alpha", "main").BeginStep.SessionID
-	for _, args := range []string{`"step_id":"one"`, `"step_id":"two"`} {
-		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
-	}
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`","step_id":"one"}`)
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`","step_id":"two"}`)
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
 	testkit.True(t, r.Status == machine.WorkflowComplete && r.Notice == nil && p.record(two).Status == machine.Completed, "the call got %s", toJSON(t, r))

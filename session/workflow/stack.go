@@ -299,7 +299,8 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 		With("session_id", row.ID).With("root", row.Root)
 }
 
-// An ended is a session whose last step was finished on this connection: the reply may have been lost.
+// An ended is a session whose last step was finished on this connection, or one that has begun others, which calls are
+// about from then on: the reply may have been lost.
 type ended struct {
 	id      string
 	step    string
@@ -311,7 +312,7 @@ type ended struct {
 // one.
 const keptEnded = 16
 
-// moved records a transition on the connection, and the session that it ended, or nil.
+// moved records a transition on the connection, and the session that it ended or left for others, or nil.
 func (c *Conn) moved(e *ended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,8 +326,8 @@ func (c *Conn) moved(e *ended) {
 	}
 }
 
-// lastEnded returns the session that ended on this connection by finishing this step with the same outputs,
-// or "". With now, it must have been the connection's last transition. Without a connection it is one of
+// lastEnded returns the session that ended on this connection, or began others, by finishing this step with the same
+// outputs, or "". With now, it must have been the connection's last transition. Without a connection it is one of
 // the identity's that ended last, by a call that named no session: only such a call can be meant.
 func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
 	if c.stateless {
@@ -352,15 +353,16 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 	}
 	rows := newest(false, keptEnded)
 	if now {
-		open := newest(true, 1)
+		open := newest(true, keptEnded)
 		rows = rows[:min(1, len(rows))]
-		if len(rows) > 0 && len(open) > 0 && open[0].UpdatedAt.After(rows[0].UpdatedAt) {
-			return ""
+		if len(open) > 0 && (len(rows) == 0 || open[0].UpdatedAt.After(rows[0].UpdatedAt)) { // the session, and those that it has begun with it
+			last := open[0].UpdatedAt
+			rows = slices.DeleteFunc(open, func(row store.Session) bool { return len(open) == 1 || !row.UpdatedAt.Equal(last) })
 		}
 	}
 	for _, row := range rows {
 		r, err := c.engine.records.Read(ctx, row.ID, nil)
-		if err != nil || r.State.Status != machine.Completed {
+		if err != nil || r.State.Status == machine.Aborted {
 			continue
 		}
 		if stored := r.State.Replay(stepID, same); stored != nil && !stored.Named {
