@@ -187,13 +187,13 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 	who.Call.Named = a.SessionID != nil
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
-	once := func(id, joined string) (*finished, error) {
+	once := func(id, joined, step string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {
-			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: joined, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
+			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: joined, step: step, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 		})
 	}
 	finish := func(id string) (*finished, error) {
-		f, err := once(id, joined)
+		f, err := once(id, joined, "")
 		until := arrived.Add(within)
 		if within < how.ReplyWithin { // a client that is asked by the reply, not while it waits
 			until = time.Now().Add(c.engine.AskTimeout)
@@ -203,7 +203,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		settled, notice := c.ask(ctx, who, f, until)
 		if settled {
-			f, err = once(id, f.question.Digest)
+			f, err = once(id, f.question.Digest, f.question.Step)
 		}
 		if err == nil && notice != "" {
 			noted, reply := *f, *f.Reply
