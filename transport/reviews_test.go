@@ -278,6 +278,8 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		}, open, ""},
 		"the question of another session": {func(a *asked) map[string]any {
 			other := a.ann.start()
+			a.ann.call("abort_workflow", fmt.Sprintf(`{"explanation":"no","session_id":%q}`, a.id))
+			testkit.Contains(a, fmt.Sprint(a.ann.call("finished_step", fmt.Sprintf(`{"outputs":{"text":"text.txt"}},"inputResponses":{%q:%s}`, a.key, passes))), "was aborted", "naming none")
 			return finish(a.ann, other, fmt.Sprintf(`,"inputResponses":{%q:%s}`, a.key, passes))
 		}, "inputRequests", ""},
 		"the terminal was first": {func(a *asked) map[string]any {

@@ -395,7 +395,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if a.RequestID != nil {
 		a.RequestID = c.request(*a.RequestID)
 	}
-	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil), a) // no person is at its client who could answer
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil, nil), a) // no person is at its client who could answer
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == codes.PersonAwaited {
 			reply := *r

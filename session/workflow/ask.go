@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -12,8 +13,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, when it arose,
-// and who is asked. The answer is nil if there's none by the end of ctx, or the client asks once the call is answered, and
+// An AskFunc has the client of a call ask its user. key names the question: its session and step, as askedAbout reads them,
+// the outputs, when it arose, and who is asked. The answer is nil if there's none by the end of ctx, or the client asks once the call is answered, and
 // makes the call again with what its user says; declined means that the user closed the form without an answer. With the
 // question "" nobody is asked, and only an answer that the call has counts. Only Passed and Feedback of it are used.
 type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool)
@@ -22,14 +23,28 @@ type askKey struct{}
 
 // An asker is a call's client that may be able to ask its user.
 type asker struct {
-	able func() bool
-	ask  AskFunc
+	able     func() bool
+	answered []string // the keys of the questions that the call answers
+	ask      AskFunc
 }
 
 // WithAsk returns a context whose calls may ask the client's user. able, which is called once there's a question,
-// reports whether the client can; a nil f means that it cannot.
-func WithAsk(ctx context.Context, able func() bool, f AskFunc) context.Context {
-	return context.WithValue(ctx, askKey{}, asker{able, f})
+// reports whether the client can; a nil f means that it cannot. answered are the keys of the questions that the call
+// brings answers to.
+func WithAsk(ctx context.Context, able func() bool, answered []string, f AskFunc) context.Context {
+	return context.WithValue(ctx, askKey{}, asker{able, answered, f})
+}
+
+// askedAbout returns the session and the step of the question that a call answers, or "". The call that was asked may
+// have named neither, and is made again as it was: it must not be about whatever is current by then.
+func askedAbout(ctx context.Context) (id, step string) {
+	c, _ := ctx.Value(askKey{}).(asker)
+	for _, key := range c.answered {
+		if id, step, _ = strings.Cut(key, "/"); machine.IsSessionID(id) {
+			return id, step[:max(0, strings.LastIndex(step, "/"))]
+		}
+	}
+	return "", ""
 }
 
 // clientOf returns what asks the user of a call's client, or nil.
@@ -57,7 +72,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	if slices.Contains(h.Declined, who.Identity) {
 		question = ""
 	}
-	key := machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
+	key := id + "/" + q.Step + "/" + machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
 	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()

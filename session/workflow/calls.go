@@ -186,6 +186,9 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		joined, a.SessionID, a.StepID = a.Of.Digest, &a.Of.SessionID, &a.Of.StepID
 	}
 	who.Call.Named = a.SessionID != nil
+	if id, step := askedAbout(ctx); id != "" && a.SessionID == nil && (a.StepID == nil || *a.StepID == step) {
+		a.SessionID, a.StepID = &id, &step
+	}
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
 	once := func(id, joined, step string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {

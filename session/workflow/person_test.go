@@ -170,7 +170,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 
 // asking is the context of a call whose client asks its user with ask.
 func asking(ask func(ctx context.Context, question string) (*machine.Answer, bool)) context.Context {
-	return WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true },
+	return WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, nil,
 		func(ctx context.Context, _, question string) (*machine.Answer, bool) { return ask(ctx, question) })
 }
 
@@ -256,6 +256,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
 			x := <-got
 			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)) && (x.err == nil) == (c.codes == "") && (x.err != nil || x.r.Status == machine.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
+			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil), FinishArgs{Outputs: outputs("report", "good.md")})) // an answer that comes too late
 			testkit.Equal(t, p.record(outer).Revision, 0, "the workflow below was moved")
 		})
 	}

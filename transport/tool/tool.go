@@ -359,7 +359,7 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 		can := req.ClientCapabilities()
 		return can != nil && can.Elicitation != nil && (can.Elicitation.Form != nil || can.Elicitation.URL == nil) // {} means forms
 	}
-	return workflow.WithAsk(ctx, able, func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
+	return workflow.WithAsk(ctx, able, slices.Sorted(maps.Keys(req.Params.InputResponses)), func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
 		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 		if req.ProtocolVersion() >= Newest {
 			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
