@@ -113,10 +113,12 @@ func stillRunning(id string) *session.Error {
 	return session.NotNow(codes.AttemptRunning, "Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("task_id", id)
 }
 
-// withRescued adds the work already rescued to a refusal, since no later reply names it.
+// withRescued adds the work already rescued to a refusal, since no later reply names it if the task stays.
 func withRescued(err error, rescued []Rescue) error {
 	refused, is := errors.AsType[*session.Error](err)
 	if is && len(rescued) > 0 {
+		kept := xslices.Map(rescued, func(r Rescue) string { return r.Ref + " of " + r.RepoPath })
+		refused.Message += fmt.Sprintf(" Other worktrees of the task are removed, and their uncommitted work is kept in %s.", board.Enumerate(kept, ""))
 		refused.With("rescued", rescued)
 	}
 	return err
@@ -200,7 +202,7 @@ func notRemoved(a *task.Attempt, err error) error {
 	case nested != nil:
 		return session.NotNow(codes.WorkNotKept, "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
-		return session.NotNow(codes.WorkNotKept, "Uncommitted work of attempt %s could not be saved, so nothing was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+		return session.NotNow(codes.WorkNotKept, "Uncommitted work of attempt %s could not be saved, so nothing of it was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
 	}
