@@ -41,7 +41,8 @@ type Situation struct {
 	Busy   bool            // agents of its run wait or work
 }
 
-// The values of Situation.Landed. It is "" again when its agent goes on.
+// The values of Situation.Landed. LandedMerged is forgotten when its agent goes on, LandedConflicts when the merge is
+// no longer in progress.
 const (
 	LandedMerged    = "merged"    // all of its commits are in its target branches, and no work is left
 	LandedConflicts = "conflicts" // its worktree has a merge whose conflicts a person or its agent must resolve

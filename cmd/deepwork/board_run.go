@@ -282,9 +282,8 @@ func (a *app) left(id string) error {
 
 // ended prints how an attempt has ended. The command fails if the agent did, whatever has become of its branch.
 func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) error {
-	landed := r.State == board.Merged || r.State == board.Conflicted
 	var failed error
-	if r.State != board.Completed && !(landed && r.Error == nil && (r.ExitCode == nil || *r.ExitCode == 0)) {
+	if r.Agent != task.Completed {
 		failed = &exitError{exitFailure}
 	}
 	if a.json {

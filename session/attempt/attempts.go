@@ -45,7 +45,7 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
-		AttemptID: a.ID, TaskID: a.TaskID, State: e.StateOf(&a.Situation), Open: a.State.Open(), Workspace: a.Workspace, ExitCode: x.ExitCode,
+		AttemptID: a.ID, TaskID: a.TaskID, State: e.StateOf(&a.Situation), Agent: a.State, Open: a.State.Open(), Workspace: a.Workspace, ExitCode: x.ExitCode,
 		StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
 		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 )
@@ -49,8 +50,9 @@ type AttemptReply struct {
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
 
-	Open      bool   `json:"-"` // whether it has not ended
-	Workspace string `json:"-"` // folder in which its agent works, absolute
+	Agent     task.AttemptState `json:"-"` // of its newest execution, whatever has become of its branch
+	Open      bool              `json:"-"` // whether it has not ended
+	Workspace string            `json:"-"` // folder in which its agent works, absolute
 
 	Going `json:"-"`
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -147,7 +148,7 @@ func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error)
 		return false, elsewhere
 	case w.Agent != nil:
 		r, err := s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
-		return err == nil && r.State != board.Completed && r.State != board.Failed, err
+		return err == nil && r.Agent != task.Completed && r.Agent != task.Failed, err
 	}
 	x, err := s.Runs().Cancel(ctx, c.Identity, w.Execution)
 	return err == nil && x.State == remote.Cancelled, err
