@@ -191,6 +191,7 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 			}
 			if to >= 0 {
 				d.checkCallInputs(j, w, s, &j.Workflows[to], at(i, s))
+				d.warnShared(j, w, s, &j.Workflows[to], at(i, s))
 			}
 		}
 		trail = trail[:len(trail)-1]
@@ -199,6 +200,23 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 	for i := range j.Workflows {
 		if state[j.Workflows[i].Name] == 0 {
 			visit(i)
+		}
+	}
+}
+
+// warnShared warns of checks without files in a workflow, and those that it calls, during which other agents may change the
+// folder.
+func (d *decoder) warnShared(j *Job, w *Workflow, s *Step, of *Workflow, at place) {
+	if !w.Shared(w.Find(s.ID)) {
+		return
+	}
+	for _, of := range j.Within(of) {
+		for _, id := range slices.Concat(of.Entries...) {
+			for k := 0; j.Step(id) != nil && k < len(j.Step(id).Checks); k++ {
+				if c := j.Step(id).Checks[k]; c.Files == nil && !d.Full() {
+					d.WarnAt(at, "%s of workflow %s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files", yamltree.Quote(id), of.Name, c.Name)
+				}
+			}
 		}
 	}
 }

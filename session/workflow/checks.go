@@ -23,7 +23,7 @@ import (
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
 	s := &check.Subject{Root: a.state.RootOf(a.root(), c.plan.Step.ID), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: a.checksOf(c),
-		Shared: c.def.Workflow.Shared(c.plan.Index)}
+		Shared: a.state.Shared || c.def.Workflow.Shared(c.plan.Index)}
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, o.Value.Paths...)
 	}

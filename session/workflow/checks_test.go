@@ -79,8 +79,7 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 	checks := `[{run: [sh, -c, "echo first line; echo second line >&2; exit 3"], name: a}, ` + s.yaml("") + `, {run: [sh, -c, "kill -KILL $$"], name: b}, {run: [sh, -c, "sleep 600"], timeout: 1, name: c}, {run: [sh, -c, "sleep 600 >/dev/null 2>&1 &"], name: d}]`
 	k := checkedProject(t, true, checks, "").begin()
 	r := k.hands(machine.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3", "first line\nsecond line", "SIGKILL", "did not end within its limit of 1s", "left processes running")
-	a, d := strings.Index(*r.Feedback, "Check 'a'"), strings.Index(*r.Feedback, "Check 'd'")
-	testkit.True(t, a >= 0 && a < d && !strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
+	testkit.True(t, strings.Index(*r.Feedback, "Check 'a'") < strings.Index(*r.Feedback, "Check 'd'") && !strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
 	p := k.one()
 	testkit.True(t, p.FailedChecks == 1 && p.QualityTries == 0 && s.runs() == 1, "%d runs, record %s", s.runs(), toJSON(t, p))
 }
@@ -313,17 +312,18 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.
 func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
-	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]"} {
+	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]",
+		"below an item": "[list, {for_each: todo, steps: [{workflow: inner}]}, two]\n  - {name: inner, summary: I, steps: [{workflow: last}]}\n  - {name: last, summary: L, steps: [one]}"} {
 		t.Run(name, func(t *testing.T) {
 			s, k := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a"), checkedProject(t, name != "outside git", "", "")
 			k.alpha(workflow, testStep{id: "list", outputs: oneList}, testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
 			k.begin()
 			step := "one"
 			if strings.Contains(workflow, "todo") {
-				k.finish(k.c, `{"outputs":{"todo":"[\"a\"]"}}`)
-				step = "one[0]"
+				begun := k.finish(k.c, `{"outputs":{"todo":"[\"a\"]"}}`).BeginStep
+				step, k.id = begun.StepID, begun.SessionID
 			}
-			call := `{"outputs":{"report":"r.md"},"step_id":"` + step + `"}`
+			call := `{"outputs":{"report":"r.md"},"step_id":"` + step + `","session_id":"` + k.id + `"}`
 			k.how.ReplyWithin = time.Nanosecond
 			says(t, k.finish(k.c, call), machine.NeedsWork, "Checks running")
 			k.write("go.cache", "")

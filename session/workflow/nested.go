@@ -231,7 +231,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		}
 	}
 	child, r, err := machine.Begin(def, machine.NewSession{
-		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated,
+		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated, Shared: parent.Shared || of.Workflow.Shared(of.Workflow.Find(stepID)),
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
 		Notice: e.unclosable(how, def, 0), Pinned: pinned, Trace: telemetry.Text(refOf(parent)),

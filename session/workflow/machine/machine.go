@@ -34,6 +34,7 @@ type NewSession struct {
 	Parent     *string
 	CalledAs   string // the step of the parent that the session is
 	Isolated   bool   // see State.Isolated
+	Shared     bool   // see State.Shared
 	Identity   string
 	Place      *task.Place // of the server, or nil
 	AttemptID  string      // see State.AttemptID
@@ -69,7 +70,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
 		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
-		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs, Isolated: b.Isolated,
+		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs, Isolated: b.Isolated, Shared: b.Shared,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned, Trace: b.Trace,
 	}

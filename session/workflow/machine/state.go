@@ -52,6 +52,7 @@ type State struct {
 	ParentSessionID   *string                            `json:"parent_session_id"`
 	CalledAs          string                             `json:"called_as,omitempty"` // the step of the parent that this session is; "" if an agent began it
 	Isolated          bool                               `json:"isolated,omitempty"`  // a run began it that gives items worktrees of their own, if their form asks for it
+	Shared            bool                               `json:"shared,omitempty"`    // it is a step, or within one, during which other agents may change its folder
 	AbortReason       *string                            `json:"abort_reason"`
 	StartedAt         time.Time                          `json:"started_at"`
 	UpdatedAt         time.Time                          `json:"updated_at"` // of the last transition
