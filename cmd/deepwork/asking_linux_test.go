@@ -161,7 +161,7 @@ func TestInitAsks(t *testing.T) {
 		want    map[string]string
 		absent  string
 	}{
-		{"all", nil, []string{"claude, codex", "workflows,board", "y"},
+		{"all", nil, []string{"claude, codex", "workflows board", "y"},
 			map[string]string{".deepwork/config.yml": "platforms: [claude, codex]\ntoolsets: [workflows, board]\n", ".codex/config.toml": "deepwork", ".claude/settings.json": "deepwork hook compact"}, ""},
 		{"the defaults", nil, []string{"", "", ""},
 			map[string]string{".deepwork/config.yml": "platforms: [claude]\ntoolsets: [workflows, remote, board]\n", ".claude/skills/deepwork-start/SKILL.md": "start_workflow"}, ""},

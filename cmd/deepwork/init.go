@@ -119,7 +119,7 @@ func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 		if err != nil {
 			return nil // a terminal that is not the controlling one is no place to ask
 		}
-		answer = strings.ReplaceAll(cmp.Or(answer, q.otherwise), " ", "")
+		answer = strings.Join(strings.FieldsFunc(cmp.Or(answer, q.otherwise), func(r rune) bool { return r == ',' || r == ' ' }), ",")
 		if err := cmd.Flags().Set(q.flag, cmp.Or(words[strings.ToLower(answer)], answer)); err != nil {
 			return usagef(cmd, "%q is not yes or no", answer)
 		}
