@@ -181,7 +181,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	finish(other, "a", "edit.sh")
 	must(t, client.Close())
 	t.Setenv("EDITOR", filepath.Join(root, "edit.sh"))
-	types(t, true, "edit\npass\nyes\nquit", review(), "    edited\n", "(What has changed since the last hand-in:)", "    +edited\n", "Passed. ", "Waiting for your review: 1 more", other)
+	types(t, true, "edit\npass\ny\nquit", review(), "    edited\n", "(What has changed since the last hand-in:)", "    +edited\n", "Passed. ", "Waiting for your review: 1 more", other)
 	types(t, false, "pass", review(id, "b"), "has answered already")
 	client, _ = startClient(t, root)
 	becomes("workflow_complete", "b", "")

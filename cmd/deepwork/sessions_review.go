@@ -93,7 +93,8 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		case len(waiting) == 0:
 			return failed
 		case len(tried) > 0:
-			if err := confirm(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ", len(waiting)), "", ""); err != nil {
+			next, err := show.Ask(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ", len(waiting)))
+			if next = strings.ToLower(next); err != nil || next != "yes" && next != "y" {
 				return failed
 			}
 		}
