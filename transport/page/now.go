@@ -254,15 +254,13 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 
 func sessionItem(i *workflow.SessionInfo) *item {
 	about := i.Job + "/" + i.Workflow
-	status := i.Status
 	if i.Status == "active" {
 		about += ", step " + i.Step
 		if i.MovedBy != "" && !i.InUse {
-			status = "paused"
 			about += "; the server that moved it last has ended"
 		}
 	}
-	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt, flow: i}
+	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: i.Status, Since: i.UpdatedAt, flow: i}
 }
 
 // attentions say what needs a person: what it is, its status, what to do, and the group that it is in.

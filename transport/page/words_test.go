@@ -98,8 +98,8 @@ func TestMessagesThatFit(t *testing.T) {
 
 // What needs a person says what it is and offers what the person can do about it.
 func TestWhatNeedsAPerson(t *testing.T) {
-	complete, active := new(workflow.SessionInfo), new(workflow.SessionInfo)
-	complete.Status, active.Status = "completed", "active"
+	complete, active := &workflow.SessionInfo{Session: store.Session{Status: "completed"}}, &workflow.SessionInfo{Session: store.Session{Status: "active", MovedBy: "gone"}}
+	testkit.Equal(t, sessionItem(active).Status, "active", "of a session whose server has ended: only a budget pauses, and only runs")
 	for _, c := range []struct {
 		a    board.Attention
 		of   *workflow.SessionInfo
