@@ -208,20 +208,22 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	}
 }
 
-// A call that waits for its agent is a task until that has ended.
+// A call that waits for its agent is a task until that has ended; without the extension it is answered after reply_within.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	t.Parallel()
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reply_within: 100ms}\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
 	repository(t, root)
 	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
 	r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
 	testkit.Need(t, r["resultType"] == "task" && (r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
+	began, plain := time.Now(), &taker{t, c.http, c.url, "{}"}
+	soon := structured(plain.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task())))["ended_at"]
+	testkit.True(t, soon == nil && time.Since(began) < 30*time.Second, "without the extension: %v after %v", soon, time.Since(began))
 	write(t, root, map[string]string{"go.txt": ""})
 	reply := structured(c.result(r))
 	testkit.True(t, reply["state"] == "completed" && reply["final_message"] == "done", "%v", reply)
-	r = c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))
-	again := structured(c.result(r))
+	again := structured(c.result(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))))
 	testkit.True(t, again["status"] == "started" && strings.Contains(fmt.Sprint(again["notice"]), "completed"), "a follow-up that ends at once: %v", again)
 }
 

@@ -29,19 +29,20 @@ func (g *Going) GoesOn() string { return g.attempt }
 // Standing implements Waited.
 func (g *Going) Standing() string { return string(g.state) }
 
-// awaitFor is how long a call waits at most for what it has started; a task of MCP waits longer.
-const (
-	awaitFor  = 50 * time.Second
-	awaitLook = 500 * time.Millisecond
-)
+// awaitLook is how often a call looks at what it waits for.
+const awaitLook = 500 * time.Millisecond
 
-// Await returns an attempt once it has ended, or when the call has to be answered.
+// Await returns an attempt once it has ended, or when the call has to be answered (quality_gate.reply_within).
 func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string) (*FullAttemptReply, error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, board.Target{AttemptID: &attemptID})
 	if err != nil {
 		return nil, err
 	}
-	for until := time.Now().Add(session.ReplyWithin(ctx, awaitFor)); ; {
+	cfg, err := e.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for until := time.Now().Add(session.ReplyWithin(ctx, cfg.QualityGate.ReplyWithin)); ; {
 		now, err := b.AttemptDetails(ctx, id)
 		if err != nil {
 			return nil, board.AttemptFault("reading the attempt", err, id)
