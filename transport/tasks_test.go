@@ -169,7 +169,7 @@ func TestAReviewIsATask(t *testing.T) {
 	undeclared := &taker{t, c.http, c.url, `{}`}
 	_, fault := undeclared.of("tasks/get", made["taskId"], "")
 	testkit.Contains(t, fault, "-32021", "undeclared")
-	_, fault = c.of("tasks/get", "786512e2-9e0d-44bd-8f29-789f320fe840", "")
+	_, fault = c.request("tasks/get", "=?base64?Nzg2NTEyZTItOWUwZC00NGJkLThmMjktNzg5ZjMyMGZlODQw?=", `"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840"`)
 	testkit.Contains(t, fault, "there is no task", "of another caller, or none")
 	_, fault = c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"]))
 	testkit.Contains(t, fault, "Mcp-Name", "another name")

@@ -3,8 +3,10 @@ package web
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -33,6 +35,7 @@ func (h *Server) streamable() http.Handler {
 	var standing standalone
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isStateless(r) {
+			decodeName(r.Header)
 			stateless.ServeHTTP(w, r.WithContext(WithStateless(r.Context())))
 			return
 		}
@@ -62,6 +65,18 @@ func (h *Server) streamable() http.Handler {
 		}
 		stateful.ServeHTTP(w, r)
 	})
+}
+
+// decodeName decodes Mcp-Name, which the SDK compares with the body as it is: clients encode names that are not ASCII.
+func decodeName(h http.Header) {
+	const prefix, suffix = "=?base64?", "?="
+	name := h.Get("Mcp-Name")
+	if !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name[len(prefix):], suffix) {
+		return
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(name[len(prefix) : len(name)-len(suffix)]); err == nil {
+		h.Set("Mcp-Name", string(decoded))
+	}
 }
 
 // StatelessSince is the first protocol version without sessions.
