@@ -125,7 +125,7 @@ type View interface {
 	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
 	// SetLanded records what became of the branch of an attempt (task.Situation.Landed) and, with done, sets its
 	// task done in the same transaction, unless that is done or cancelled; it reports whether it did. It does nothing
-	// if an execution has not ended: the attempt is worked on again.
+	// if an execution has not ended, since the attempt is worked on again, but for conflicts: see EndExecution.
 	SetLanded(ctx context.Context, attemptID, landed string, done bool) (taskDone bool, err error)
 	// Stop ends a waiting execution, so that it never runs, and drops the queue of its session. One
 	// that is starting or running it marks as StopAsked: the server that leads it, or takes it over,

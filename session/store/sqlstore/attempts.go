@@ -232,7 +232,7 @@ func (b board) SetLanded(ctx context.Context, attemptID, landed string, done boo
 	return write(ctx, b, "recording what became of a branch", func(t Tx) bool {
 		t.own("attempt", attemptID)
 		t.touch(attemptID, ``)
-		if t.open(attemptID) { // a follow-up has begun since
+		if landed != task.LandedConflicts && t.open(attemptID) { // a follow-up has begun since
 			return false
 		}
 		t.touch(attemptID, `landed = ?, `, landed)

@@ -213,7 +213,7 @@ func TestReleaseAndStop(t *testing.T) {
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil, task.Request{})).Must(t)
 	claimed(t, b, 1)
 	is(t, false)(b.SetLanded(t.Context(), late.AttemptID, task.LandedMerged, true)) // by a merge that was done before the follow-up came
-	equal(t, "it goes on", testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, "")
+	equal(t, "it goes on", testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, "", testkit.Get(b.SetLanded(t.Context(), late.AttemptID, task.LandedConflicts, false)).Must(t), false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, task.LandedConflicts)
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
 	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped, stop(e.ID, task.Completed) == nil, false)
