@@ -128,6 +128,8 @@ type FinishArgs struct {
 	// Of is what an earlier call waited for that this one repeats; nil means that it's the first. A repetition is about
 	// that session and step; it begins no review of other content, and doesn't begin a void try again.
 	Of *machine.Going `json:"-"`
+	// Untold says that nobody reads the reply: a verdict that refuses the outputs still waits for the next call.
+	Untold bool `json:"-"`
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and

@@ -201,7 +201,7 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	}
 	m.joined = c.bound // if this is applied again, it has told the result
 	f := a.needsWork(c.def.Notice, a.failedChecks(c, p.FailedChecks, failed))
-	if next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state {
+	if next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state && !m.args.Untold {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}

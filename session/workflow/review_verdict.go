@@ -113,7 +113,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		}
 	}
 	next := base.KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
-	if next != a.state { // else another call that joined the review has collected it
+	if next != a.state && !c.m.args.Untold { // else another call that joined the review has collected it, or the next one does
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}

@@ -152,7 +152,7 @@ func describe(c *store.LongCall, message string) *state {
 	return t
 }
 
-type lookingKey struct{}
+type lookingKey struct{} // of whether a client asks, not Sweep
 
 // looking reports whether a call is made to look at a task.
 func looking(ctx context.Context) bool { return ctx.Value(lookingKey{}) != nil }
@@ -166,7 +166,7 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	}
 	var reply any
 	req := &mcp.CallToolRequest{Session: ss, Params: &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses}}
-	ctx = session.WithReplyWithin(context.WithValue(ctx, lookingKey{}, true), time.Millisecond)
+	ctx = session.WithReplyWithin(context.WithValue(ctx, lookingKey{}, ss != nil), time.Millisecond)
 	res, err := s.Tools.Serve(ctx, c, req, s.Tools.LookLog(call.Tool, w.goesOn), func(*tool.CallLog) *session.Error { return nil },
 		func(ctx context.Context) (any, error) {
 			reply, err = w.look(ctx, s, c, call)

@@ -97,7 +97,8 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 		return nil, session.Wrong(codes.StoreDamaged, "What task %s is about can't be read in the store. Call %s again, or find what it did with get_step, get_run or workflow_status.", call.ID, call.Tool)
 	case w.Step != nil:
 		args := w.Step.Args
-		args.Of = &w.Step.Going
+		asked, _ := ctx.Value(lookingKey{}).(bool)
+		args.Of, args.Untold = &w.Step.Going, !asked
 		return c.Workflows.Finish(ctx, args)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
 		return nil, elsewhere
