@@ -188,7 +188,6 @@ func TestRulesOfTexts(t *testing.T) {
 const hostileBytes = MaxBytes / 8
 
 const head = "name: a\nversion: 1.0.0\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\n"
-
 const arguments = "name: a\nsummary: s\nstep_arguments: []\n"
 
 // each repeats a text; %[1]d and %[2]d in it are the number of the repetition and the next one.

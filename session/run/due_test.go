@@ -52,8 +52,7 @@ func (w *called) Step(_ context.Context, id string, _ *string) (*machine.StepRep
 }
 
 func (w *called) Started(context.Context, map[string]bool) ([]Started, error) { return w.started, nil }
-
-func (w *called) Changed(context.Context, *machine.State, string) string { return w.changed }
+func (w *called) Changed(context.Context, *machine.State, string) string      { return w.changed }
 
 func (w *called) Finish(context.Context, string, string, *machine.Question) (*machine.FinishReply, error) {
 	return w.finish()

@@ -302,7 +302,10 @@ func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 // advance makes the transition that a finished step is, with the definition that it is to be stored with.
 func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput, root string) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
 	var err error
-	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err != nil {
+	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err == nil && plan.Step.Call != nil { // of others it was checked before they were judged
+		err = base.CheckRoom(f.Outputs)
+	}
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	begins := base.Begins(def, plan, f)

@@ -150,8 +150,8 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, r.BeginStep.SessionID, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"page":"r.md"}` && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "last", "the end of the call: %s", toJSON(t, r))
-	testkit.True(t, stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id && len(r.Stack) == 1, "the end of the call: %s", toJSON(t, r))
+	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"page":"r.md"}` && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "last" &&
+		stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id && len(r.Stack) == 1, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 	testkit.Equal(t, srv.Stats().Figures, record.Figures{Started: 2, Completed: 2, Steps: 5}, "what is counted")
 	for _, c := range []*Conn{srv.Connect("ann"), srv.ConnectStateless("bob")} {
@@ -407,8 +407,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
 	testkit.Equal(t, stepOf(finish(r.BeginStep.SessionID, "three").BeginStep), "last", "after the items")
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.Contains(t, toJSON(t, r.AllOutputs), `"two",null]`)
-	testkit.True(t, !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", *r.Summary)
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two",null]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
 }
 
 // A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
@@ -556,4 +555,16 @@ func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 		p := k.record(k.id).Progress(next)
 		testkit.True(t, p != nil && (p.Protected != nil) == (form == "gate") && (p.Child != "") == (form != "gate"), "%s: %s", next, toJSON(t, p))
 	}
+}
+
+func TestForms_TheTextsOfWorkflowsAreBounded(t *testing.T) {
+	outputs, all := "", ""
+	for i := range machine.MaxTexts / machine.MaxText {
+		outputs, all = outputs+fmt.Sprintf("o%d: {type: string, description: d}, ", i), all+fmt.Sprintf(`"o%d":"%0*d",`, i, machine.MaxText, i)
+	}
+	p := newProject(t).alpha("[list, {workflow: beta/publish}]", testStep{id: "list", outputs: "{" + outputs + "}"})
+	p.beta(oneText, "publish", "")
+	_, c, _ := p.begin()
+	p.finish(c, `{"outputs":{`+strings.TrimSuffix(all, ",")+`}}`)
+	refused(t, refusal(t, c, fmt.Sprintf(`{"outputs":{"said":"%0*d"}}`, machine.MaxText, 999)), session.ToolError, codes.ArgumentTooLarge, "16777216 are the most")
 }

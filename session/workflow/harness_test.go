@@ -407,8 +407,7 @@ func underReview(t testing.TB, how ...Reviewing) (p *project, srv *server, rev *
 
 func (r *reviewer) set(name, text string) { testkit.Write(r.t, filepath.Join(r.dir, name), text) }
 func (r *reviewer) unset(name string)     { os.Remove(filepath.Join(r.dir, name)) }
-
-func (r *reviewer) calls() int { return lines(filepath.Join(r.dir, "calls")) }
+func (r *reviewer) calls() int            { return lines(filepath.Join(r.dir, "calls")) }
 
 func lines(path string) int {
 	data, _ := os.ReadFile(path)

@@ -146,8 +146,7 @@ func TestPreviewOfAStep(t *testing.T) {
 	}
 }
 
-func textOf(text string) OutputValue { return OutputValue{Text: &text} }
-
+func textOf(text string) OutputValue              { return OutputValue{Text: &text} }
 func outputOf(name string, v OutputValue) Outputs { return Outputs{{Key: name, Value: v}} }
 
 // Rules 13 and 14: what the outputs argument may say for each type.
