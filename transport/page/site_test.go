@@ -400,15 +400,13 @@ func TestProjectsToChooseFrom(t *testing.T) {
 	c := page.Chooser{Here: here, List: func() ([]state.Project, int, error) { return []state.Project{{Root: root}}, 2, nil }, Open: func(root string, _ *web.Login) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, root+r.URL.Path) }), nil
 	}}
-	h := testkit.Get(transport.ListenProjects(t.Context(), slog.New(slog.DiscardHandler), c, web.Options{Secret: "secret"})).Must(t)
-	s := listen(t, h, server{}, func(context.Context) error { return nil })
+	s := listen(t, testkit.Get(transport.ListenProjects(t.Context(), slog.New(slog.DiscardHandler), c, web.Options{Secret: "secret"})).Must(t), server{}, func(context.Context) error { return nil })
 	b := s.browser(t)
 	b.do("GET", "/", nil).leads("/login")
 	b.do("GET", "/login?secret=secret", nil).leads("/")
 	link := find(t, regexp.MustCompile(`<a href="(/projects/[0-9a-f]{12})">`+filepath.Base(root)+`</a>`), b.get("/"))
 	start := find(t, regexp.MustCompile(filepath.Base(here)+`</code> is not a project yet. <a href="(/projects/[0-9a-f]{12})"`), b.get("/"))
-	testkit.Equal(t, b.get(link+"/board"), root+"/board")
-	testkit.Equal(t, b.get(start+"/board"), here+"/board")
+	testkit.Equal(t, b.get(link+"/board")+b.get(start+"/board"), root+"/board"+here+"/board")
 	b.do("GET", link+"/projects", nil).leads("/")
 	b.do("GET", link+"/login?out", nil).leads("/login?out")
 	s.browser(t).do("GET", link+"/board", nil).leads("/login?next=" + url.QueryEscape(link+"/board"))
