@@ -197,6 +197,11 @@ func (s state) apply(in input) []outcome {
 		s.settle()
 		return s.apply(in)
 	}
+	if s.form(s.index).each { // it begins items whose turn it is, since another one waits for a person
+		for _, step := range s.open() {
+			s.begun[number(step)] = true
+		}
+	}
 	return []outcome{{s, "at " + strings.Join(s.shown(), ",") + " done " + listed(s.completed())}}
 }
 
@@ -236,6 +241,9 @@ func (s state) finish(in input) []outcome {
 	}
 	if step == calledStep {
 		return s.refuse("step_is_workflow")
+	}
+	if each && !s.begun[number(step)] {
+		return s.refuse("step_not_current") // get_step begins it
 	}
 	held, passes := s.review(in, step)
 	if !passes {

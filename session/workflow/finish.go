@@ -184,6 +184,9 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if job.IsMerge(c.plan.Step.ID) && !m.args.Merged && a.state.ImportedAt == nil {
 		return nil, nil, session.NotNow(codes.StepNotCurrent, "Step '%s' is the merge of its item, which the run does: if you are to resolve conflicts, commit, and end.", c.plan.Step.ID).With("step_id", c.plan.Step.ID)
 	}
+	if _, _, item := job.SplitItem(c.plan.Step.ID); item && a.state.Progress(c.plan.Step.ID) == nil { // another one waits for a person
+		return nil, nil, session.NotNow(codes.StepNotCurrent, "It is the turn of step '%s' of session '%s', but nobody was told what to do in it: call get_step with that session_id, which begins it.", c.plan.Step.ID, a.id).With("step_id", c.plan.Step.ID)
+	}
 	if c.plan.Step.Call != nil {
 		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID)
 		c.expanded = c.outputs

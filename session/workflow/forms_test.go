@@ -541,7 +541,7 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 	}
 }
 
-// Behind an item that waits for a person the next one begins: with its workflow, or what its checks protect as it is then.
+// Behind an item that waits for a person get_step begins the next one: with its workflow, or what its checks protect as it is then.
 func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
 	for next, form := range map[string]string{"gate[1]": "gate", "workflow:inner[1]": "{workflow: inner}, gate"} {
@@ -552,6 +552,8 @@ func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 			k.finish(k.c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
 		}
 		waits(t, k.finish(k.c, `{"outputs":{"said":"x"},"step_id":"gate[0]","session_id":"`+k.id+`"}`))
+		refused(t, refusal(t, k.c, `{"outputs":{"said":"x"},"step_id":"`+next+`","session_id":"`+k.id+`"}`), session.StateError, codes.StepNotCurrent, "call get_step")
+		testkit.Works(t, errOf(k.c.Step(ctx, StepArgs{SessionID: &k.id})))
 		p := k.record(k.id).Progress(next)
 		testkit.True(t, p != nil && (p.Protected != nil) == (form == "gate") && (p.Child != "") == (form != "gate"), "%s: %s", next, toJSON(t, p))
 	}

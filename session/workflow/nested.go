@@ -105,40 +105,32 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 	return nil
 }
 
-// due returns next, in which what is due has begun: the steps of items whose turn it is, as another item waits for a person, and
-// the workflows of current steps that have none, because a command, which begins none, has moved the session to these steps.
-func (a *sessionActor) due(ctx context.Context, next *machine.State, def *machine.Definition) (*machine.State, *machine.Definition, *with, error) {
-	e, turns, made := a.engine, next.Turns(def), &with{root: a.root()}
-	if e.Catalog == nil || len(turns) == 0 && len(next.DueCalls(def)) == 0 {
-		return next, def, made, nil
+// beginDue begins the steps of items whose turn it is, as another item waits for a person, and the workflows of current
+// steps that have none, because a command, which begins none, has moved the session to these steps.
+func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) error {
+	e, turns := a.engine, a.state.Turns(def)
+	if e.Catalog == nil || len(turns) == 0 && len(a.state.DueCalls(def)) == 0 {
+		return nil
 	}
 	how, err := a.reviewing(ctx)
-	begun := new(*next)
-	if len(turns) > 0 && err == nil {
-		var texts machine.Instructions
-		if texts, err = e.definitions.Texts(def, turns); err == nil {
+	if err != nil {
+		return err
+	}
+	next, made := a.state.Next(e.now()), &with{root: a.root()}
+	if len(turns) > 0 {
+		texts, err := e.definitions.Texts(def, turns)
+		if err == nil {
 			def, err = e.protect(ctx, made.root, next, def, turns)
 		}
 		if err == nil {
 			def, err = e.definitions.Keep(def, texts)
 		}
-		if err == nil {
-			begun.TakeTurns(def, turns, next.UpdatedAt)
+		if err != nil {
+			return err
 		}
+		next.TakeTurns(def, turns, next.UpdatedAt)
 	}
-	if err == nil {
-		err = e.calls(ctx, how, begun, def, "", noReply(), made)
-	}
-	return begun, def, made, err
-}
-
-// beginDue begins what is due of a session that is read.
-func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) error {
-	if len(a.state.Turns(def)) == 0 && len(a.state.DueCalls(def)) == 0 {
-		return nil
-	}
-	next, def, made, err := a.due(ctx, a.state.Next(a.engine.now()), def)
-	if err != nil || a.engine.Catalog == nil {
+	if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 		return err
 	}
 	w := record.Defining(def)
@@ -146,7 +138,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 	if err := a.commit(nil, next, w); err != nil {
 		return err
 	}
-	made.written(a.engine)
+	made.written(e)
 	return nil
 }
 

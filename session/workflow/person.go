@@ -36,7 +36,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	if err != nil {
 		return nil, err
 	}
-	p, made := base.ProgressOrNew(stepID, a.engine.now()), new(with)
+	p := base.ProgressOrNew(stepID, a.engine.now())
 	q := p.Question
 	again := c.asksAgain(p)
 	if again && c.evidence == nil {
@@ -53,11 +53,6 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		base = base.Ask(stepID, q)
 		base.Definition = c.def.Ref
 		c.holdGroup(base)
-		if next, def, also, err := a.due(ctx, base, c.def); err == nil {
-			base, c.def, made = next, def, also
-		} else {
-			a.engine.Logger.Warn("the items behind one that waits for a person have not begun; get_step tries that again", "session", a.id, "error", err)
-		}
 	}
 	switch {
 	case q.Answer != nil && q.Answer.Passed:
@@ -70,12 +65,9 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		return a.conclude(ctx, base, c)
 	}
 	if base != a.state {
-		w := record.Defining(c.def)
-		w.Also = made.writes
-		if err := a.commit(c.m.MovedBy, base, w); err != nil {
+		if err := a.commit(c.m.MovedBy, base, record.Defining(c.def)); err != nil {
 			return nil, err
 		}
-		made.written(a.engine)
 	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
