@@ -141,8 +141,7 @@ func called(t *testing.T) (*project, *server, *Conn, string) {
 
 const hello = `{"outputs":{"said":"hello"}}`
 
-// A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
-// the transition that completes it.
+// A workflow is a step: its session begins with the transition that reaches it, and its caller goes on with its end.
 func TestForms_WorkflowAsStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
