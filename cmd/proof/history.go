@@ -199,6 +199,10 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 	ops = slices.Clone(ops)
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	ended := map[string]bool{}
+	items := slices.ContainsFunc(ops, func(o porcupine.Operation) bool { // which get_step may begin
+		in, is := o.Input.(input)
+		return is && in.Tool == "start_workflow" && in.Workflow == "items"
+	})
 	return slices.DeleteFunc(ops, func(o porcupine.Operation) bool {
 		if o.Output != lostReply || o.Return != never {
 			return false
@@ -210,7 +214,7 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 				ended[in.Text] = true
 				return again
 			}
-			return in.Tool == "get_step"
+			return in.Tool == "get_step" && !items
 		case taskInput:
 			return in.Tool == "get_task"
 		}
