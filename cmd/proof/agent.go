@@ -97,8 +97,8 @@ func (a *agent) leave() error {
 	return errors.Join(errs...)
 }
 
-// callWithin limits a call; no server takes that long.
-const callWithin = 30 * time.Second
+// callWithin limits a call; no server takes that long: for the lock that a killed git has left it waits 30 s.
+const callWithin = 45 * time.Second
 
 // exchange makes one call of any tool.
 func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[string]any) (t answer) {
