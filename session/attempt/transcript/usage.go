@@ -53,7 +53,7 @@ func UsageIn(stdout []byte) *Usage {
 }
 
 const (
-	// maxModels is how many models are told apart; the tokens of further ones count as those of "".
+	// maxModels is how many named models are told apart; the tokens of further ones count as those of "".
 	maxModels = 16
 	// maxCount bounds each number that an agent reports, so that no sum of millions of runs overflows.
 	maxCount = 1 << 40
@@ -81,7 +81,11 @@ func add(to *map[string]Tokens, model string, t Tokens) {
 	if *to == nil {
 		*to = map[string]Tokens{}
 	}
-	if _, known := (*to)[model]; !known && len(*to) >= maxModels {
+	names := len(*to)
+	if _, unnamed := (*to)[""]; unnamed {
+		names--
+	}
+	if _, known := (*to)[model]; !known && names >= maxModels {
 		model = ""
 	}
 	(*to)[model] = (*to)[model].plus(t)
