@@ -96,7 +96,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	if err != nil {
 		return nil, err
 	}
-	w := Work{Log: x.LogID, Execution: x.ID, Workspace: cmp.Or(a.Workspace, l.Attempt.Workspace), OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
+	w := executors.Work{Log: x.LogID, Execution: x.ID, Workspace: cmp.Or(a.Workspace, l.Attempt.Workspace), OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
 		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: slices.Concat(e.environment(cfg, l.Attempt.ID), a.Env, telemetry.Environment(AgentRef(l.Attempt, x.ID)))}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 			a.Started = func() {}
 		}
 		over, reached := make(chan struct{}), make(chan string, 1)
-		go func() { reached <- a.limited(r, e.local.log(w.Log), over) }()
+		go func() { reached <- a.limited(r, e.local.Log(w.Log), over) }()
 		end = r.waitFor(proc, a.Started)
 		close(over)
 		if why := <-reached; why != "" && end.State == task.Stopped {

@@ -1,11 +1,7 @@
 package attempt
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +13,6 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
-	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -86,84 +81,6 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
-}
-
-// Each item is notified once, by any number of servers, also of a later one; a failure that comes
-// again is new. A command that fails or hangs is logged once, and holds nothing up.
-func TestNotify(t *testing.T) {
-	p, got := newProject(t), filepath.Join(t.TempDir(), "got")
-	use := func(script string) {
-		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
-	}
-	use(`cat >> "$1"; pwd >> "$1.dir"`)
-	soon := time.Now().Add(time.Hour)
-	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	change := func(o *Options) {
-		o.Logger = logger
-		o.Steps = func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error) {
-			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, nil
-		}
-	}
-	notified := func(want ...string) (last Notification) {
-		t.Helper()
-		testkit.Eventually(t, func() string {
-			data, _ := os.ReadFile(got)
-			var all []string
-			for line := range strings.Lines(string(data)) {
-				if err := json.Unmarshal([]byte(line), &last); err != nil {
-					return fmt.Sprintf("%v: %s", err, data)
-				}
-				all = append(all, last.Kind+" "+last.ID)
-			}
-			if fmt.Sprint(all) != fmt.Sprint(want) {
-				return fmt.Sprintf("notified of %v, want %v", all, want)
-			}
-			if data, _ = os.ReadFile(state.Of(p.Root).Notified()); !strings.Contains(string(data), last.Kind+" "+last.ID+" "+deref(last.Since)) {
-				return fmt.Sprintf("%+v is not in %s", last, data)
-			}
-			return ""
-		})
-		return last
-	}
-	s, want := p.open(change), []string{"step_waits 0a1b2c3d"}
-	n := notified(want...)
-	testkit.True(t, n.Project == p.Root && n.Title == "Step write: A report" && deref(n.Since) == board.Stamp(soon) && strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
-	beside, x := p.open(change), s.ran("! exit 3")
-	want = append(want, "attempt_failed "+x.AttemptID)
-	n = notified(want...)
-	testkit.True(t, n.Title == "Add a basket" && deref(n.Since) == *x.EndedAt, "%+v", n)
-	dir := testkit.Get(os.ReadFile(got + ".dir")).Must(t)
-	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
-	s.stop()
-	beside.stop()
-	use(`cat >> "$1"; echo broken >&2; exit 3`)
-	s = p.open(change) // repeats nothing
-	s.follow(FollowUpArgs{Target: the(x.AttemptID), Action: ActionSend, Prompt: new("! exit 4")})
-	s.ends(x.AttemptID)
-	want = append(want, "attempt_failed "+x.AttemptID)
-	notified(want...)
-	want = append(want, "attempt_to_review "+s.ran("! say done").AttemptID)
-	notified(want...)
-	use(`echo >> "$1.hangs"; trap "" TERM; sleep 1000 & wait; sleep 1000`)
-	z := s.ran("! exit 5")
-	appears(t, got+".hangs")
-	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
-	s.stop() // ends it
-	failures := strings.Count(log.String(), "the command of notify failed")
-	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\failures%s", failures, log.String())
-	use(`cat >> "$1"`)
-	s = p.open(change) // what was cut short is notified of again
-	want = append(want, "attempt_failed "+z.AttemptID)
-	notified(want...)
-	// Each question of a source, also if no look is between two.
-	for _, asks := range []string{"Which city?", "Which day?"} {
-		x := store.RemoteRun{ID: nobody, Owner: "0011223344556677", Source: "trips", State: store.RemoteRunning, StatusSupported: true, SourceExecutionID: new("7"), StartedAt: soon}
-		x.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
-		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
-		want = append(want, "source_asks "+nobody)
-		notified(want...)
-	}
 }
 
 // Starting agents needs the right agents; without it nothing is made, and whether

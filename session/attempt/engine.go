@@ -3,8 +3,8 @@
 // before it is acknowledged, so any server of the project can continue it.
 //
 // Each execution of an agent is led by one goroutine of the server that owns it (see execution); an
-// Executor handles the agent itself. To add one whose agents are not processes of this machine,
-// implement Executor in its own package and name it in Options.Executors. Workspaces are always created
+// executors.Executor handles the agent itself. To add one whose agents are not processes of this machine,
+// implement that in its own package and name it in Options.Executors. Workspaces are always created
 // on this machine. Tasks and lists are in package board, and what brings an attempt's commits into branches
 // is in package merge.
 //
@@ -13,11 +13,11 @@
 //   - Engine and its Options: serve, which hands out slots; passive engines; Settle and recover
 //   - an attempt: its repositories, workspace, worktrees and branch; its place, which is a machine's folder
 //   - execution: one process of an agent, its fate and outcome; what its leader records
-//   - Executor, Abilities, Work, Process; commandLine and recipe, the executors of the config; local, their records
+//   - an Executor, chosen by name and variant; its Work; the Process that it starts
 //   - a follow-up, which runs in the conversation of an earlier execution or gets a report of it
 //   - a run: Leader, Lead, Agent, one execution per step of a workflow; the limits of providers
 //   - reporter: what other machines can read; claims, and removals for other machines
-//   - starter, which starts tasks that are ready; notifier
+//   - starter, which starts tasks that are ready
 //   - Message, logPart: what agents wrote; the spans that an execution's end exports
 //   - inspection ("deepwork check")
 package attempt
@@ -37,6 +37,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -50,7 +51,7 @@ type Options struct {
 
 	// Executors are those that the config cannot name, by their names. All others run command lines on this
 	// machine, with this program as the shim.
-	Executors map[string]Executor
+	Executors map[string]executors.Executor
 	// Only has the names of the executors that this process runs, and Max is how many agents it runs at
 	// once, in stores that several machines share; default: all, and as configured.
 	Only []string
@@ -73,7 +74,7 @@ type Options struct {
 type Engine struct {
 	*board.Board
 	o       Options
-	local   local
+	local   executors.Local
 	changes store.Changes
 
 	ctx         context.Context // of every goroutine; ends with Close
@@ -108,14 +109,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
 	}
 	e := newEngine(o)
-	e.local = local{runner.Runner{Shim: []string{self, runner.ShimCommand}}, e.State().Logs()}
+	e.local = executors.Local{Runner: runner.Runner{Shim: []string{self, runner.ShimCommand}}, Logs: e.State().Logs()}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	e.serving, e.halt = context.WithCancel(e.ctx)
 	if !o.Passive {
 		e.workers.Add(1)
 		e.background.Go(e.serveReady)
 		e.Serve()
-		e.background.Go(e.notify)
+		e.background.Go(func() { e.Notify(e.serving) })
 	}
 	return e, nil
 }

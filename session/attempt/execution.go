@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/limit"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
@@ -108,7 +109,7 @@ func (r *execution) lead() {
 }
 
 // start starts the agent of the execution. It returns its process, or the outcome if it could not be started.
-func (r *execution) start(agent Executor, w Work) (Process, *outcome) {
+func (r *execution) start(agent executors.Executor, w executors.Work) (executors.Process, *outcome) {
 	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
@@ -127,7 +128,7 @@ func (r *execution) start(agent Executor, w Work) (Process, *outcome) {
 
 // waitFor records that the agent runs, calls began, and waits for its end, which it brings about if the
 // execution is stopped. If this server closes first, the agent continues without it.
-func (r *execution) waitFor(proc Process, began func()) *outcome {
+func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	ended := make(chan struct{}) // closed when the process has ended
@@ -362,7 +363,7 @@ func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task
 }
 
 // wait waits for the end of the process. If this server closes first, the agent continues without it.
-func (r *execution) wait(proc Process) *outcome {
+func (r *execution) wait(proc executors.Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
 		if err == nil {
@@ -379,7 +380,7 @@ func (r *execution) wait(proc Process) *outcome {
 }
 
 // end stops the process, unless this server itself is closing.
-func (r *execution) end(proc Process) {
+func (r *execution) end(proc executors.Process) {
 	for last := lastLogged(""); r.ctx.Err() == nil; {
 		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
 		if err == nil || wait.For(r.ctx, time.Second) != nil {
@@ -421,7 +422,7 @@ func (d *lastLogged) log(r *execution, what string, err error) {
 }
 
 // executor returns that of its agent, or, for a leader, one that keeps its notes.
-func (r *execution) executor() Executor {
+func (r *execution) executor() executors.Executor {
 	if r.row.Lead {
 		return r.engine.executor("")
 	}

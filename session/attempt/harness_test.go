@@ -21,6 +21,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/store"
 )
@@ -343,7 +344,7 @@ func containsAll(s string, all ...string) bool {
 
 // records is the folder of what is kept of an attempt outside the board.
 func (s *server) records(attempt string) string {
-	return local{logs: s.State().Logs()}.records(attempt)
+	return executors.Local{Logs: s.State().Logs()}.Records(attempt)
 }
 
 // runOf is the folder of the run of an attempt's agent.

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -164,7 +165,7 @@ func (i *inspection) execution(x task.Execution) error {
 	if x.Owner == "" || x.Elsewhere(i.engine.Here) || i.engine.Members.Alive(x.Owner) {
 		return nil // the board's own inspection reports one without an owner
 	}
-	dir := local{logs: i.engine.State().Logs()}.run(x.AttemptID, x.ID)
+	dir := executors.Local{Logs: i.engine.State().Logs()}.Run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {
 	case err != nil:
 		return err

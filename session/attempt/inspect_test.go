@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -319,7 +320,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 // What is no id of an execution names no folder of records; that links in them are not followed is tested with the runner.
 func TestRecordsOutsideAreLeftAlone(t *testing.T) {
 	home, untouched := newVictim(t)
-	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, t.TempDir()}
+	l := executors.Local{Runner: runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, Logs: t.TempDir()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)
 		testkit.Fails(t, testkit.Get(l.Find(ctx, nobody, id)).Err(), "", "%s was looked at", id)

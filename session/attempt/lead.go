@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
 	"deepwork/session/store"
@@ -211,7 +212,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 					return err
 				}
 			}
-		} else if !errors.Is(err, ErrNoRun) {
+		} else if !errors.Is(err, executors.ErrNoRun) {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
@@ -36,11 +37,11 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *
 
 // ableTo returns the names of the executors whose programs are here and approved.
 func (e *Engine) ableTo(ctx context.Context, cfg *config.Config) (names []string) {
-	for _, name := range e.executorNames(cfg) {
+	for _, name := range executors.AllNames(cfg, e.registered()) {
 		if len(e.o.Only) > 0 && !slices.Contains(e.o.Only, name) {
 			continue
 		}
-		if e.executor(name).Check(ctx, Work{}) == nil {
+		if e.executor(name).Check(ctx, executors.Work{}) == nil {
 			names = append(names, name)
 		}
 	}
@@ -165,7 +166,7 @@ func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Exe
 		proc, found := e.executor(earlier.Executor).Find(ctx, earlier.LogID, earlier.ID)
 		if found == nil {
 			_, err = proc.Stop(ctx, e.o.Grace)
-		} else if !errors.Is(found, ErrNoRun) {
+		} else if !errors.Is(found, executors.ErrNoRun) {
 			err = found
 		}
 	}

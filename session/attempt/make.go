@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/store"
@@ -24,7 +25,7 @@ import (
 
 // launch returns the process of the run, or the reason why there is none. It continues what this
 // server or a dead one has begun.
-func (r *execution) launch() (Process, *outcome) {
+func (r *execution) launch() (executors.Process, *outcome) {
 	proc, end := r.find()
 	switch {
 	case proc != nil || end != nil:
@@ -45,14 +46,14 @@ func (r *execution) launch() (Process, *outcome) {
 // find returns the process of the run if one was started; if both results are nil there is none and
 // will be none. It retries until it knows: an agent that runs must never be mistaken for one that
 // does not.
-func (r *execution) find() (Process, *outcome) {
+func (r *execution) find() (executors.Process, *outcome) {
 	for {
 		proc, err := r.executor().Find(r.ctx, r.row.LogID, r.row.ID)
 		switch {
 		case err == nil:
 			r.hindrance.Store(nil)
 			return proc, nil
-		case errors.Is(err, ErrNoRun):
+		case errors.Is(err, executors.ErrNoRun):
 			return nil, nil
 		case r.ctx.Err() != nil, wait.For(r.engine.serving, time.Second) != nil:
 			return nil, &outcome{fate: left} // the next server finds out
@@ -78,7 +79,7 @@ func (r *execution) couldNot(doing string, err error) *outcome {
 }
 
 // prepare creates the workspace if it does not exist, and returns what to run there.
-func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
+func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.Config(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
 	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.row.Variant, a.Variant)); err != nil {
 		return nil, w, r.couldNot("choosing the agent's command", err)
 	}
-	w = Work{Log: r.row.LogID, Execution: r.row.ID, Variant: agent.variant, Prompt: r.row.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	w = executors.Work{Log: r.row.LogID, Execution: r.row.ID, Variant: agent.variant, Prompt: r.row.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, w, r.couldNot("starting the agent", err)
 	}

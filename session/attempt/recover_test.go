@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/attempttest"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -178,21 +179,21 @@ func TestRecordsRemoved(t *testing.T) {
 
 // faulty panics in the first calls of Wait.
 type faulty struct {
-	Executor
+	executors.Executor
 	calls atomic.Int32
 }
 
 type faultyProcess struct {
-	Process
+	executors.Process
 	of *faulty
 }
 
-func (f *faulty) Start(ctx context.Context, w Work) (Process, error) {
+func (f *faulty) Start(ctx context.Context, w executors.Work) (executors.Process, error) {
 	p, err := f.Executor.Start(ctx, w)
 	return faultyProcess{p, f}, err
 }
 
-func (f *faulty) Find(ctx context.Context, attempt, execution string) (Process, error) {
+func (f *faulty) Find(ctx context.Context, attempt, execution string) (executors.Process, error) {
 	p, err := f.Executor.Find(ctx, attempt, execution)
 	return faultyProcess{p, f}, err
 }
@@ -210,8 +211,8 @@ func TestRunCrashes(t *testing.T) {
 	p := newProject(t)
 	hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
 	f := &faulty{}
-	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]Executor{"TEST": f} })
-	f.Executor = commandLine{s.local, s.Engine, "TEST"}
+	s := p.open(func(o *Options) { o.Logger, o.Executors = nil, map[string]executors.Executor{"TEST": f} })
+	f.Executor = executors.CommandLine{Local: s.local, Name: "TEST", Root: s.Root(), Config: s.Config}
 	r := s.runs("! once "+once, "! await "+hold)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)

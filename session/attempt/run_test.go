@@ -114,10 +114,6 @@ func TestPromptAsArgument(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! prompt"), func(a *StartArgs) { a.Executor = "ARGUMENT" }).AttemptID)
 	testkit.Equal(t, r.State, "completed")
 	testkit.Contains(t, s.output(r.AttemptID), "# Add a basket")
-	// Nor is a message, by an agent whose conversation goes on.
-	given := &recipe{Recipe: executors.Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
-	command, stdin := given.give("--version", true)
-	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
 }
 
 // list_executors lists the known ones, those of the config, and which can be run.
@@ -264,7 +260,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	a := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})).Must(t)
 	agent := testkit.Get(s.choose(ctx, "TEST", nil)).Must(t)
-	for longest, most := range map[int]int{0: maxEarlier + 2000, maxArgument(): maxArgument()} {
+	for longest, most := range map[int]int{0: maxEarlier + 2000, executors.MaxArgument(): executors.MaxArgument()} {
 		agent.MaxPrompt = longest
 		x := task.Execution{AttemptID: a.ID, FollowUp: true, Prompt: strings.Repeat("y", 50_000)}
 		resume, prompt, err := s.continued(ctx, b, a, agent, x)

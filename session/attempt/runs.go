@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/codes"
@@ -197,7 +198,7 @@ func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *c
 		return here[0], nil, nil
 	}
 	if len(here) == 0 {
-		here = e.executorNames(cfg) // none of which is installed
+		here = executors.AllNames(cfg, e.registered()) // none of which is installed
 	}
 	return "", nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
 }

@@ -9,6 +9,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/git"
@@ -60,7 +61,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 		if err == nil && !proc.Ended() {
 			continue
 		}
-		if err != nil && (x.State == task.Starting || !errors.Is(err, ErrNoRun)) {
+		if err != nil && (x.State == task.Starting || !errors.Is(err, executors.ErrNoRun)) {
 			continue // a server starts the agent, or finds out
 		}
 		taken, err := e.adopt(ctx, b, &x)

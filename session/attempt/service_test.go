@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
@@ -26,7 +27,7 @@ import (
 
 // A job is an execution at the service, as it is told to clients.
 type job struct {
-	attempt.Work
+	executors.Work
 	Started time.Time
 	Exit    *runner.Exit // nil while it runs
 }
@@ -47,7 +48,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var reply any
 	switch r.Method + " " + r.URL.Path {
 	case "POST /jobs":
-		var work attempt.Work
+		var work executors.Work
 		_ = json.NewDecoder(r.Body).Decode(&work)
 		if s.jobs[work.Execution] == nil {
 			s.jobs[work.Execution] = s.begin(work)
@@ -74,7 +75,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(reply)
 }
 
-func (s *service) begin(w attempt.Work) *job {
+func (s *service) begin(w executors.Work) *job {
 	j := &job{Work: w, Started: time.Now().UTC()}
 	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{Index: int64(len(s.logs[w.Log])), Time: j.Started, Stream: runner.Stdout, Text: "asked: " + strings.Fields(w.Prompt)[0]})
 	err := os.WriteFile(filepath.Join(w.Workspace, "said.txt"), []byte(w.Prompt), 0o600)
@@ -110,31 +111,31 @@ func (c client) call(ctx context.Context, method, path, id string, body, reply a
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusNotFound {
-		return attempt.ErrNoRun
+		return executors.ErrNoRun
 	}
 	return json.NewDecoder(answer.Body).Decode(reply)
 }
 
-func (c client) Describe(_ context.Context, variant *string) (attempt.Abilities, error) {
+func (c client) Describe(_ context.Context, variant *string) (executors.Abilities, error) {
 	if variant != nil {
-		return attempt.Abilities{}, session.Wrong("unknown_variant", "The service has no variants.")
+		return executors.Abilities{}, session.Wrong("unknown_variant", "The service has no variants.")
 	}
-	return attempt.Abilities{Program: string(c), Available: true, Continues: true, Reports: true}, nil
+	return executors.Abilities{Program: string(c), Available: true, Continues: true, Reports: true}, nil
 }
 
-func (c client) Check(_ context.Context, w attempt.Work) error {
+func (c client) Check(_ context.Context, w executors.Work) error {
 	if strings.Contains(w.Prompt, "refuse") {
 		return session.Wrong("refused", "The service does not do this.")
 	}
 	return nil
 }
 
-func (c client) Start(ctx context.Context, w attempt.Work) (attempt.Process, error) {
+func (c client) Start(ctx context.Context, w executors.Work) (executors.Process, error) {
 	p := &remote{at: c}
 	return p, c.call(ctx, "POST", "/jobs", "", w, &p.job)
 }
 
-func (c client) Find(ctx context.Context, _, execution string) (attempt.Process, error) {
+func (c client) Find(ctx context.Context, _, execution string) (executors.Process, error) {
 	p := &remote{at: c}
 	return p, c.call(ctx, "GET", "/jobs", execution, nil, &p.job)
 }
@@ -191,7 +192,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
 	open := func() *attempt.Engine {
 		return testkit.Get(attempt.Open(ctx, attempt.Options{Options: board.Options{Root: root}, Poll: 20 * time.Millisecond,
-			Executors: map[string]attempt.Executor{"SERVICE": client(web.URL)}})).Must(t)
+			Executors: map[string]executors.Executor{"SERVICE": client(web.URL)}})).Must(t)
 	}
 	closed := func(e *attempt.Engine) { testkit.Same(t, e.Close(ctx), nil, "did not end") }
 	e := open()

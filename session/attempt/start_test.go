@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -187,7 +188,7 @@ func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
 func TestFindEndsWithItsContext(t *testing.T) {
 	s := newProject(t).open(func(o *Options) { o.Passive, o.Logger = true, nil })
 	x := task.Execution{ID: nobody, AttemptID: nobody}
-	dir := local{logs: s.State().Logs()}.run(x.AttemptID, x.ID)
+	dir := executors.Local{Logs: s.State().Logs()}.Run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))
 	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
 	testkit.Need(t, err == nil && shim != nil, "%v %v", shim, err)

@@ -97,14 +97,21 @@ func (s *server) attempt(v *Task, state task.AttemptState, run *Run) *task.Attem
 	}
 	made := testkit.Get(records.CreateAttempt(ctx, a, task.Execution{Prompt: "p"}, task.Request{})).Must(s.t)
 	if state != task.Waiting {
-		x := testkit.Get(records.ClaimNext(ctx, "0011223344556677", 9, nil, task.Limits{})).Must(s.t)
-		testkit.Get(records.StartExecution(ctx, x.ID, "TEST", time.Time{})).Must(s.t)
-		if state != task.Running {
-			_, _, err := records.EndExecution(ctx, x.ID, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
-			must(s.t, err)
-		}
+		s.brings(state)
 	}
 	return testkit.Get(records.Attempt(ctx, made.ID)).Must(s.t)
+}
+
+// brings has the execution that waits run, and perhaps end.
+func (s *server) brings(state task.AttemptState) {
+	s.t.Helper()
+	records := testkit.Get(s.Store(ctx)).Must(s.t)
+	x := testkit.Get(records.ClaimNext(ctx, "0011223344556677", 9, nil, task.Limits{})).Must(s.t)
+	testkit.Get(records.StartExecution(ctx, x.ID, "TEST", time.Time{})).Must(s.t)
+	if state != task.Running {
+		_, _, err := records.EndExecution(ctx, x.ID, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
+		must(s.t, err)
+	}
 }
 
 func TestNeedsAttention(t *testing.T) {

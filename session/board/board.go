@@ -10,7 +10,7 @@
 //   - AttemptSummary; Target, which names an attempt
 //   - Run, RunEnd, RunWait: what the leader of a run keeps on the board; RunReply, RunStep, PlanStep: what callers see
 //   - Cost, ExecutionCost, Limits; Reached, a budget that is reached, so that what waits is HeldBack
-//   - Attention, its kinds, and FindSteps
+//   - Attention, its kinds, and FindSteps; Notify
 //   - Workspace and Context: the attempt in whose workspace a process is
 //   - Fault, FaultOf and Midway, which turn errors into refusals; the checks and the spelling of arguments
 package board

@@ -1,5 +1,6 @@
-// Package executors has the command lines of coding agents: of those that need no configuration, and of those in the
-// config (DESIGN "Task board").
+// Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). Executor is what the task
+// board asks for; CommandLine implements it with the command lines of agents that need no configuration, and of those
+// in the config, on this machine. An Executor for agents elsewhere needs nothing else of this package.
 package executors
 
 import (
@@ -51,6 +52,18 @@ func Merge(configured []config.Executor) []config.Executor {
 // Names returns the names of executors.
 func Names(all []config.Executor) []string {
 	return xslices.Map(all, func(e config.Executor) string { return e.Name })
+}
+
+// AllNames returns the names of all executors: the well-known ones, those of the config and those that are
+// registered.
+func AllNames(cfg *config.Config, registered []string) []string {
+	names := Names(Merge(cfg.Executors))
+	for _, name := range registered {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func variantOf(e *config.Executor, name string) int {

@@ -31,6 +31,10 @@ func TestKnown(t *testing.T) {
 	testkit.Equal(t, Known()[0].Command[0]+Known()[0].Resume[0], "claudeclaude", "the list is shared")
 	r := testkit.Get(Resolve(Known(), "CODEX", "")).Must(t)
 	testkit.Equal(t, strings.Join(r.Resume, " "), "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -")
+	// A message to an agent whose conversation goes on is never taken for an option.
+	given := &recipe{Recipe: Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
+	command, stdin := given.give("--version", true)
+	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
 }
 
 func TestMergeAndResolve(t *testing.T) {

@@ -1,4 +1,4 @@
-package attempt
+package board
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/board"
 )
 
 // The pace of notifications.
@@ -28,7 +27,7 @@ const (
 
 // A Notification is what the command of notify gets on its stdin, as one line of JSON.
 type Notification struct {
-	board.Attention
+	Attention
 	Project string `json:"project"` // its root, in which a person runs the command of the item
 }
 
@@ -37,18 +36,18 @@ type Notification struct {
 // lock does so. An item is recorded after the command has run, so that only a crash repeats it, and
 // forgotten when it is gone. It belongs to one goroutine.
 type notifier struct {
-	engine     *Engine
+	board      *Board
 	position   string // in the feed of changes
 	lock       *durable.FileLock
 	known      []string // the keys of the items that were notified
 	lastLogged string   // the last error that was logged
 }
 
-// notify notifies until Close begins.
-func (e *Engine) notify() {
-	n := &notifier{engine: e}
-	for ctx := e.serving; ctx.Err() == nil; n.wait(ctx) {
-		cfg, err := e.Config(ctx)
+// Notify notifies until ctx ends.
+func (b *Board) Notify(ctx context.Context) {
+	n := &notifier{board: b}
+	for ; ctx.Err() == nil; n.wait(ctx) {
+		cfg, err := b.Config(ctx)
 		if err != nil {
 			continue // the config's errors are logged elsewhere
 		}
@@ -57,7 +56,7 @@ func (e *Engine) notify() {
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != n.lastLogged {
 			n.lastLogged = err.Error()
-			e.Log.Warn("looking for what to notify of", "error", err)
+			b.Log.Warn("looking for what to notify of", "error", err)
 		}
 	}
 	if n.lock != nil {
@@ -76,23 +75,23 @@ func (n *notifier) wait(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, notifyPoll-notifyPause)
 	defer cancel()
-	if n.engine.changes.Wait(ctx, n.position) != nil {
+	if n.board.Database.Changes().Wait(ctx, n.position) != nil {
 		<-ctx.Done() // the feed is a hint
 	}
 }
 
 // look notifies of what is new, if no other server does.
 func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
-	e := n.engine
+	b := n.board
 	if n.lock == nil {
 		if err := n.begin(); err != nil || n.lock == nil {
 			return err
 		}
 	}
-	if news, err := e.changes.Since(ctx, n.position); err == nil {
+	if news, err := b.Database.Changes().Since(ctx, n.position); err == nil {
 		n.position = news.Next
 	}
-	r, err := e.NeedsAttention(ctx, session.LocalCaller(""))
+	r, err := b.NeedsAttention(ctx, session.LocalCaller(""))
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 		if item.Since != nil {
 			key += " " + *item.Since
 		}
-		if item.Kind == board.AttentionSource { // a run may ask several questions
+		if item.Kind == AttentionSource { // a run may ask several questions
 			key += " " + item.Title
 		}
 		now = append(now, key)
@@ -114,7 +113,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 			return ctx.Err() // the next server repeats it
 		}
 		if err != nil {
-			e.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id", item.ID, "error", err)
+			b.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id", item.ID, "error", err)
 		}
 		if err := n.record(append(slices.Clone(n.known), key)); err != nil {
 			return err
@@ -128,7 +127,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 
 // begin takes the lock and reads what was notified, unless another server has the lock.
 func (n *notifier) begin() error {
-	f := n.engine.State()
+	f := n.board.State()
 	if err := f.Make(); err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func (n *notifier) begin() error {
 		err = json.Unmarshal(data, &n.known)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.engine.Log.Warn("what was notified cannot be read: everything that needs a person is notified of again", "file", f.Notified(), "error", err)
+		n.board.Log.Warn("what was notified cannot be read: everything that needs a person is notified of again", "file", f.Notified(), "error", err)
 		n.known = nil
 	}
 	n.lock = lock
@@ -151,21 +150,21 @@ func (n *notifier) begin() error {
 func (n *notifier) record(known []string) error {
 	data, err := json.Marshal(known)
 	if err == nil {
-		err = durable.Disk{}.Put(n.engine.State().Notified(), append(data, '\n'), durable.PutOptions{})
+		err = durable.Disk{}.Put(n.board.State().Notified(), append(data, '\n'), durable.PutOptions{})
 	}
 	n.known = known // not again, even if the disk is full
 	return err
 }
 
 // run runs the command, in the user's home folder: nothing in the project may have a say in it.
-func (n *notifier) run(ctx context.Context, command []string, item board.Attention) error {
+func (n *notifier) run(ctx context.Context, command []string, item Attention) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = filepath.Dir(n.engine.State().Notified())
+		home = filepath.Dir(n.board.State().Notified())
 	}
-	line, err := json.Marshal(Notification{item, n.engine.Root()})
+	line, err := json.Marshal(Notification{item, n.board.Root()})
 	if err != nil {
 		return err
 	}
