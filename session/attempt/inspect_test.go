@@ -450,4 +450,26 @@ func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
 	must(t, err)
 	v.View = lateView{v.View, func() { p.sql("UPDATE attempts SET state = 'completed'") }}
 	testkit.Equal(t, testkit.Get(s.RunReply(ctx, v, id)).Must(t).State, board.Completed)
+	// Nor has one that still lives at the first look at it.
+	p.sql("UPDATE attempts SET state = 'running'")
+	s.Members = &lastBreath{Members: s.Members}
+	testkit.Equal(t, testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: id})).Must(t).State, board.Running)
+	s.Members = &lastBreath{Members: s.Members, looks: 1, then: func() { p.sql("UPDATE attempts SET state = 'completed'") }}
+	for _, i := range testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items {
+		testkit.Equal(t, i.Kind, board.AttentionReview)
+	}
+}
+
+// lastBreath are members who live until they are looked at.
+type lastBreath struct {
+	store.Members
+	looks int
+	then  func()
+}
+
+func (m *lastBreath) Alive(string) bool {
+	if m.looks++; m.then != nil {
+		m.then()
+	}
+	return m.looks == 1
 }

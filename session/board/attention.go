@@ -53,6 +53,12 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	var all []Attention
 	for _, a := range attempts {
 		state, isRun, run := b.StateOf(&a.Situation), a.Run != nil, Run{}
+		if state == Interrupted && a.State.Open() { // its leader may have ended the run, and itself, after that was read
+			if at, err := v.Attempt(ctx, a.AttemptID); err == nil {
+				a.Situation = at.Situation
+				state = b.StateOf(&a.Situation)
+			}
+		}
 		if isRun {
 			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets and no end
 		}

@@ -24,6 +24,7 @@ import (
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {
+	t.Parallel()
 	p, got := newProject(t), filepath.Join(t.TempDir(), "got")
 	use := func(script string) {
 		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })

@@ -178,13 +178,16 @@ func (b *Board) TraceOf(ctx context.Context, traceparent string) (t Trace) {
 // RunReply returns what a run says about itself, with its agents and their cost.
 func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
 	at, run, err := b.RunOnBoard(ctx, v.View, id)
-	if err == nil && b.leaderGone(&at.Situation) { // it may have ended the run after that was read
-		at, run, err = b.RunOnBoard(ctx, v.View, id)
-	}
 	if err != nil {
 		return nil, err
 	}
 	r := b.newRunReply(ctx, at, run)
+	if r.Open && r.State == Interrupted { // its leader may have ended it, and itself, after it was read
+		if at, run, err = b.RunOnBoard(ctx, v.View, id); err != nil {
+			return nil, err
+		}
+		r = b.newRunReply(ctx, at, run)
+	}
 	steps, err := v.Steps(ctx, id) // before the costs: an agent that has ended has one
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)
