@@ -355,3 +355,13 @@ func FuzzKeptDefinition(f *testing.F) {
 		}
 	})
 }
+
+// What a step delivered for each of its items is one value to an input: a list of files, or one text with the list of texts.
+func TestInputsFromItems(t *testing.T) {
+	file := func(path string) *OutputValue { return &OutputValue{Paths: []string{path}} }
+	text := func(s string) *OutputValue { return &OutputValue{Text: &s} }
+	given := map[string]OutputValue{"files": {Each: []*OutputValue{file("a.md"), nil, file("b.md")}}, "all": {Each: []*OutputValue{text("a"), text("b")}}, "none": {Each: []*OutputValue{}}}
+	wf := &job.Workflow{Name: "w", Inputs: []job.Parameter{{Name: "files", Type: job.Files}, {Name: "all", Type: job.Text}, {Name: "none", Type: job.Files}}}
+	in := testkit.Get(ParseInputs(wf, given)).Must(t)
+	testkit.Equal(t, string(testkit.Get(json.Marshal(in)).Must(t)), `{"files":["a.md","b.md"],"all":{"text":"[\"a\",\"b\"]"},"none":[]}`)
+}
