@@ -36,6 +36,8 @@ func TestRun(t *testing.T) {
 	testkit.True(t, p.pid() != 0 && !e.StartedAt.Before(before) && !e.EndedAt.Before(e.StartedAt), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	testkit.Equal(t, texts(b.log(), Stdout), "reading|héllo||last words", "stdout")
 	testkit.Equal(t, texts(b.log(), Stderr), "to stderr", "stderr")
+	all, _, err := Tail(t.Context(), b.path("log"), new(int64(-1)), MaxTail, 0)
+	testkit.True(t, err == nil && strings.HasPrefix(texts(all, System), fmt.Sprintf("started %s as process %d|", s.Command[0], p.pid())), "deepwork's own: %s", texts(all, System))
 	for _, file := range []string{specFile, startedFile, exitFile} {
 		testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(s.Dir, file))).Must(t).Mode().Perm(), 0o600, "%s", file)
 	}
