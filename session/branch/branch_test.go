@@ -40,7 +40,9 @@ func FuzzBranchName(f *testing.F) {
 func TestField07_NamesInTheWay(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) string { return testkit.Git(t, dir, args...) }
+	testkit.Equal(t, Tree{Root: dir}.Outside(), true)
 	git("init", "-q")
+	testkit.Equal(t, Tree{Root: filepath.Join(dir, "below")}.Outside(), false)
 	git("commit", "-q", "--allow-empty", "-m", "first")
 	git("branch", "deepwork")
 	testkit.Fails(t, testkit.Get(Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})).Err(), "git branch -m deepwork NEW-NAME")
