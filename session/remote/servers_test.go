@@ -246,7 +246,7 @@ func TestCancelOfAnotherServersRun(t *testing.T) {
 // TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it was never started.
 func TestARunIsToldOnAFullDisk(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
+		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(2 * time.Hour)} })
 		s.disk.full.Store(true)
 		kill(t, s.root, 0, written(1, Completed), written(2, Running), written(3, store.RemoteWaiting))
 		for range 2 {
@@ -259,6 +259,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait() // for the look of this moment
 		testkit.Equal(t, s.log.Count("taken up now"), 1, "it is logged … times that it is tried again")
 		s.disk.full.Store(false)
 		r := s.is(testID(2), Running, "")
