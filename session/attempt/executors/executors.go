@@ -1,6 +1,13 @@
 // Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). Executor is what the task
 // board asks for; CommandLine implements it with the command lines of agents that need no configuration, and of those
 // in the config, on this machine. An Executor for agents elsewhere needs nothing else of this package.
+//
+// What a reader has to hold:
+//
+//   - Executor, its Abilities, the Work of one execution, and the Process that it starts
+//   - CommandLine, and Local, where it keeps logs and records
+//   - the executors of the config, merged with the known ones; a Recipe, one of them in a variant
+//   - MCP, the server to which the agent of a step reports
 package executors
 
 import (

@@ -556,7 +556,7 @@ func TestAReviewInProgress(t *testing.T) {
 	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
 	refused(t, a, again, store.ErrReviewTaken)
 	renewed(w.ID, "one", "r1", 2, time.Minute, false)
-	// A transition that makes a review pointless ends it, whoever runs it.
+	// A transition after which nobody needs a review ends that review, whoever runs it.
 	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
 	write(t, a, over)
 	reviewsAre(t, b, w.ID)
