@@ -257,7 +257,7 @@ func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 		if b, err = c.birth(); err != nil {
 			return err
 		}
-		if s, is := b.(Starter); is {
+		if s, ok := b.(Starter); ok {
 			err = s.Start(c.ctx)
 		}
 		return err

@@ -161,7 +161,7 @@ type project struct {
 
 // newProject makes the folder. A test that calls it runs beside others.
 func newProject(t testing.TB) *project {
-	if test, is := t.(*testing.T); is {
+	if test, ok := t.(*testing.T); ok {
 		if _, again := parallel.LoadOrStore(test, true); !again {
 			test.Parallel()
 		}

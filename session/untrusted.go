@@ -27,8 +27,8 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 	if a == nil || a.Withheld == nil || a.Use != nil {
 		return nil
 	}
-	asked, is := a.Withheld.Of(key)
-	if !is {
+	asked, ok := a.Withheld.Of(key)
+	if !ok {
 		return nil
 	}
 	what := "Its config asks to run or use " + asked.Text + " (" + asked.Key + ")"

@@ -372,7 +372,7 @@ func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 
 func valueAt(v any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
-		if list, is := v.([]any); is && len(list) > 0 {
+		if list, ok := v.([]any); ok && len(list) > 0 {
 			v = list[0]
 			continue
 		}

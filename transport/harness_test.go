@@ -184,8 +184,8 @@ func client(t testing.TB, s *Server, o ...*mcp.ClientOptions) *mcp.ClientSession
 		cs.Close()
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes, with the SDK's code of that.
 		err := <-done
-		closing, is := errors.AsType[*jsonrpc.Error](err)
-		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (is && closing.Code == -32004), "Run: %v", err)
+		closing, ok := errors.AsType[*jsonrpc.Error](err)
+		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (ok && closing.Code == -32004), "Run: %v", err)
 	})
 	return cs
 }
@@ -416,8 +416,8 @@ var (
 // besides serves a second server of the store of s, which is served at h.
 func besides(t testing.TB, s *Server, h *web.Server, o web.Options) {
 	t.Helper()
-	of, is := optionsOf.Load(s)
-	if !is || o.Transport == web.SSE {
+	of, ok := optionsOf.Load(s)
+	if !ok || o.Transport == web.SSE {
 		return
 	}
 	second := made(t, of.(Options))
@@ -429,8 +429,8 @@ func besides(t testing.TB, s *Server, h *web.Server, o web.Options) {
 
 // byTurns sends a request of the newest protocol to one of two servers.
 func byTurns(r *http.Request) *http.Request {
-	second, is := twins.Load(r.URL.Host)
-	if !is || r.Header.Get("Mcp-Protocol-Version") != tool.Newest || turns.Add(1)%2 == 0 {
+	second, ok := twins.Load(r.URL.Host)
+	if !ok || r.Header.Get("Mcp-Protocol-Version") != tool.Newest || turns.Add(1)%2 == 0 {
 		return r
 	}
 	to := r.Clone(r.Context())

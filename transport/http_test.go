@@ -412,8 +412,8 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 	} {
 		name := strings.Split(params+`""""`, `"`)[3] // the URI, "" without one
 		r, fault := c.request(method, name, params)
-		ttl, is := r["ttlMs"].(float64)
-		testkit.True(t, fault == "" && r["resultType"] == "complete" && r["cacheScope"] == "private" && is && ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		ttl, ok := r["ttlMs"].(float64)
+		testkit.True(t, fault == "" && r["resultType"] == "complete" && r["cacheScope"] == "private" && ok && ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
 		if method != "server/discover" {
 			continue
 		}

@@ -167,7 +167,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 func endpointOf(t *testing.T, stream io.Reader) string {
 	t.Helper()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
-		if endpoint, is := strings.CutPrefix(lines.Text(), "data: "); is {
+		if endpoint, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 			return endpoint
 		}
 	}

@@ -45,7 +45,7 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 	c.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, strings.TrimPrefix(params+","+newestMeta(c.can), ","))
 	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method, "Mcp-Name: "+name).body
-	if _, data, is := strings.Cut(text, "data: "); is {
+	if _, data, ok := strings.Cut(text, "data: "); ok {
 		text = data
 	}
 	var m struct {

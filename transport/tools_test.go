@@ -417,7 +417,7 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	ran := into[attempt.RunMade](t, cs, "run_workflow", `{"job_name":"trip","workflow_name":"plan","goal":"g","executor":"MINE"}`).RunID
 	calls(cs, `get_run {"run_id":"`+ran+`"}`, `stop_attempt {"attempt_id":"`+ran+`"}`, `get_run {"run_id":"`+ran+`"}`, `follow_up {"action":"cancel","attempt_id":"`+made.AttemptID+`"}`)
 	for _, name := range s.tools.Names() {
-		has := func(seen *sync.Map) bool { _, is := seen.Load(name); return is }
+		has := func(seen *sync.Map) bool { _, ok := seen.Load(name); return ok }
 		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt", "no reply of %s was looked at", name) // its reply is that of merge_attempt, and it needs a remote
 	}
 }

@@ -107,7 +107,7 @@ func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder
 		o.AdditionalJobs = append([]string{filepath.Join(folder.Root, ".deepwork", "jobs")}, o.AdditionalJobs...)
 	}
 	o.getenv = func(name string) string {
-		if value, is := env[name]; is {
+		if value, ok := env[name]; ok {
 			return value
 		}
 		return os.Getenv(name)

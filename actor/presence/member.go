@@ -80,9 +80,9 @@ func (m *Member) Path(id string) string { return filepath.Join(m.o.Dir, "server_
 
 // LockOf returns the id of the member whose lock file has this name.
 func LockOf(name string) (id string, ok bool) {
-	rest, is := strings.CutPrefix(name, "server_")
+	rest, isServer := strings.CutPrefix(name, "server_")
 	id, ends := strings.CutSuffix(rest, ".lock")
-	return id, is && ends && IsID(id)
+	return id, isServer && ends && IsID(id)
 }
 
 // Enter makes this process look alive: it creates and locks the lock file, again if the file or the

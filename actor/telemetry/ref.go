@@ -68,7 +68,7 @@ func Parent(ctx context.Context) Ref {
 		return Ref{}
 	}
 	in := trace.SpanFromContext(ctx)
-	if c, is := in.(*Call); is {
+	if c, ok := in.(*Call); ok {
 		return c.outer()
 	}
 	if in.SpanContext().HasTraceID() {
@@ -149,8 +149,8 @@ func (c *Call) HasParts() bool {
 // About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that
 // span is its parent.
 func About(ctx context.Context, what Ref) context.Context {
-	c, is := trace.SpanFromContext(ctx).(*Call)
-	if !is {
+	c, ok := trace.SpanFromContext(ctx).(*Call)
+	if !ok {
 		return Under(ctx, what)
 	}
 	if !what.IsValid() {
@@ -184,7 +184,7 @@ func Current(ctx context.Context) Ref {
 	if !On() {
 		return Ref{}
 	}
-	if c, is := trace.SpanFromContext(ctx).(*Call); is {
+	if c, ok := trace.SpanFromContext(ctx).(*Call); ok {
 		return c.span()
 	}
 	return trace.SpanContextFromContext(ctx)

@@ -90,8 +90,8 @@ var texts = map[string]yamltree.Text{
 		return s, nil
 	},
 	"editor": func(s string) (string, error) {
-		scheme, _, is := strings.Cut(s, "://")
-		if !is || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" || scheme == "data" {
+		scheme, _, ok := strings.Cut(s, "://")
+		if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" || scheme == "data" {
 			return "", fmt.Errorf("%s does not begin the URL of a file in an editor: expected one such as vscode://file or idea://open?file=", yamltree.Quote(s))
 		}
 		return s, nil

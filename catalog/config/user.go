@@ -161,8 +161,8 @@ func (c *Config) WithheldSources() (all []Asked) {
 		return nil
 	}
 	for _, a := range c.Approval.Withheld.Asked {
-		name, is := strings.CutPrefix(a.Key, SourcesKey)
-		if is && !slices.ContainsFunc(c.WorkflowTools.Sources, func(s WorkflowSource) bool { return s.Name == name }) {
+		name, ok := strings.CutPrefix(a.Key, SourcesKey)
+		if ok && !slices.ContainsFunc(c.WorkflowTools.Sources, func(s WorkflowSource) bool { return s.Name == name }) {
 			all = append(all, a)
 		}
 	}

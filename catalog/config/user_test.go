@@ -125,10 +125,10 @@ func TestWhatIsWithheld(t *testing.T) {
 	testkit.True(t, !w.Plain() && (&Withheld{Asked: []Asked{agents}}).Plain() && !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
 	testkit.Equal(t, w.Since()+(&Withheld{}).Since(), ". Changed since the last approval: a.sh, git.branch")
 	for key, want := range map[string]Asked{SourcesKey: ci, SourcesKey + "ci": ci, SourcesKey + "c": {}, "agents": agents, "agent": {}} {
-		got, is := w.Of(key)
-		testkit.True(t, got == want && is == (want != Asked{}), "of %s: %+v, %t", key, got, is)
-		_, is = (*Withheld)(nil).Of(key)
-		testkit.Equal(t, is, false)
+		got, ok := w.Of(key)
+		testkit.True(t, got == want && ok == (want != Asked{}), "of %s: %+v, %t", key, got, ok)
+		_, ok = (*Withheld)(nil).Of(key)
+		testkit.Equal(t, ok, false)
 	}
 	c := Default()
 	testkit.Equal(t, len(c.WithheldSources()), 0)

@@ -69,7 +69,7 @@ func (j *Job) Step(id string) *Step {
 		}
 		return nil
 	}
-	if of, is := strings.CutPrefix(id, mergePrefix); is && j.Step(of) != nil {
+	if of, ok := strings.CutPrefix(id, mergePrefix); ok && j.Step(of) != nil {
 		return mergeStep(id)
 	}
 	return nil

@@ -216,7 +216,7 @@ func SplitItem(id string) (stepID string, index int, item bool) {
 func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 	member := func(what string, v value) {
 		id, _ := d.Text(v, what, "filled")
-		if name, is := strings.CutPrefix(id, CallPrefix); is {
+		if name, ok := strings.CutPrefix(id, CallPrefix); ok {
 			d.Fault(v.At(), "%s is no step: to have a workflow done here, write {workflow: %s}", yamltree.Quote(id), yamltree.Quote(name))
 			id = ""
 		}

@@ -250,7 +250,7 @@ func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 	r.refresh(t)
 	r.tools(t, "flow", "plain") // not an empty list
 	for what, want := range map[string]bool{"workflows-list-tool": false, "workflows-status-tool": false, "workflows-execute-tool": true, "plain": true, "tasks/get": true} {
-		_, is := declared.Load(what)
-		testkit.Equal(t, is, want, "%s declares the extension", what)
+		_, ok := declared.Load(what)
+		testkit.Equal(t, ok, want, "%s declares the extension", what)
 	}
 }

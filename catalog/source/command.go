@@ -75,7 +75,7 @@ func environment(all, more []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return !slices.ContainsFunc(slices.Concat(passed, more), func(p string) bool {
-			if prefix, is := strings.CutSuffix(p, "*"); is {
+			if prefix, ok := strings.CutSuffix(p, "*"); ok {
 				return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 			}
 			return strings.EqualFold(name, p)

@@ -79,7 +79,7 @@ var parallel sync.Map // the tests that have called open
 // open opens a catalog. A test that calls it runs beside others.
 func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Helper()
-	if test, is := t.(*testing.T); is {
+	if test, ok := t.(*testing.T); ok {
 		if _, again := parallel.LoadOrStore(test, true); !again {
 			test.Parallel()
 		}

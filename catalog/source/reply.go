@@ -40,7 +40,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	if _, is := in.TaskID.(string); in.ResultType == "task" || is && in.Content == nil {
+	if _, ok := in.TaskID.(string); in.ResultType == "task" || ok && in.Content == nil {
 		r.task = &sourceTask{}
 		if err := json.Unmarshal(data, r.task); err != nil || r.task.TaskID == "" {
 			r.task, r.fault = nil, "it is a task without an id, or is not written as one"

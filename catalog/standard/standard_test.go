@@ -154,8 +154,8 @@ func TestEveryPageIsShortAndLinked(t *testing.T) {
 	testkit.Contains(t, pages[0].Text, "]("+testkit.Docs, "README.md does not link to the documentation")
 	index := string(testkit.Get(os.ReadFile(filepath.Join(repository, testkit.Docs, "README.md"))).Must(t))
 	for _, p := range pages {
-		name, is := strings.CutPrefix(p.Path, testkit.Docs)
-		if !is || p.Text == index {
+		name, ok := strings.CutPrefix(p.Path, testkit.Docs)
+		if !ok || p.Text == index {
 			continue
 		}
 		testkit.Contains(t, index, "]("+name, "the index of the documentation does not link to %s", name)
@@ -344,8 +344,8 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 					return !slices.ContainsFunc(slices.Collect(maps.Keys(call)), func(key string) bool { return !slices.Contains(arguments, key) })
 				})
 				testkit.True(t, fits, "%s: no tool takes all these arguments:\n%s", s.InstructionsFile, block)
-				outputs, is := call["outputs"].(map[string]any)
-				if !is {
+				outputs, ok := call["outputs"].(map[string]any)
+				if !ok {
 					continue
 				}
 				shown = true

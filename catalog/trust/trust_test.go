@@ -372,7 +372,7 @@ attempts: {setup: "tools/lib tools/more.sh"}
 	var b strings.Builder
 	for _, e := range append(set, ChecksOf(root, []*job.Job{{Name: "job", Steps: steps}})...) {
 		fmt.Fprintf(&b, "%s = %s\n", e.Key, e.Text())
-		if fault, _, is := strings.Cut(e.Fault, ":"); is {
+		if fault, _, ok := strings.Cut(e.Fault, ":"); ok {
 			fmt.Fprintf(&b, "  fault: %s\n", fault)
 		}
 		e.Print(&b, "  ")

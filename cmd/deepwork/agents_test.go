@@ -46,7 +46,7 @@ func coder() {
 	mustDo("reading the prompt", err)
 	fmt.Println("coder", strings.Join(os.Args[1:], " "))
 	for line := range strings.Lines(string(prompt)) {
-		if order, is := strings.CutPrefix(strings.TrimSpace(line), "! "); is {
+		if order, ok := strings.CutPrefix(strings.TrimSpace(line), "! "); ok {
 			obey(order, string(prompt))
 		}
 	}

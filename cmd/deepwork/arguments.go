@@ -45,8 +45,8 @@ func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 		if !renamed {
 			flag = strings.ReplaceAll(name, "_", "-")
 		}
-		a, is := known[name]
-		if !is {
+		a, ok := known[name]
+		if !ok {
 			panic("no argument " + name) // every run of the program would report it
 		}
 		f := &argumentFlag{argument: a, field: value.FieldByIndex(a.Index)}
@@ -165,7 +165,7 @@ func (e *expectedError) Error() string { return "expected " + e.form }
 // flagOf returns the flag of cmd that sets an argument of a tool, "" if none does.
 func flagOf(cmd *cobra.Command, argument string) (flag string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if v, is := f.Value.(*argumentFlag); is && v.argument.Name == argument {
+		if v, ok := f.Value.(*argumentFlag); ok && v.argument.Name == argument {
 			flag = "--" + f.Name
 		}
 	})
@@ -206,17 +206,17 @@ func (f *inputFlag) Type() string { return "NAME=VALUE" }
 
 // Set adds a value.
 func (f *inputFlag) Set(given string) error {
-	name, value, is := strings.Cut(given, "=")
-	if !is || name == "" {
+	name, value, ok := strings.Cut(given, "=")
+	if !ok || name == "" {
 		return expected("NAME=VALUE, or NAME=@FILE")
 	}
-	if file, is := strings.CutPrefix(value, "@"); is && !strings.HasPrefix(file, "@") {
+	if file, ok := strings.CutPrefix(value, "@"); ok && !strings.HasPrefix(file, "@") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return expected("a file that can be read after @: " + err.Error())
 		}
 		value = string(text)
-	} else if is {
+	} else if ok {
 		value = file
 	}
 	if *f.values == nil {
@@ -244,7 +244,7 @@ func (a *app) printInputs(values machine.Outputs) {
 func neededInputs(w *job.Workflow, given board.Inputs) string {
 	var flags []string
 	for _, p := range w.Inputs {
-		if _, is := given[p.Name]; is || !p.Required || p.Default != nil {
+		if _, ok := given[p.Name]; ok || !p.Required || p.Default != nil {
 			continue
 		}
 		value := map[job.OutputType]string{job.Text: "TEXT", job.File: "PATH", job.Files: "PATH...", job.FilePath: "PATH"}[p.Type]

@@ -26,7 +26,7 @@ func (a *app) given(argument, what string) (string, error) {
 	if argument != "-" {
 		return argument, nil
 	}
-	if _, _, is := show.TerminalSize(a.in); is {
+	if _, _, ok := show.TerminalSize(a.in); ok {
 		fmt.Fprintf(a.err, "Type the %s, and end it with Ctrl-D on a line of its own:\n", what)
 	}
 	text, err := io.ReadAll(a.in)
@@ -49,7 +49,7 @@ description is read from stdin. An agent that is already at work isn't told.` + 
   deepwork board edit latest --description - <task.md`,
 		Args: taskArgument,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if _, _, is := show.TerminalSize(a.in); !is && change.Title == nil && change.Description == nil {
+			if _, _, ok := show.TerminalSize(a.in); !ok && change.Title == nil && change.Description == nil {
 				return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
 			}
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
@@ -266,7 +266,7 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 					return err
 				}
 				if cfg, err := engine.Config(ctx); err == nil && cfg.Approval != nil {
-					if _, is := cfg.Approval.Withheld.Of("executors."); is {
+					if _, ok := cfg.Approval.Withheld.Of("executors."); ok {
 						fmt.Fprintf(a.err, "deepwork: note: .deepwork/config.yml has executors that you have not approved; '%s' shows them, and asks\n", a.onPath("deepwork trust"))
 					}
 				}

@@ -65,7 +65,7 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 			text = "# repository " + inline(d.RepoName) + "\n" + text
 		}
 		to := a.rawOut // unchanged, so that git can apply it
-		if _, _, is := show.TerminalSize(to); is {
+		if _, _, ok := show.TerminalSize(to); ok {
 			to = a.out // made safe
 		}
 		if _, err := io.WriteString(to, text); err != nil {
@@ -118,7 +118,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 			}
 			r, err := do(ctx, engine, t, repo, args[1:])
 			var done []merge.Repo
-			if refused, is := errors.AsType[*session.Error](err); is {
+			if refused, ok := errors.AsType[*session.Error](err); ok {
 				done, _ = refused.Details["done"].([]merge.Repo)
 			} else if err == nil {
 				done = r.Repos

@@ -266,7 +266,7 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 				if run {
 					return a.start(ctx, cmd, engine, t, start)
 				}
-				if _, _, is := show.TerminalSize(a.rawOut); is {
+				if _, _, ok := show.TerminalSize(a.rawOut); ok {
 					a.fields("next", a.onPath("deepwork board start "+board.Short(t.TaskID)))
 				}
 				return nil

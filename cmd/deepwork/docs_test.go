@@ -225,9 +225,9 @@ func TestImportsRunDown(t *testing.T) {
 		held[from]++
 		testkit.True(t, held[from] <= 30, "%s has over 30 files: make two packages of it", from)
 		for _, d := range file.Decls {
-			_, is := d.(*ast.FuncDecl)
+			_, ok := d.(*ast.FuncDecl)
 			lines := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
-			testkit.True(t, !is || lines <= 80, "%s: a function has %d lines; expected at most 80", set.Position(d.Pos()), lines)
+			testkit.True(t, !ok || lines <= 80, "%s: a function has %d lines; expected at most 80", set.Position(d.Pos()), lines)
 		}
 		return nil
 	}))

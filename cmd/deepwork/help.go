@@ -28,7 +28,7 @@ func init() {
 	cobra.AddTemplateFunc("usages", func(cmd *cobra.Command, width int, ofStore bool) string {
 		some := pflag.NewFlagSet("", pflag.ContinueOnError)
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if _, is := f.Annotations[storeFlag]; is == ofStore {
+			if _, ok := f.Annotations[storeFlag]; ok == ofStore {
 				some.AddFlag(f)
 			}
 		})

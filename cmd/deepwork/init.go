@@ -98,7 +98,7 @@ set it.`,
 // askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An empty answer
 // is the default.
 func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
-	if _, _, is := show.TerminalSize(a.rawOut); !is {
+	if _, _, ok := show.TerminalSize(a.rawOut); !ok {
 		return nil
 	}
 	settled := map[string]func() bool{

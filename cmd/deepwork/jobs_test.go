@@ -110,16 +110,16 @@ func makeUp(t *testing.T, dir string, value any) {
 		}
 	case map[string]any:
 		for key, v := range value {
-			name, is := v.(string)
+			name, ok := v.(string)
 			text := "What " + name + " says.\n"
 			switch key {
 			case "json_schema", "schema":
 				text = "{}"
 			case "instructions_file", "prompt_file", "script":
 			default:
-				is = false
+				ok = false
 			}
-			if !is {
+			if !ok {
 				makeUp(t, dir, v)
 			} else if !fileExists(filepath.Join(dir, name)) {
 				writeFiles(t, dir, map[string]string{name: text})
@@ -339,7 +339,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	testkit.True(w.t, slices.Equal(names, expected), "%s: its outputs are %v, want %v", place, names, expected)
 	for _, in := range of.Inputs {
 		values, several := inputs[in.Name].([]string)
-		if value, is := inputs[in.Name].(string); is && !several {
+		if value, ok := inputs[in.Name].(string); ok && !several {
 			values = []string{value}
 		}
 		for _, value := range values {

@@ -253,9 +253,9 @@ func flagFault(cmd *cobra.Command, err error) error {
 			return misspelled
 		}
 	}
-	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		form := flagForms[wrong.GetFlag().Value.Type()]
-		if e, is := errors.AsType[*expectedError](err); is {
+		if e, ok := errors.AsType[*expectedError](err); ok {
 			form = e.form
 		}
 		if form != "" {
@@ -311,8 +311,8 @@ func inCommands(message string) string {
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false
 		sentence = toolName.ReplaceAllStringFunc(sentence, func(name string) string {
-			command, is := commands[name]
-			if !is {
+			command, ok := commands[name]
+			if !ok {
 				return name
 			}
 			agents = agents || command == ""

@@ -339,8 +339,8 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
 			continue
 		}
-		_, is := commands[tool.Name]
-		testkit.True(t, is, "commands lacks %s", tool.Name)
+		_, ok := commands[tool.Name]
+		testkit.True(t, ok, "commands lacks %s", tool.Name)
 		got := inCommands("It is over. Call " + tool.Name + " again.")
 		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
 	}

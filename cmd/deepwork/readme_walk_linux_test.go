@@ -89,8 +89,8 @@ func TestDocsWalk(t *testing.T) {
 	t.Parallel()
 	followed := 0
 	for _, page := range testkit.Pages(t, filepath.Join("..", "..")) {
-		name, is := strings.CutPrefix(page.Path, testkit.Docs)
-		if !is || !strings.HasPrefix(name, "tutorials/") && !strings.HasPrefix(name, "howto/") {
+		name, ok := strings.CutPrefix(page.Path, testkit.Docs)
+		if !ok || !strings.HasPrefix(name, "tutorials/") && !strings.HasPrefix(name, "howto/") {
 			continue
 		}
 		blocks := snippetsOf(page)
@@ -186,7 +186,7 @@ func (n *newcomer) walk(at, line string) {
 		n.serve()
 		return
 	}
-	if to, is := strings.CutPrefix(line, "cd "); is {
+	if to, ok := strings.CutPrefix(line, "cd "); ok {
 		n.dir = filepath.Join(n.top, to)
 		return
 	}
@@ -333,7 +333,7 @@ func (n *newcomer) must(line string) string {
 // follow does what a block of a page says.
 func (n *newcomer) follow(s snippet) {
 	n.t.Helper()
-	if _, file, is := strings.Cut(s.kind, " file="); is {
+	if _, file, ok := strings.Cut(s.kind, " file="); ok {
 		path := filepath.Join(n.project(), file)
 		testkit.Write(n.t, path, s.text)
 		if strings.HasPrefix(s.text, "#!") {
@@ -350,7 +350,7 @@ func (n *newcomer) follow(s snippet) {
 	case "console":
 		said := ""
 		for i, line := range lines {
-			if command, is := strings.CutPrefix(line, "$ "); is {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
 				said = n.must(command)
 				continue
 			}
@@ -359,8 +359,8 @@ func (n *newcomer) follow(s snippet) {
 	case "agent":
 		said := ""
 		for i, line := range lines {
-			call, is := strings.CutPrefix(line, "-> ")
-			if !is {
+			call, ok := strings.CutPrefix(line, "-> ")
+			if !ok {
 				said = n.expect(s.at(i), strings.TrimPrefix(line, "<- "), said)
 				continue
 			}

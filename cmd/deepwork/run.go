@@ -202,11 +202,11 @@ func runExit(r *board.RunReply) error {
 // runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
 // would help, so that exit code 1 remains that of a run that stopped.
 func runRefused(cmd *cobra.Command, doing string, err error) error {
-	refused, is := errors.AsType[*session.Error](err)
-	if is { // the board's command stops runs, too, but they have their own
+	refused, ok := errors.AsType[*session.Error](err)
+	if ok { // the board's command stops runs, too, but they have their own
 		refused.Message = strings.ReplaceAll(refused.Message, "stop_attempt", "'deepwork run stop'")
 	}
-	if !is || refused.Kind != session.ToolError {
+	if !ok || refused.Kind != session.ToolError {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	text := inCommands(refused.Message)

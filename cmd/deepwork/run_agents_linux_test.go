@@ -280,12 +280,12 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	}
 	for _, s := range all {
 		names[s.Name]++
-		_, is := all[s.Parent]
-		testkit.True(t, s.Trace == trace && (is || s.Parent == caller), "%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
+		_, ok := all[s.Parent]
+		testkit.True(t, s.Trace == trace && (ok || s.Parent == caller), "%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
 		for key := range s.Attributes {
 			testkit.True(t, slices.Contains(known, key), "%s has an attribute that is not documented: %s", s.Name, key)
 		}
-		if usd, is := s.Attributes[string(spans.Cost)].(float64); is {
+		if usd, ok := s.Attributes[string(spans.Cost)].(float64); ok {
 			sum += usd
 		}
 	}

@@ -312,8 +312,8 @@ func TestRunBudgets(t *testing.T) {
 		{"of the board", "attempts: {max_unknown: 1}\n", job, nil, func(t *testing.T, p *runProject) {
 			waits := func(r *runProcess, why string) {
 				eventually(t, func() (bool, any) {
-					_, waiting, is := strings.Cut(r.out.String(), `"event":"run_waiting"`)
-					return is && strings.Contains(waiting, why), &r.out
+					_, waiting, ok := strings.Cut(r.out.String(), `"event":"run_waiting"`)
+					return ok && strings.Contains(waiting, why), &r.out
 				})
 			}
 			r := p.begin()

@@ -288,7 +288,7 @@ func outStream(w io.Writer) io.WriteCloser {
 // sayWaiting tells a person who started a server at a terminal what it waits for, and how to connect
 // a client. url is "" for a server on stdin and stdout.
 func (a *app) sayWaiting(url string) {
-	if _, _, is := show.TerminalSize(a.in); !is {
+	if _, _, ok := show.TerminalSize(a.in); !ok {
 		return
 	}
 	waits := "Waiting for an MCP client on stdin. There is nothing to type here: a client starts this command itself. To have one do that, end this with Ctrl-C, run the following, and start the client:"

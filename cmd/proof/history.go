@@ -135,7 +135,7 @@ func (h *history) once(kind string, there map[string][]string, wanted func(token
 func (h *history) add(client int, id string, in any, call int64, out string, ret int64) {
 	h.with(func() {
 		o := porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret}
-		if _, is := in.(taskInput); is {
+		if _, ok := in.(taskInput); ok {
 			h.tasks[id] = append(h.tasks[id], o)
 		} else {
 			h.sessions[id].ops = append(h.sessions[id].ops, o)
@@ -200,8 +200,8 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	ended := map[string]bool{}
 	items := slices.ContainsFunc(ops, func(o porcupine.Operation) bool { // which get_step may begin
-		in, is := o.Input.(input)
-		return is && in.Tool == "start_workflow" && in.Workflow == "items"
+		in, ok := o.Input.(input)
+		return ok && in.Tool == "start_workflow" && in.Workflow == "items"
 	})
 	return slices.DeleteFunc(ops, func(o porcupine.Operation) bool {
 		if o.Output != lostReply || o.Return != never {

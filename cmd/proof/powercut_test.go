@@ -158,7 +158,7 @@ func readTrace(t *testing.T, path, folder string) *traceLog {
 		now := part{strings.TrimRight(text, "\n"), len(log.events)}
 		if m := resumedPattern.FindStringSubmatch(now.text); m != nil {
 			now = part{unfinished[m[1]].text + m[2], unfinished[m[1]].begun}
-		} else if cut, is := strings.CutSuffix(now.text, " <unfinished ...>"); is {
+		} else if cut, ok := strings.CutSuffix(now.text, " <unfinished ...>"); ok {
 			unfinished[strings.Fields(cut)[0]] = part{cut, now.begun}
 			continue
 		}

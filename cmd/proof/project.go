@@ -112,12 +112,12 @@ func jobText(job string, save int) string {
 		var entries []string
 		for i, e := range workflows[name] {
 			text := "[" + strings.Join(e, ", ") + "]"
-			switch f, is := forms[name][i]; {
+			switch f, ok := forms[name][i]; {
 			case e[0] == calledStep:
 				text = "{" + strings.Replace(calledStep, ":", ": ", 1) + "}"
-			case is && i > f.first:
+			case ok && i > f.first:
 				continue
-			case is:
+			case ok:
 				text = formText(f, strings.Join(slices.Concat(workflows[name][i:f.last+1]...), ", "))
 			}
 			entries = append(entries, text)

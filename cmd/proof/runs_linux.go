@@ -130,7 +130,7 @@ func (r *runs) command(ctx context.Context, id *string, plan fault.Plan, args ..
 		}
 	}
 	err = cmd.Wait()
-	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		r.history.fault("a run that ends", "%v: %v %s", args, err, &said)
 	}
 	return err == nil

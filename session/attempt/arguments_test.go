@@ -53,7 +53,7 @@ func TestArgumentsOfARun(t *testing.T) {
 		}
 		c.a.JobName, c.a.WorkflowName = " j ", "w"
 		r, err := runOf(&c.a)
-		if refused, is := err.(*session.Error); is {
+		if refused, ok := err.(*session.Error); ok {
 			testkit.Equal(t, fmt.Sprint(refused.Details["argument"]), c.want, "%v", err)
 			continue
 		}

@@ -120,7 +120,7 @@ func (r *execution) start(agent executors.Executor, w executors.Work) (executors
 	if proc, end := r.find(); proc != nil || end != nil {
 		return proc, end
 	}
-	if _, is := errors.AsType[*session.Error](err); is {
+	if _, ok := errors.AsType[*session.Error](err); ok {
 		return nil, r.couldNot("starting the agent", err)
 	}
 	return nil, failed("The agent could not be started: %v", err)

@@ -48,7 +48,7 @@ type project struct {
 
 // newProject makes the project of a test, which runs in parallel with others that have one.
 func newProject(t *testing.T) *project {
-	if _, is := parallel.LoadOrStore(t, true); !is {
+	if _, ok := parallel.LoadOrStore(t, true); !ok {
 		t.Parallel()
 	}
 	return alone(t)

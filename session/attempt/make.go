@@ -72,7 +72,7 @@ func (r *execution) couldNot(doing string, err error) *outcome {
 		return r.notRun()
 	}
 	why := err.Error()
-	if e, is := errors.AsType[*session.Error](err); is {
+	if e, ok := errors.AsType[*session.Error](err); ok {
 		why = e.Message // the caller is long gone, so no kind or code
 	}
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)

@@ -115,8 +115,8 @@ func stillRunning(id string) *session.Error {
 
 // withRescued adds the work already rescued to a refusal, since no later reply names it if the task stays.
 func withRescued(err error, rescued []Rescue) error {
-	refused, is := errors.AsType[*session.Error](err)
-	if is && len(rescued) > 0 {
+	refused, ok := errors.AsType[*session.Error](err)
+	if ok && len(rescued) > 0 {
 		kept := xslices.Map(rescued, func(r Rescue) string { return r.Ref + " of " + r.RepoPath })
 		refused.Message += fmt.Sprintf(" Other worktrees of the task are removed, and their uncommitted work is kept in %s.", board.Enumerate(kept, ""))
 		refused.With("rescued", rescued)
@@ -146,7 +146,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	k := e.Worktrees(at)
 	for _, r := range at.Repos {
 		s, err := k.Status(ctx, r.Worktree, board.OrEmpty(r.BaseCommit), r.TargetBranch)
-		if branch, is := strings.CutPrefix(s.Elsewhere, "the branch "); is && err == nil && s.Ahead > 0 { // an error must not prevent the removal
+		if branch, ok := strings.CutPrefix(s.Elsewhere, "the branch "); ok && err == nil && s.Ahead > 0 { // an error must not prevent the removal
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}

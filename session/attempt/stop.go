@@ -121,7 +121,7 @@ func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt stri
 		return err
 	}
 	err = e.unreachable(ctx, a)
-	if gone, is := errors.AsType[*session.Error](err); is && asked {
+	if gone, ok := errors.AsType[*session.Error](err); ok && asked {
 		gone.Message += " The attempt is stopped as soon as one runs there, without another call."
 	}
 	return err

@@ -34,7 +34,7 @@ func Fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, is := errors.AsType[*session.Error](err); is {
+	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
 	}
 	switch {

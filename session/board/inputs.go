@@ -38,7 +38,7 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 // starts.
 func (in Inputs) Of(checked machine.Outputs) (all machine.Outputs) {
 	for _, v := range checked {
-		if given, is := in[v.Key]; is {
+		if given, ok := in[v.Key]; ok {
 			given.List = given.List || v.Value.List
 			all = append(all, jsontext.Pair[machine.OutputValue]{Key: v.Key, Value: given})
 		}
@@ -68,7 +68,7 @@ func RunInputs(t *task.Task, wf *job.Workflow) (machine.Outputs, error) {
 		return values, nil
 	}
 	_, err := machine.ParseInputs(wf, Given(values))
-	if refused, is := errors.AsType[*session.Error](err); is {
+	if refused, ok := errors.AsType[*session.Error](err); ok {
 		refused.Message += " The task does not have them; update_task sets its inputs."
 	}
 	return values, err

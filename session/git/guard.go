@@ -172,7 +172,7 @@ func readScopes(listed string, filters bool) *scopes {
 				s.helpers = append(s.helpers, name+"="+value)
 			}
 		}
-		if filter, is := section(name, "filter."); is && (isOwn || !filters) {
+		if filter, ok := section(name, "filter."); ok && (isOwn || !filters) {
 			s.filters[filter] = true
 		}
 	}
@@ -189,7 +189,7 @@ func section(name, prefix string) (sub string, is bool) {
 // programs overrides the hooks and programs that the repository names.
 func (s *scopes) programs(override func(name, value string)) {
 	for name := range s.own {
-		if hook, is := section(name, "hook."); is {
+		if hook, ok := section(name, "hook."); ok {
 			override("hook."+hook+".enabled", "false")
 		}
 		if program := instead(name); program != nil {

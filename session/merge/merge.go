@@ -210,7 +210,7 @@ func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a Branch
 
 // landed records the outcome of a merge or rebase.
 func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landing, status string, done *worktree.Landed, err error) error {
-	if _, is := errors.AsType[*worktree.ConflictError](err); is {
+	if _, ok := errors.AsType[*worktree.ConflictError](err); ok {
 		l.Message = ""
 		status = Updated
 		if done, err = k.Update(ctx, l); err == nil && len(done.Conflicts) > 0 {
@@ -397,7 +397,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 		telemetry.Within(telemetry.About(ctx, attempt.RefOf(at)), spans.Merge, session.CodeOf(err), began, spans.Outcome.String(m.Status))
 		if err != nil {
 			err = notMerged(id, r, at.Branch, err)
-			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
+			if refused, ok := errors.AsType[*session.Error](err); ok && len(reply.Repos) > 0 {
 				refused.Message = "In " + r.RepoName + ": " + refused.Message
 				for _, before := range slices.Backward(reply.Repos) {
 					refused.Message = fmt.Sprintf("%s is %s. %s", before.RepoName, before.Status, refused.Message)
@@ -417,18 +417,18 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	refuse := func(code, format string, args ...any) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
-	if refused, is := errors.AsType[*session.Error](err); is {
+	if refused, ok := errors.AsType[*session.Error](err); ok {
 		return refused
 	}
-	if held, is := errors.AsType[*worktree.CheckedOutError](err); is {
+	if held, ok := errors.AsType[*worktree.CheckedOutError](err); ok {
 		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
 			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
 	}
-	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
+	if dirty, ok := errors.AsType[*worktree.DirtyError](err); ok {
 		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first commits all that the worktree has.", dirty).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
-	if markers, is := errors.AsType[*worktree.MarkersError](err); is {
+	if markers, ok := errors.AsType[*worktree.MarkersError](err); ok {
 		return session.NotNow(codes.NotMerged, "Nothing was merged: %v. Resolve the conflicts there and commit, or pass force: true to merge the files as they are.", markers).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", markers.Files).Because(err)
 	}

@@ -233,11 +233,11 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			return e.broken(ctx, n.rec)
 		}
 		failed++
-		_, is := errors.AsType[*source.RefusedError](err)
+		_, ok := errors.AsType[*source.RefusedError](err)
 		switch {
 		case errors.Is(err, source.ErrUnsupported) && !asked && (!taken || refused == refusals-1):
 			return outcome{blind: true}
-		case is, errors.Is(err, source.ErrUnreadable), errors.Is(err, source.ErrUnsupported):
+		case ok, errors.Is(err, source.ErrUnreadable), errors.Is(err, source.ErrUnsupported):
 			// A source that is starting again may not have all its tools at once.
 			if refused++; refused == refusals {
 				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v", refused, err)}

@@ -103,7 +103,7 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 	r := &d.lead.Run
 	if r.SessionID == "" {
 		if r.SessionID, err = d.at.Start(ctx, r, "run "+d.lead.Attempt.ID); err != nil {
-			if refused, is := errors.AsType[*session.Error](err); is && len(r.Inputs) > 0 && !r.InPlace {
+			if refused, ok := errors.AsType[*session.Error](err); ok && len(r.Inputs) > 0 && !r.InPlace {
 				refused.Message += " The run works in a git worktree, which has only the files that are committed."
 			}
 			return end, fmt.Errorf("starting the workflow %s/%s: %w", r.JobName, r.WorkflowName, err)
@@ -212,7 +212,7 @@ func (d *leader) saveAgain(ctx context.Context) error {
 }
 
 func reason(err error) string {
-	if refused, is := errors.AsType[*session.Error](err); is {
+	if refused, ok := errors.AsType[*session.Error](err); ok {
 		return refused.Message
 	}
 	return err.Error()

@@ -66,9 +66,9 @@ func terminal() (in, out *os.File, err error) {
 
 // Page prints a text, through $PAGER, else less, if the text is longer than the terminal.
 func (s *Screen) Page(ctx context.Context, text string) {
-	_, lines, is := TerminalSize(s.to)
+	_, lines, ok := TerminalSize(s.to)
 	words, err := config.SplitCommand(cmp.Or(strings.TrimSpace(s.getenv("PAGER")), "less"))
-	if is && err == nil && strings.Count(text, "\n") >= lines {
+	if ok && err == nil && strings.Count(text, "\n") >= lines {
 		EndDrawing()
 		pager := exec.CommandContext(ctx, words[0], words[1:]...)
 		pager.Stdin, pager.Stdout, pager.Stderr = strings.NewReader(Plain(text)), s.to, s.to

@@ -29,9 +29,9 @@ type Screen struct {
 // NewScreen returns a screen that prints to a stream. It uses colors if that is a terminal, unless NO_COLOR
 // is set or TERM is dumb.
 func NewScreen(to io.Writer, getenv func(string) string) *Screen {
-	_, _, is := TerminalSize(to)
+	_, _, ok := TerminalSize(to)
 	capable := getenv("TERM") != "" || getenv("WT_SESSION") != "" // older consoles of Windows print the sequences
-	return &Screen{to: to, getenv: getenv, color: is && capable && getenv("TERM") != "dumb" && getenv("NO_COLOR") == ""}
+	return &Screen{to: to, getenv: getenv, color: ok && capable && getenv("TERM") != "dumb" && getenv("NO_COLOR") == ""}
 }
 
 // Write prints a text of whole characters.
@@ -77,14 +77,14 @@ func (s *Screen) Err() error {
 
 // Width returns the columns of the terminal, or what COLUMNS says in its place. 0 means no limit.
 func (s *Screen) Width() int {
-	columns, _, is := TerminalSize(s.to)
+	columns, _, ok := TerminalSize(s.to)
 	if columns > 0 {
 		return columns
 	}
 	if given, err := strconv.Atoi(s.getenv("COLUMNS")); err == nil && given > 0 {
 		return given
 	}
-	if is {
+	if ok {
 		return 80
 	}
 	return 0
@@ -92,8 +92,8 @@ func (s *Screen) Width() int {
 
 // Draws reports whether the screen is a terminal whose lines can be replaced.
 func (s *Screen) Draws() bool {
-	_, _, is := TerminalSize(s.to)
-	return is && s.getenv("TERM") != "dumb" && runtime.GOOS != "windows"
+	_, _, ok := TerminalSize(s.to)
+	return ok && s.getenv("TERM") != "dumb" && runtime.GOOS != "windows"
 }
 
 // The styles of texts.

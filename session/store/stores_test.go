@@ -17,8 +17,8 @@ import (
 func TestRefused(t *testing.T) {
 	testkit.Equal(t, session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))), "store_unavailable", "code")
 	busy := Refused(fmt.Errorf("writing: %w: board.db", ErrBusy))
-	e, is := errors.AsType[*session.Error](busy)
-	testkit.True(t, is && e.Code == "store_busy" && e.Waiting() != nil && strings.Contains(e.Message, "board.db"), "a busy store is refused with %v", busy)
+	e, ok := errors.AsType[*session.Error](busy)
+	testkit.True(t, ok && e.Code == "store_busy" && e.Waiting() != nil && strings.Contains(e.Message, "board.db"), "a busy store is refused with %v", busy)
 	testkit.Equal(t, Refused(busy), busy, "refused twice")
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
 	testkit.Equal(t, Refused(unsure), error(unsure), "a call that may have been carried out is refused")

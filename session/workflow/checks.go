@@ -95,9 +95,9 @@ func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) erro
 func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition, to int, stepID string) error {
 	_, i, item := job.SplitItem(stepID)
 	for _, p := range a.state.StepProgress {
-		_, k, is := job.SplitItem(p.Key)
+		_, k, ok := job.SplitItem(p.Key)
 		at, left := def.Workflow.Find(p.Key), *p.Value
-		if at < to || at == to && p.Key != stepID && (!is || item && i != k) {
+		if at < to || at == to && p.Key != stepID && (!ok || item && i != k) {
 			continue
 		}
 		if p.Key == stepID {

@@ -276,7 +276,7 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 		b.Branch = machine.BranchCreated
 	}
 	b.BranchDue = true
-	if dirty, is := errors.AsType[*branch.DirtyError](err); is {
+	if dirty, ok := errors.AsType[*branch.DirtyError](err); ok {
 		return session.NotNow(codes.DirtyTree, "git.branch is 'checkout', and %v. Commit or stash them, then call again.", err).With("files", dirty.Files)
 	} else if err != nil {
 		return gitFailed(b.BranchName, err)
@@ -289,8 +289,8 @@ func (e *Engine) branchNotice(cfg *config.Config) string {
 	if cfg.Approval == nil {
 		return ""
 	}
-	asked, is := cfg.Approval.Withheld.Of("git.branch")
-	if !is {
+	asked, ok := cfg.Approval.Withheld.Of("git.branch")
+	if !ok {
 		return ""
 	}
 	return fmt.Sprintf("The user has not approved git.branch: %s of .deepwork/config.yml, so no branch was created, and the work tree is on the one that it was on. If the branch matters, ask them to run `deepwork trust --path %s` in a terminal, and start the workflow again.",

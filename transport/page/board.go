@@ -215,7 +215,7 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 	started, err := s.Board.StartTaskAttempt(ctx, who, attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: blank(variant)})
 	if err != nil {
 		why := err.Error()
-		if refused, is := errors.AsType[*session.Error](err); is {
+		if refused, ok := errors.AsType[*session.Error](err); ok {
 			why = inPages(who, refused.Message)
 		}
 		return s.said(who, next, "The task is on the board, but no agent was started. "+why), nil
@@ -281,7 +281,7 @@ func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
 		for i := range column.Tasks {
 			c := &column.Tasks[i]
 			for _, id := range c.BlockedBy {
-				if _, is := known[id]; !is && lookups < maxLookups {
+				if _, ok := known[id]; !ok && lookups < maxLookups {
 					lookups++
 					known[id] = nil
 					if t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id}); err == nil { // else the caller does not see it

@@ -56,8 +56,8 @@ func (c *changes) current(attempt string) (*diffstat, bool) {
 	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	have, is := c.known[attempt]
-	current := is && have.at >= last
+	have, ok := c.known[attempt]
+	current := ok && have.at >= last
 	if !current {
 		c.wanted[attempt] = true
 		select {

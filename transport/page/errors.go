@@ -45,14 +45,14 @@ var (
 
 // statusOf returns the status of a reply with an error.
 func statusOf(r *http.Request, err error) int {
-	if e, is := errors.AsType[*refusal](err); is {
+	if e, ok := errors.AsType[*refusal](err); ok {
 		return e.status
 	}
-	e, is := errors.AsType[*session.Error](err)
+	e, ok := errors.AsType[*session.Error](err)
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
 		return http.StatusServiceUnavailable
-	case !is:
+	case !ok:
 		return http.StatusInternalServerError
 	case e.Code == codes.RightNeeded:
 		return http.StatusForbidden
@@ -69,7 +69,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(r, err)
 	who := session.CallerOf(r.Context())
 	what := err.Error()
-	if refused, is := errors.AsType[*session.Error](err); is {
+	if refused, ok := errors.AsType[*session.Error](err); ok {
 		what = inPages(who, refused.Message) // without the word that names its kind for agents
 		if argument, _ := refused.Details["argument"].(string); refused.Code == codes.MalformedID && status == http.StatusNotFound {
 			what = fmt.Sprintf("There is no such %s.", strings.TrimSuffix(argument, "_id"))
@@ -109,8 +109,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 // fieldOf returns the name of the field of a form that an error is about, "" if it is about none: the argument that it
 // names, as forms have it, or a text that is missing.
 func fieldOf(r *http.Request, err error) string {
-	e, is := errors.AsType[*session.Error](err)
-	if !is {
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
 		return ""
 	}
 	name, _ := e.Details["argument"].(string)

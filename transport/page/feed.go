@@ -296,7 +296,7 @@ func (s *Site) followOutputs(ctx context.Context, who session.Caller, topics []s
 	ctx, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	for _, t := range topics {
-		if id, is := strings.CutPrefix(t, outputTopic+":"); is && s.Board != nil {
+		if id, ok := strings.CutPrefix(t, outputTopic+":"); ok && s.Board != nil {
 			following.Go(func() { s.followOutput(ctx, who, id, nil) })
 			following.Go(func() { s.followAgents(ctx, who, id, &following) })
 			break // a page shows one

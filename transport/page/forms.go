@@ -137,8 +137,8 @@ var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 // field returns the attributes of the field of a form for an argument of a tool: its name, and its
 // limits. Its description is shown when the pointer is on it.
 func field(of, name string) (template.HTMLAttr, error) {
-	a, is := forms()[of][name]
-	if !is {
+	a, ok := forms()[of][name]
+	if !ok {
 		return "", fmt.Errorf("%s has no argument %s", of, name)
 	}
 	s := fmt.Sprintf(`name="%s" title="%s"`, name, html.EscapeString(a.Description))
@@ -194,7 +194,7 @@ func fill(r *http.Request, args any) error {
 	given := map[string]any{}
 	for _, a := range tool.Arguments(reflect.TypeOf(args).Elem()) {
 		text := cmp.Or(r.PathValue(a.Name), r.PostForm.Get(a.Name))
-		if values, is := r.PostForm[a.Name]; is && a.Kind == "array" {
+		if values, ok := r.PostForm[a.Name]; ok && a.Kind == "array" {
 			given[a.Name] = append([]string{}, strings.Fields(strings.Join(values, " "))...)
 			continue
 		}
@@ -247,7 +247,7 @@ func inputFields(w *job.Workflow, known machine.Outputs) (all []inputField) {
 	}
 	for _, p := range w.Inputs {
 		f := inputField{Parameter: p}
-		if v, is := known.Get(p.Name); is {
+		if v, ok := known.Get(p.Name); ok {
 			f.Value = strings.Join(v.Paths, "\n")
 		} else if p.Default != nil {
 			f.Value = *p.Default
@@ -283,10 +283,10 @@ func inputsOf(r *http.Request) board.Inputs {
 	all := board.Inputs{}
 	for field, values := range r.PostForm {
 		text := values[0]
-		if name, is := strings.CutPrefix(field, textField); is && strings.TrimSpace(text) != "" {
+		if name, ok := strings.CutPrefix(field, textField); ok && strings.TrimSpace(text) != "" {
 			all[name] = machine.OutputValue{Paths: []string{text}}
 		}
-		if name, is := strings.CutPrefix(field, pathsField); is && strings.TrimSpace(text) != "" {
+		if name, ok := strings.CutPrefix(field, pathsField); ok && strings.TrimSpace(text) != "" {
 			paths := slices.DeleteFunc(xslices.Map(strings.Split(text, "\n"), strings.TrimSpace), func(line string) bool { return line == "" })
 			all[name] = machine.OutputValue{Paths: paths, List: len(paths) > 1}
 		}

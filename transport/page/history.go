@@ -50,7 +50,7 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 	if s.Board == nil {
 		q.Kind = task.HistorySession
 	}
-	if at, id, is := strings.Cut(get("from"), " "); is {
+	if at, id, ok := strings.Cut(get("from"), " "); ok {
 		if before, err := task.ParseTime(at); err == nil { // else from the newest
 			q.Before, q.AfterID, p.Newer = before, id, true
 		}

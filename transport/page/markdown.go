@@ -61,7 +61,7 @@ func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context)
 		}
 		switch n := n.(type) {
 		case *ast.Heading:
-			if id, is := n.AttributeString("id"); is {
+			if id, ok := n.AttributeString("id"); ok {
 				n.SetAttributeString("id", headingID+string(id.([]byte)))
 			}
 		case *ast.Image: // one of a path of this server that never stops loading would hold up the page

@@ -107,7 +107,7 @@ func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bo
 func joined(all []attempt.Message) (out []message) {
 	calls := map[string]int{} // where in out they are
 	for i, m := range all {
-		if at, is := calls[m.CallID]; is && m.Kind == "tool_result" {
+		if at, ok := calls[m.CallID]; ok && m.Kind == "tool_result" {
 			out[at].Result = &all[i]
 			continue
 		}

@@ -68,20 +68,20 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var err error
-	root, is := s.chosen.Load(path)
-	if is {
+	root, ok := s.chosen.Load(path)
+	if ok {
 		info, gone := os.Stat(root.(string))
-		is = gone == nil && info.IsDir()
+		ok = gone == nil && info.IsDir()
 	} else {
 		var all []state.Project
 		all, _, err = s.Chooser.List()
 		for _, one := range append(all, state.Project{Root: p.Here}) {
 			if one.Root != "" && p.Path(one.Root) == path {
-				root, is = one.Root, true
+				root, ok = one.Root, true
 			}
 		}
 	}
-	if err == nil && !is {
+	if err == nil && !ok {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
 	var pages http.Handler

@@ -201,11 +201,11 @@ var words = map[string]string{
 
 // word returns a state, or a value of an argument, as people read it.
 func word(state any) string {
-	if p, is := state.(*string); is {
+	if p, ok := state.(*string); ok {
 		state = *p
 	}
 	text := fmt.Sprint(state)
-	if w, is := words[text]; is {
+	if w, ok := words[text]; ok {
 		return w
 	}
 	return board.State(text).Words()

@@ -291,7 +291,7 @@ func parseDiff(repo, text string) (all []fileDiff) {
 	inHunk := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if name, is := strings.CutPrefix(line, "diff --git "); is {
+		if name, ok := strings.CutPrefix(line, "diff --git "); ok {
 			all = append(all, fileDiff{Repo: repo, File: nameOf(name)})
 			f, inHunk = &all[len(all)-1], false
 			continue
@@ -306,10 +306,10 @@ func parseDiff(repo, text string) (all []fileDiff) {
 			continue
 		}
 		if !inHunk {
-			switch name, is := strings.CutPrefix(line, "+++ "); {
-			case is && name != "/dev/null":
+			switch name, ok := strings.CutPrefix(line, "+++ "); {
+			case ok && name != "/dev/null":
 				f.File = unquote(name, "b/")
-			case is, strings.HasPrefix(line, "index "), strings.HasPrefix(line, "--- "):
+			case ok, strings.HasPrefix(line, "index "), strings.HasPrefix(line, "--- "):
 			default:
 				f.Note = append(f.Note, line)
 			}

@@ -92,12 +92,12 @@ type executionPage struct {
 func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	x, err := s.Sources.Runs.Status(ctx, who.Identity, r.PathValue("id"))
 	if err != nil {
-		refused, is := errors.AsType[*session.Error](err)
-		if !is {
+		refused, ok := errors.AsType[*session.Error](err)
+		if !ok {
 			return nil, err
 		}
-		told, is := refused.Details["run"].(*remote.Run)
-		if !is {
+		told, ok := refused.Details["run"].(*remote.Run)
+		if !ok {
 			return nil, err
 		}
 		x = told // which cannot be asked for its state

@@ -192,8 +192,8 @@ func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 // workflowOf returns the workflow that a form names as job/workflow, texts that are empty if it is blank,
 // or nil if there is no such field.
 func workflowOf(r *http.Request) (job, workflow *string) {
-	given, is := r.PostForm["workflow"]
-	if !is {
+	given, ok := r.PostForm["workflow"]
+	if !ok {
 		return nil, nil
 	}
 	j, w, _ := strings.Cut(strings.TrimSpace(given[0]), "/")

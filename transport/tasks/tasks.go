@@ -98,12 +98,12 @@ func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolReques
 		n, err := s.Calls.Count(ctx, c.Identity)
 		return n, err == nil && most > 0 && n+s.Tools.InFlight.Of(c.Identity) > most
 	}
-	if _, is := full(); !is {
+	if _, ok := full(); !ok {
 		return nil
 	}
 	s.Sweep(ctx, c.Identity, time.Now()) // the work of some may have ended
-	n, is := full()
-	if !is {
+	n, ok := full()
+	if !ok {
 		return nil
 	}
 	return session.NotNow(codes.TooManyTasks, "%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): nothing was done. Call again when one has ended, or cancel one.", c.Identity, n, most).Wait(5 * time.Second)

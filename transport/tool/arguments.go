@@ -337,7 +337,7 @@ func InputValues(w *job.Workflow, arguments []Argument, given map[string]any) ma
 		case []any:
 			list := machine.OutputValue{List: true}
 			for _, entry := range v {
-				if text, is := entry.(string); is {
+				if text, ok := entry.(string); ok {
 					list.Paths = append(list.Paths, text)
 				}
 			}

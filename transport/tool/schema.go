@@ -41,7 +41,7 @@ type Argument struct {
 // Values returns the values that the argument may have, nil if that is any.
 func (a Argument) Values() (all []string) {
 	for _, v := range a.Schema.Enum {
-		if text, is := v.(string); is {
+		if text, ok := v.(string); ok {
 			all = append(all, text)
 		}
 	}
@@ -62,8 +62,8 @@ func argumentsOf(of reflect.Type, optional bool) (all []Argument) {
 			}
 			continue
 		}
-		description, is := f.Tag.Lookup("arg")
-		if !is {
+		description, ok := f.Tag.Lookup("arg")
+		if !ok {
 			continue
 		}
 		a := Argument{Description: description, Index: []int{i}}
@@ -81,8 +81,8 @@ func argumentsOf(of reflect.Type, optional bool) (all []Argument) {
 // schemaOf returns the type and the schema of a field. What is optional may be null.
 func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.Schema) {
 	number := func(tag string) *float64 {
-		text, is := f.Tag.Lookup(tag)
-		if !is {
+		text, ok := f.Tag.Lookup(tag)
+		if !ok {
 			return nil
 		}
 		n, err := strconv.ParseFloat(text, 64)

@@ -77,7 +77,7 @@ func offering(t *testing.T, level slog.Level, m *telemetry.Metrics, change func(
 	caller := &Caller{Caller: session.Caller{Identity: "ann"}, Workflows: nested{stack: []machine.StackEntry{{Workflow: "a/b", SessionID: "0123abcd"}}}}
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if call, is := req.(*mcp.CallToolRequest); is {
+			if call, ok := req.(*mcp.CallToolRequest); ok {
 				return s.Dispatch(ctx, caller, call, next, method)
 			}
 			return next(ctx, method, req)

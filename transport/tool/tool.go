@@ -341,7 +341,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 // BadConfig returns the error of every call while the config was never good, or while the server cannot be
 // used for another reason, which err says.
 func BadConfig(err error) *session.Error {
-	if e, is := errors.AsType[*session.Error](err); is {
+	if e, ok := errors.AsType[*session.Error](err); ok {
 		return e
 	}
 	return session.NotNow(codes.ConfigInvalid,

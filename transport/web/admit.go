@@ -43,7 +43,7 @@ func (h *Server) admit(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
-		if body, is := r.Body.(*readBody); is {
+		if body, ok := r.Body.(*readBody); ok {
 			all := messages(body.data)
 			for _, message := range all {
 				if answer := wire.RefusalOfID(message); answer != nil {
@@ -155,8 +155,8 @@ func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave fun
 // hasCall reports whether a body is not just an answer of the client or a notification.
 func hasCall(body []byte) bool {
 	msg, err := jsonrpc.DecodeMessage(body)
-	call, is := msg.(*jsonrpc.Request)
-	return err != nil || is && call.IsCall()
+	call, ok := msg.(*jsonrpc.Request)
+	return err != nil || ok && call.IsCall()
 }
 
 // requests counts those in flight, streams not counted.

@@ -81,7 +81,7 @@ func (l *Login) Caller(r *http.Request) (who session.Caller, err error) {
 // URLs that programs are started with.
 func foreign(r *http.Request) error {
 	err := notOwner(r)
-	if _, is := errors.AsType[errForeign](err); is {
+	if _, ok := errors.AsType[errForeign](err); ok {
 		return err
 	}
 	return nil

@@ -122,11 +122,11 @@ func (s *served) say(request string) {
 // script sends the requests of a golden file, and compares the answers. Other lines that begin with > are what the test does.
 func (s *served) script(name string, does map[string]func()) {
 	for line := range strings.Lines(string(testkit.Get(os.ReadFile("testdata/" + name)).Must(s.t))) {
-		request, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
+		request, ok := strings.CutPrefix(strings.TrimSpace(line), "> ")
 		if do := does[request]; do != nil {
 			fmt.Fprintln(&s.out, ">", request)
 			do()
-		} else if is {
+		} else if ok {
 			s.say(request)
 		}
 	}
@@ -170,7 +170,7 @@ func TestRequestsOverSSE(t *testing.T) {
 	lines := bufio.NewScanner(stream.Body)
 	next := func(prefix string) string {
 		for lines.Scan() {
-			if text, is := strings.CutPrefix(lines.Text(), prefix); is {
+			if text, ok := strings.CutPrefix(lines.Text(), prefix); ok {
 				return text
 			}
 		}

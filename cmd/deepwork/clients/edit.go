@@ -120,8 +120,8 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 		key, insert = "mcp_servers", e.appendTo
 	}
 	own := whole[key].(map[string]any)[e.name]
-	servers, is := before[key].(map[string]any)
-	if _, has := before[key]; has && !is {
+	servers, ok := before[key].(map[string]any)
+	if _, has := before[key]; has && !ok {
 		return nil, false, leftAlone("its %q is not an object", key)
 	}
 	there, has := servers[e.name]
@@ -222,7 +222,7 @@ func (e Entry) decode(text []byte) (v map[string]any, err error) {
 		return v, nil
 	}
 	err = json.Unmarshal(text, &v)
-	if _, is := errors.AsType[*json.UnmarshalTypeError](err); is || err == nil && v == nil {
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok || err == nil && v == nil {
 		return nil, leftAlone("it is not a JSON object")
 	}
 	if err != nil {

@@ -83,7 +83,7 @@ func call(ctx context.Context, session *mcp.ClientSession, tool string, argument
 	if err != nil {
 		return nil, fmt.Errorf("calling %s: %w", tool, err)
 	}
-	if text, is := result.Content[0].(*mcp.TextContent); is && result.IsError {
+	if text, ok := result.Content[0].(*mcp.TextContent); ok && result.IsError {
 		return map[string]any{"refused": text.Text}, nil
 	}
 	reply, _ := result.StructuredContent.(map[string]any)

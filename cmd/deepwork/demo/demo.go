@@ -63,7 +63,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 	}()
 	chapter := 0
 	for line := range strings.SplitSeq(strings.Trim(story, "\n"), "\n") {
-		if title, is := strings.CutPrefix(line, "# "); is {
+		if title, ok := strings.CutPrefix(line, "# "); ok {
 			chapter++
 			d.Turn()
 			d.Out.Heading("", fmt.Sprintf("%d. %s", chapter, title), "")

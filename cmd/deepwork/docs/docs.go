@@ -27,8 +27,8 @@ type Topic struct {
 func Topics() []Topic {
 	var all []Topic
 	_ = fs.WalkDir(Files, ".", func(file string, d fs.DirEntry, _ error) error { // embedded files can be read
-		name, is := strings.CutSuffix(file, ".md")
-		if !is || name == "README" {
+		name, ok := strings.CutSuffix(file, ".md")
+		if !ok || name == "README" {
 			return nil
 		}
 		data, _ := Files.ReadFile(file)

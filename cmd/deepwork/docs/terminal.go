@@ -21,7 +21,7 @@ func (t Topic) plain(text string) string {
 	text = links.ReplaceAllStringFunc(text, func(link string) string {
 		parts := links.FindStringSubmatch(link)
 		to, _, _ := strings.Cut(parts[2], "#")
-		if name, is := strings.CutSuffix(to, ".md"); is {
+		if name, ok := strings.CutSuffix(to, ".md"); ok {
 			to = path.Join(path.Dir(t.Name), name)
 		}
 		if to == "" {

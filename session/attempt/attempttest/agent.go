@@ -50,8 +50,8 @@ func Agent(args []string) int {
 	}
 	fmt.Println("agent", args[0])
 	for line := range strings.Lines(prompt) {
-		order, is := strings.CutPrefix(strings.TrimSpace(line), "! ")
-		if !is {
+		order, ok := strings.CutPrefix(strings.TrimSpace(line), "! ")
+		if !ok {
 			continue
 		}
 		verb, rest, _ := strings.Cut(order, " ")

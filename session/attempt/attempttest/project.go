@@ -187,8 +187,8 @@ var Here = task.Place{MachineID: "0a1b2c3d", MachineName: "here"}
 // Refused checks that an error is one for agents, of a code, and names a value.
 func Refused(t testing.TB, err error, kind session.Kind, code string, mentions ...string) {
 	t.Helper()
-	e, is := errors.AsType[*session.Error](err)
-	if !is {
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
 		t.Errorf("not refused with %s, but: %v", code, err)
 		return
 	}
@@ -206,8 +206,8 @@ func Refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 func Wrong(t testing.TB, err error, code string, mentions ...string) {
 	t.Helper()
 	Refused(t, err, session.ToolError, code, mentions...)
-	e, is := errors.AsType[*session.Error](err)
-	if !is {
+	e, ok := errors.AsType[*session.Error](err)
+	if !ok {
 		return
 	}
 	if argument, _ := e.Details["argument"].(string); argument == "" {

@@ -104,7 +104,7 @@ func (c CommandLine) Start(ctx context.Context, w Work) (Process, error) {
 	}
 	spec := runner.Spec{Work: w.Workspace, Env: append(process.Without(r.Env, config.JobsFoldersEnv), env...)}
 	for _, kv := range r.Env {
-		if jobs, is := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); is {
+		if jobs, ok := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); ok {
 			spec.Env = append(spec.Env, JobsFolders(c.Root, jobs))
 		}
 	}

@@ -117,7 +117,7 @@ func requestedStop(dir string) (grace time.Duration, requested bool) {
 	names, _ := os.ReadDir(dir)
 	grace = maxGrace + 1
 	for _, name := range names {
-		if digits, is := strings.CutPrefix(name.Name(), stopPrefix); is {
+		if digits, ok := strings.CutPrefix(name.Name(), stopPrefix); ok {
 			if ms, err := strconv.ParseUint(digits, 10, 31); err == nil {
 				grace = min(grace, time.Duration(ms)*time.Millisecond)
 			}

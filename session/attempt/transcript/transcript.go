@@ -227,8 +227,8 @@ func Arguments(text string) (all []Argument) {
 		return nil
 	}
 	for name, value := range given {
-		s, is := value.(string)
-		if !is {
+		s, ok := value.(string)
+		if !ok {
 			data, _ := json.Marshal(value) // it was decoded from JSON
 			s = string(data)
 		}

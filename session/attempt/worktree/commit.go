@@ -66,7 +66,7 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 // isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy; or, if the name ends with a slash, whether
 // all in that folder are. In a folder that was copied, files that are not in the checkout are an agent's work.
 func (e *record) isCopy(name string) bool {
-	if folder, is := strings.CutSuffix(name, "/"); is {
+	if folder, ok := strings.CutSuffix(name, "/"); ok {
 		return filepath.WalkDir(filepath.Join(e.Path, filepath.FromSlash(folder)), func(at string, f fs.DirEntry, err error) error {
 			within, _ := filepath.Rel(e.Path, at) // it is in there
 			if err != nil || f.Name() == ".git" || !f.IsDir() && !e.isCopy(filepath.ToSlash(within)) {
@@ -77,7 +77,7 @@ func (e *record) isCopy(name string) bool {
 	}
 	return slices.ContainsFunc(e.Copy, func(copied string) bool {
 		copied = filepath.ToSlash(filepath.Join(e.Folder, copied))
-		within, is := strings.CutPrefix(name, copied+"/")
-		return name == copied || is && isThere(filepath.Join(e.Repo, strings.TrimPrefix(copied, filepath.ToSlash(e.Folder)+"/"), filepath.FromSlash(within)))
+		within, ok := strings.CutPrefix(name, copied+"/")
+		return name == copied || ok && isThere(filepath.Join(e.Repo, strings.TrimPrefix(copied, filepath.ToSlash(e.Folder)+"/"), filepath.FromSlash(within)))
 	})
 }

@@ -31,12 +31,12 @@ func (v *view) elsewhere(ctx context.Context) (string, error) {
 		c = v.call("symbolic-ref", "--quiet", "HEAD")
 	}
 	ref, err := git.Line(ctx, c)
-	switch branch, is := strings.CutPrefix(ref, "refs/heads/"); {
+	switch branch, ok := strings.CutPrefix(ref, "refs/heads/"); {
 	case err != nil && git.ExitCode(err) != 1:
 		return "", err
 	case branch == v.Branch:
 		return "", nil
-	case is:
+	case ok:
 		return "the branch " + branch, nil
 	}
 	return fmt.Sprintf("no branch (a detached HEAD at %.12s)", v.head), nil

@@ -140,7 +140,7 @@ func (k *Keeper) attempts() (all []string, err error) {
 		return nil, fmt.Errorf("reading the journals: %w", err)
 	}
 	for _, f := range list {
-		if name, is := strings.CutSuffix(f.Name(), ".json"); is && attemptName.MatchString(name) {
+		if name, ok := strings.CutSuffix(f.Name(), ".json"); ok && attemptName.MatchString(name) {
 			all = append(all, name)
 		}
 	}

@@ -35,8 +35,8 @@ func notMerged(t testing.TB, k *Keeper, path string, way Way) error {
 // checkedOut ends the test unless a merge was refused for what is checked out.
 func checkedOut(t testing.TB, err error) *CheckedOutError {
 	t.Helper()
-	refused, is := errors.AsType[*CheckedOutError](err)
-	testkit.Need(t, is, "%v", err)
+	refused, ok := errors.AsType[*CheckedOutError](err)
+	testkit.Need(t, ok, "%v", err)
 	return refused
 }
 
@@ -173,8 +173,8 @@ func TestConflicts(t *testing.T) {
 	want := []string{"a.txt", "lib/b.txt", "pic.bin"}
 	update := func() *Landed { return testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t) }
 	for _, way := range ways {
-		conflict, is := errors.AsType[*ConflictError](notMerged(t, k, path, way))
-		testkit.Need(t, is && (way == WayRebase || slices.Equal(conflict.Files, want)), "%s: %v", way, conflict)
+		conflict, ok := errors.AsType[*ConflictError](notMerged(t, k, path, way))
+		testkit.Need(t, ok && (way == WayRebase || slices.Equal(conflict.Files, want)), "%s: %v", way, conflict)
 	}
 	testkit.Fails(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), "", "rebased")
 	clean(t, repo, path)
@@ -242,8 +242,8 @@ func TestUpdateAndRebase(t *testing.T) {
 	testkit.Equal(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t).Commit, got.Commit)
 	write(t, path, "a.txt", "not committed\n")
 	gits(t, path, "add a.txt")
-	dirty, is := errors.AsType[*DirtyError](testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
-	testkit.True(t, is && slices.Equal(dirty.Files, []string{"a.txt"}), "changes were rebased: %v", dirty)
+	dirty, ok := errors.AsType[*DirtyError](testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
+	testkit.True(t, ok && slices.Equal(dirty.Files, []string{"a.txt"}), "changes were rebased: %v", dirty)
 	gits(t, path, "rm -q --cached a.txt")
 	testkit.Same(t, merged(t, k, path, WayRebase).Untracked, []string{"a.txt"})
 	gits(t, path, "checkout -q --detach")

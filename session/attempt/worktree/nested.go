@@ -111,7 +111,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		found = append(found, n)
 	}
 	for _, name := range git.Fields(others) {
-		if dir, is := strings.CutSuffix(name, "/"); !is {
+		if dir, ok := strings.CutSuffix(name, "/"); !ok {
 			look(path.Dir(name))
 		} else if !slices.Contains(s.skip, dir) {
 			made(dir, dir)

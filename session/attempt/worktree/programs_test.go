@@ -138,8 +138,8 @@ func TestUpdateWithRerere(t *testing.T) {
 		commit(t, path, "resolved", "a.txt", "one\ntwo\nboth\n")
 		gitIn(t, path, "reset", "-q", "--hard", "HEAD~1")
 	}
-	refused, is := errors.AsType[*ConflictError](testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
-	testkit.True(t, is && strings.Join(refused.Files, " ") == "a.txt", "rebase: %v", refused)
+	refused, ok := errors.AsType[*ConflictError](testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
+	testkit.True(t, ok && strings.Join(refused.Files, " ") == "a.txt", "rebase: %v", refused)
 }
 
 // The repository's own signing set-up is used as far as it names keys and formats. Its programs do not run; a

@@ -77,7 +77,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 			out, said, err = git.Run(ctx, c)
 		}
 		for line := range strings.Lines(out) {
-			if why, is := strings.CutPrefix(line, "!\t"); is && err != nil {
+			if why, ok := strings.CutPrefix(line, "!\t"); ok && err != nil {
 				if strings.Contains(why, "directory file conflict") || strings.Contains(said, "cannot create '"+ref+"'") {
 					why += "\nA branch of the remote has a name that the pushed one begins with, and git allows only one of the two: set attempts.branch_prefix."
 				}

@@ -93,10 +93,10 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	c.Args = []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}
 	found, warnings, err := git.Run(ctx, c)
 	for line := range strings.Lines(found + warnings) {
-		before, is := strings.CutSuffix(strings.TrimSpace(line), " "+ref)
-		if is && strings.Contains(before, " ") {
+		before, ok := strings.CutSuffix(strings.TrimSpace(line), " "+ref)
+		if ok && strings.Contains(before, " ") {
 			return "", fmt.Errorf("git cannot read %s in %s (%s)", ref, c.GitDir, strings.TrimSpace(line))
-		} else if is {
+		} else if ok {
 			return before, nil
 		}
 	}

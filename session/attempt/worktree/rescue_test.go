@@ -112,7 +112,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 			commit(t, path, "ours", "a.txt", "ours\n")
 			commit(t, repo, "theirs", "a.txt", "theirs\n")
 			for step := range strings.SplitSeq(c.steps, ";") {
-				if file, is := strings.CutSuffix(step, "="); is {
+				if file, ok := strings.CutSuffix(step, "="); ok {
 					write(t, path, file, "not committed")
 				} else {
 					tryGit(path, strings.Fields(step)...)
@@ -162,8 +162,8 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			write(t, path, "mine", "work")
 			c.prepare(t, path)
 			err := notRemoved(t, k)
-			nested, is := errors.AsType[*NestedError](err)
-			testkit.Need(t, is && len(nested.Found) == 1, "%v", err)
+			nested, ok := errors.AsType[*NestedError](err)
+			testkit.Need(t, ok && len(nested.Found) == 1, "%v", err)
 			testkit.FailsWith(t, err, ErrNotKept)
 			testkit.ContainsAll(t, err.Error(), c.says)
 			reads(t, path, "mine", "work")

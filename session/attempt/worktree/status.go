@@ -304,7 +304,7 @@ func (c checkout) call(args ...string) git.Command { return call(c.path, c.admin
 // overwrite them.
 func inTheWay(said string) (files []string) {
 	for line := range strings.Lines(said) {
-		if name, is := strings.CutPrefix(line, "\t"); is {
+		if name, ok := strings.CutPrefix(line, "\t"); ok {
 			files = append(files, strings.TrimRight(name, "\r\n"))
 		}
 	}
@@ -332,7 +332,7 @@ func (b *view) noMarkers(ctx context.Context) error {
 	files := []string{"grep", "--no-color", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
 	none := len(files)
 	for line := range strings.Lines(string(r.Stdout)) {
-		if where, is := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); is && !strings.HasPrefix(line, "+") {
+		if where, ok := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); ok && !strings.HasPrefix(line, "+") {
 			name := where[:max(0, strings.LastIndexByte(where, ':'))]
 			if path := ":(literal,top)" + name; !slices.Contains(files, path) {
 				files = append(files, path)

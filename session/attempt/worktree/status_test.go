@@ -105,7 +105,7 @@ func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string)
 	must(t, err)
 	var files []string
 	for line := range strings.Lines(diff) {
-		if _, name, is := strings.Cut(line, " b/"); is && strings.HasPrefix(line, "diff ") {
+		if _, name, ok := strings.Cut(line, " b/"); ok && strings.HasPrefix(line, "diff ") {
 			files = append(files, strings.TrimSpace(name))
 		}
 	}
@@ -422,8 +422,8 @@ func TestField04_Submodules(t *testing.T) {
 	id = commit(t, filepath.Join(path, "sub"), "newest", "a.txt", "newest\n")
 	push := func() error { return testkit.Get(k.Push(t.Context(), path, "origin", false)).Err() }
 	for _, err := range []error{push(), notMerged(t, k, path, WayMerge)} {
-		dirty, is := errors.AsType[*DirtyError](err)
-		testkit.Need(t, is && dirty.Files[0] == "sub", "a commit that only the submodule has: %v", err)
+		dirty, ok := errors.AsType[*DirtyError](err)
+		testkit.Need(t, ok && dirty.Files[0] == "sub", "a commit that only the submodule has: %v", err)
 	}
 	commit(t, path, "newer submodule")
 	expectError(t, push(), ErrUnpublished, "push origin "+id)

@@ -36,7 +36,7 @@ func (b board) History(ctx context.Context, q task.HistoryQuery) ([]task.History
 		sessions, sessionArgs = sessions+` AND `+ofSession, append(sessionArgs, args...)
 		attempts, attemptArgs = attempts+` AND `+ofAttempt, append(attemptArgs, args...)
 	}
-	if of, is := historyOf[q.State]; is {
+	if of, ok := historyOf[q.State]; ok {
 		both(of[0], of[1])
 	}
 	if q.Job != "" {

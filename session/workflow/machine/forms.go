@@ -285,7 +285,7 @@ func (s *State) Counts(def *Definition) (done, total int) {
 		total += len(ids)
 		leftOut := passed && s.leftOut(def, i)
 		for _, id := range ids {
-			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) != nil {
+			if _, item, ok := job.SplitItem(id); leftOut || over(id) || ok && all.dropped(entry, item) != nil {
 				done++
 			}
 		}

@@ -201,7 +201,7 @@ func (r *Tools) unasked(ctx context.Context, x *remote.Run) error {
 	if settings, serr := r.Settings(ctx); serr == nil && err == nil {
 		err = session.UntrustedSources(r.Root, settings, fmt.Sprintf("Run '%s' may go on, but its source cannot be asked about it, because the user has not approved it:", x.ExecutionID), x.Source)
 	}
-	if refusal, is := errors.AsType[*session.Error](err); is {
+	if refusal, ok := errors.AsType[*session.Error](err); ok {
 		return refusal.With("run", x).With("execution_id", x.ExecutionID)
 	}
 	return err

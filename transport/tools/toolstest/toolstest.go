@@ -80,13 +80,13 @@ func Replay(t *testing.T, root string, toolsets []string) {
 		if strings.HasPrefix(line, "#") {
 			out.WriteString(line)
 		}
-		call, is := strings.CutPrefix(strings.TrimSpace(line), "-> ")
-		if !is {
+		call, ok := strings.CutPrefix(strings.TrimSpace(line), "-> ")
+		if !ok {
 			continue
 		}
 		fmt.Fprintf(&out, "-> %s\n", call)
 		until := ""
-		if text, rest, is := strings.Cut(call, ": "); is && strings.HasPrefix(text, "until ") {
+		if text, rest, ok := strings.Cut(call, ": "); ok && strings.HasPrefix(text, "until ") {
 			until, call = strings.TrimPrefix(text, "until "), rest
 		}
 		for i := len(seen); i > 0; i-- { // so that #12 is not taken for #1

@@ -119,8 +119,8 @@ func inPlace(path string, opened os.FileInfo) error {
 // explain converts an error of SQLite to one that callers know, with a remedy. One that another database has explained
 // is about that one: a change may copy what it reads there.
 func (d *DB) explain(err error) error {
-	e, is := errors.AsType[*sqlite.Error](err)
-	if !is || errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrFull) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok || errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrFull) {
 		return err
 	}
 	path := d.o.Path
@@ -154,7 +154,7 @@ func damaged(path string, why error) error {
 
 // code returns the primary result code of SQLite in an error, or 0.
 func code(err error) int {
-	if e, is := errors.AsType[*sqlite.Error](err); is {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff
 	}
 	return 0
