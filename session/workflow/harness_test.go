@@ -61,8 +61,8 @@ const onPostgres = `
 	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
 	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
 	TestAStoreThatIsAwayAfterALostReply TestAnyServerServesAnySession
-	TestDefinitionsOfAJobEditedAllDayAreForgotten TestExecution TestForms_ACommitWhoseFateIsUnknown TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
-	TestMovedIsToldOfEachTransition TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
+	TestDefinitionsOfAJobEditedAllDayAreForgotten TestForms_ACommitWhoseFateIsUnknown TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
+	TestMovedIsToldOfEachTransition TestProgress TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
 	TestServersRaceForOneSession TestStepsOfOneNameInTwoWorkflows TestTwoServersShareAReview`
 
 // A project is a project folder in a test.
@@ -76,7 +76,7 @@ type project struct {
 // newProject makes the folder, with the file r.md to hand in. A test that calls it runs beside others.
 func newProject(t testing.TB) *project {
 	t.Helper()
-	if test, is := t.(*testing.T); is {
+	if test, ok := t.(*testing.T); ok {
 		if _, again := parallel.LoadOrStore(test, true); !again {
 			test.Parallel()
 		}
@@ -297,8 +297,8 @@ func stepOf(begins *machine.StepInfo) string { return cmp.Or(begins, &machine.St
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
-	e, is := errors.AsType[*session.Error](err)
-	testkit.Need(t, is, "the call was not refused: %v", err)
+	e, ok := errors.AsType[*session.Error](err)
+	testkit.Need(t, ok, "the call was not refused: %v", err)
 	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
 	testkit.ContainsAll(t, e.Error(), words)
 }

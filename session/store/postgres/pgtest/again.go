@@ -24,7 +24,7 @@ func OnPostgres() bool { return os.Getenv(againVariable) == "1" }
 
 // Twice calls run, which runs the tests of a package, and meanwhile, if PostgreSQL is installed, runs those
 // named in another process in which OnPostgres reports true. It prints what that process has said if that
-// fails, or if tests are verbose. A TestMain exits with what it returns.
+// fails, or if tests are verbose. A name that no test has fails. A TestMain exits with what it returns.
 func Twice(names string, run func() int) int {
 	flag.Parse()
 	value := func(name string) string { return flag.Lookup(name).Value.String() }
@@ -38,6 +38,16 @@ func Twice(names string, run func() int) int {
 	if tests == "" || os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" || value("test.list") != "" || value("test.fuzzworker") == "true" {
 		return run()
 	}
+	missing, err := unknown(names)
+	if err != nil {
+		fmt.Println("FAIL: listing the tests to run with PostgreSQL:", err)
+		return 1
+	}
+	if len(missing) > 0 {
+		fmt.Println("FAIL: the list of tests to run with PostgreSQL names some that do not exist: correct or remove", strings.Join(missing, ", "))
+		return 1
+	}
+
 	again, said, err := startAgain()
 	if err != nil {
 		fmt.Println("the tests with PostgreSQL are not run:", err)
@@ -73,6 +83,17 @@ func among(names, run string) string {
 		return ""
 	}
 	return "^(" + strings.Join(matching, "|") + ")$/" + below
+}
+
+// unknown returns the names that no test of this program has.
+func unknown(names string) ([]string, error) {
+	list, err := exec.Command(os.Args[0], "-test.list", "^Test").Output()
+	if err != nil {
+		return nil, err
+	}
+
+	tests := strings.Fields(string(list))
+	return slices.DeleteFunc(strings.Fields(names), func(name string) bool { return slices.Contains(tests, name) }), nil
 }
 
 // startAgain starts this program again, with its output in a file, so that no goroutine reads it.

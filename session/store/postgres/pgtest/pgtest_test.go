@@ -194,3 +194,10 @@ func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
 	three.Crash()
 	gone(t, again)
 }
+
+func TestUnknownNamesOfTests(t *testing.T) {
+	t.Parallel()
+	missing, err := unknown("TestProxyCuts TestRenamed\n\tTestUnknownNamesOfTests TestProxy")
+	testkit.Must(t, err)
+	testkit.Equal(t, strings.Join(missing, " "), "TestRenamed TestProxy")
+}
