@@ -16,15 +16,15 @@ import (
 // mu is never held while a Behavior runs. A registry's lock and then the System's may be taken
 // while it is held, never the other way round.
 type cell[M any] struct {
-	system  *System
-	options Options
-	title   func() string // the name, made when needed
-	birth   func() (Behavior[M], error)
-	ctx     context.Context    // the Behavior's context
-	cancel  context.CancelFunc // ends ctx if the cell has its own; else nil
-	retire  func(budget)       // removes the cell from its registry; nil means the cell can sleep
-	ended   chan struct{}      // closed when the cell is dead and its goroutine done
-	wake    chan struct{}      // capacity 1, never closed: something changed while parked
+	system      *System
+	options     Options
+	title       func() string // the name, made when needed
+	newBehavior func() (Behavior[M], error)
+	ctx         context.Context    // the Behavior's context
+	cancel      context.CancelFunc // ends ctx if the cell has its own; else nil
+	retire      func(budget)       // removes the cell from its registry; nil means the cell can sleep
+	ended       chan struct{}      // closed when the cell is dead and its goroutine done
+	wake        chan struct{}      // capacity 1, never closed: something changed while parked
 
 	mu      sync.Mutex // guards the fields below
 	state   cellState
@@ -49,14 +49,14 @@ const (
 
 func newCell[M any](s *System, o Options, title func() string, birth func() (Behavior[M], error)) *cell[M] {
 	return &cell[M]{
-		system:  s,
-		options: o,
-		title:   title,
-		birth:   birth,
-		ctx:     s.ctx,
-		ended:   make(chan struct{}),
-		wake:    make(chan struct{}, 1),
-		box:     mailbox[M]{limit: o.Mailbox},
+		system:      s,
+		options:     o,
+		title:       title,
+		newBehavior: birth,
+		ctx:         s.ctx,
+		ended:       make(chan struct{}),
+		wake:        make(chan struct{}, 1),
+		box:         mailbox[M]{limit: o.Mailbox},
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 		c.mu.Unlock()
 		return stoppedError(c.title())
 	case c.box.put(e):
-		c.rouse()
+		c.ensureRunning()
 		c.mu.Unlock()
 		return nil
 	}
@@ -98,18 +98,18 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w", c.title(), c.options.Mailbox, ctx.Err())
 }
 
-// rouse makes sure that a goroutine will check the cell. The caller holds the lock.
-func (c *cell[M]) rouse() {
+// ensureRunning makes sure that a goroutine will check the cell. The caller holds the lock.
+func (c *cell[M]) ensureRunning() {
 	if c.state == asleep {
 		c.state = awake
 		go c.run()
 		return
 	}
-	c.nudge()
+	c.wakeParked()
 }
 
-// nudge ends the wait of a parked goroutine. The caller holds the lock.
-func (c *cell[M]) nudge() {
+// wakeParked ends the wait of a parked goroutine. The caller holds the lock.
+func (c *cell[M]) wakeParked() {
 	if c.parked {
 		c.parked = false
 		c.wake <- struct{}{} // one nudge per parking, so there is room
@@ -132,7 +132,7 @@ func (c *cell[M]) close() {
 		c.leave()
 		return
 	}
-	c.nudge()
+	c.wakeParked()
 	c.mu.Unlock()
 }
 
@@ -198,7 +198,7 @@ func (c *cell[M]) settled(r request) {
 	delete(c.open, r)
 	if len(c.open) == 0 {
 		c.idle = time.Time{}
-		c.nudge()
+		c.wakeParked()
 	}
 }
 
@@ -254,7 +254,7 @@ func (c *cell[M]) guard(f func() error) (panicked bool, err error) {
 // error, ok is false, and the goroutine must end.
 func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 	panicked, err := c.guard(func() (err error) {
-		if b, err = c.birth(); err != nil {
+		if b, err = c.newBehavior(); err != nil {
 			return err
 		}
 		if s, ok := b.(Starter); ok {
@@ -349,7 +349,7 @@ func (c *cell[M]) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armed = false
-	c.nudge()
+	c.wakeParked()
 }
 
 // end ends an incarnation in order, even if its Stop panics.

@@ -108,7 +108,7 @@ func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error))
 		c.cancel()
 		close(c.ended)
 	} else {
-		c.rouse()
+		c.ensureRunning()
 	}
 	return &Ref[M]{c}
 }

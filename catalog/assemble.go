@@ -11,8 +11,8 @@ import (
 // A served is an entry that is served under its directory's name.
 type served struct {
 	*entry
-	twin    *entry // the first entry with the same job name, or nil
-	bundled bool   // a copy of a bundled job that does not load: only its errors are shown
+	duplicate *entry // the first entry with the same job name, or nil
+	bundled   bool   // a copy of a bundled job that does not load: only its errors are shown
 }
 
 // assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
@@ -27,7 +27,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 		errs:    make(map[string]*LoadError),
 	}
 	for _, e := range list {
-		if e.Good != nil && e.twin == nil {
+		if e.Good != nil && e.duplicate == nil {
 			s.Jobs = append(s.Jobs, e.Good)
 			s.byName[e.Good.Name] = e.Good
 		}
@@ -37,7 +37,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 	}
 	// Names come before directory names, even those of other jobs.
 	for _, e := range list {
-		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.twin == nil {
+		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.duplicate == nil {
 			s.byName[e.name] = e.Good
 		}
 	}
@@ -45,7 +45,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 		s.errs[s.Errors[i].JobName] = &s.Errors[i]
 	}
 	for _, e := range list {
-		if e.Good == nil || e.twin != nil || len(e.faults()) == 0 {
+		if e.Good == nil || e.duplicate != nil || len(e.faults()) == 0 {
 			continue
 		}
 		if _, taken := s.errs[e.Good.Name]; !taken {
@@ -96,7 +96,7 @@ func winners(folders []*folder) []served {
 				}
 				gone[s.Good.Name] = s.entry
 			} else if first != s.entry {
-				s.twin = first
+				s.duplicate = first
 			}
 		}
 		out = append(out, s)
@@ -118,12 +118,12 @@ func (s served) allFaults() job.Diagnostics {
 		return append(job.Diagnostics{{File: job.FileName, Line: 1, Column: 1, Message: fmt.Sprintf(
 			"this copy of the bundled job does not load, so the bundled one is used: delete the folder %s", s.dir)}}, s.faults()...)
 	}
-	if s.twin == nil {
+	if s.duplicate == nil {
 		return s.faults()
 	}
 	return append(slices.Clone(s.faults()), s.Good.NameFault(job.FileName, fmt.Sprintf(
 		"%q is the name of the job in %s too, which comes first; rename one of the two (this one is in %s)",
-		s.Good.Name, s.twin.dir, s.dir)))
+		s.Good.Name, s.duplicate.dir, s.dir)))
 }
 
 func sameError(a, b LoadError) bool {

@@ -183,11 +183,11 @@ func (e *entry) look(grace time.Duration) *entry {
 		Grace: grace,
 		Parse: func(data []byte) (*job.Job, error) {
 			j, faults := job.Parse(e.dir, job.FileName, data)
-			return j, e.told(faults)
+			return j, e.faultError(faults)
 		},
 		Unreadable: func(follow.Stamp, error) error {
 			_, faults := job.Load(e.dir)
-			return e.told(faults)
+			return e.faultError(faults)
 		},
 	})
 	if file == e.File {
@@ -204,8 +204,8 @@ func (e *entry) look(grace time.Duration) *entry {
 	return &n
 }
 
-// told returns the message about errors in job.yml, as an error.
-func (e *entry) told(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
+// faultError returns the message about errors in job.yml, as an error.
+func (e *entry) faultError(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
 
 // linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
 // writes to the file.

@@ -18,11 +18,11 @@ import (
 // disk.
 type lookAt struct {
 	keys  []key
-	reply actor.Reply[looked]
+	reply actor.Reply[lookReply]
 }
 
-// looked answers lookAt.
-type looked struct {
+// lookReply answers lookAt.
+type lookReply struct {
 	base  *state        // the state before
 	state *state        // the state now
 	wait  time.Duration // ask again after that time: a file is being written; 0 means settled
@@ -38,7 +38,7 @@ func (o owner) Receive(_ context.Context, m lookAt) error {
 	base := o.c.state.Load()
 	l := base.look(m.keys, o.c.options.Grace)
 	o.c.publish(l.next, l.visible, l.rewatch)
-	m.reply.Send(looked{base: base, state: o.c.state.Load(), wait: l.wait})
+	m.reply.Send(lookReply{base: base, state: o.c.state.Load(), wait: l.wait})
 	return nil
 }
 
@@ -85,7 +85,7 @@ func logErrors(logger *slog.Logger, old, now *Snapshot) {
 	}
 	for i := range old.Errors {
 		e := &old.Errors[i]
-		if is := now.errs[e.JobName]; is == nil || is.JobName != e.JobName {
+		if current := now.errs[e.JobName]; current == nil || current.JobName != e.JobName {
 			logger.Info("job loads again, or is gone", "job", e.JobName, "dir", e.JobDir)
 		}
 	}
@@ -101,8 +101,8 @@ func logFolders(logger *slog.Logger, old, now []*folder) {
 	}
 }
 
-// A look compares parts of a state with the disk. Its results are the fields up to wait.
-type look struct {
+// A comparison compares parts of a state with the disk. Its results are the fields up to wait.
+type comparison struct {
 	next    *state        // without a new snapshot; the old state if nothing changed
 	visible bool          // readers will see a difference
 	rewatch bool          // the directories to watch may have changed
@@ -114,14 +114,14 @@ type look struct {
 
 // A target is an entry to check, before and after.
 type target struct {
-	folder  int
-	was, is *entry
+	folder       int
+	old, current *entry
 }
 
 // look compares the entries of the keys, and what is due, with the disk. Only the owner of the
 // state calls it.
-func (s *state) look(keys []key, grace time.Duration) *look {
-	l := &look{
+func (s *state) look(keys []key, grace time.Duration) *comparison {
+	l := &comparison{
 		next: &state{snap: s.snap, folders: slices.Clone(s.folders)},
 		seen: make(map[key]struct{}, len(keys)),
 	}
@@ -156,7 +156,7 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 	for range min(runtime.GOMAXPROCS(0), (len(l.targets)+7)/8) {
 		checking.Go(func() {
 			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
-				l.targets[i].is = l.targets[i].was.look(grace)
+				l.targets[i].current = l.targets[i].old.look(grace)
 			}
 		})
 	}
@@ -170,14 +170,14 @@ func (s *state) look(keys []key, grace time.Duration) *look {
 }
 
 // first reports whether a key is seen for the first time.
-func (l *look) first(k key) bool {
+func (l *comparison) first(k key) bool {
 	_, seen := l.seen[k]
 	l.seen[k] = struct{}{}
 	return !seen
 }
 
 // list reads a folder's listing again and adds what was added or removed.
-func (l *look) list(i int) {
+func (l *comparison) list(i int) {
 	f := l.next.folders[i]
 	if f.standard || !l.first(key{folder: i}) {
 		return
@@ -197,7 +197,7 @@ func (l *look) list(i int) {
 }
 
 // add makes an entry a target, even one not known yet.
-func (l *look) add(i int, name string) {
+func (l *comparison) add(i int, name string) {
 	f := l.next.folders[i]
 	if f.standard || !l.first(key{i, name}) {
 		return
@@ -206,28 +206,28 @@ func (l *look) add(i int, name string) {
 	if e == nil {
 		e = newEntry(f.dir(), name)
 	}
-	l.targets = append(l.targets, target{folder: i, was: e})
+	l.targets = append(l.targets, target{folder: i, old: e})
 }
 
 // apply puts the changed targets into their folders, and reports whether there are any.
-func (l *look) apply() bool {
+func (l *comparison) apply() bool {
 	changed := make(map[int]map[string]*entry)
 	now := time.Now()
 	for _, t := range l.targets {
 		f := l.next.folders[t.folder]
-		if t.is.Phase == follow.Moving {
-			l.wait = max(l.wait, t.is.Due.Sub(now), time.Millisecond)
+		if t.current.Phase == follow.Moving {
+			l.wait = max(l.wait, t.current.Due.Sub(now), time.Millisecond)
 		}
-		if t.is == t.was && f.entry(t.was.name) != nil && f.keeps(t.is) {
+		if t.current == t.old && f.entry(t.old.name) != nil && f.keeps(t.current) {
 			continue
 		}
-		vanished := (t.was.Phase == follow.Vanished) != (t.is.Phase == follow.Vanished)
-		l.visible = l.visible || vanished || t.was.Good != t.is.Good || !slices.Equal(t.was.faults(), t.is.faults())
-		l.rewatch = l.rewatch || vanished || t.was.link != t.is.link
+		vanished := (t.old.Phase == follow.Vanished) != (t.current.Phase == follow.Vanished)
+		l.visible = l.visible || vanished || t.old.Good != t.current.Good || !slices.Equal(t.old.faults(), t.current.faults())
+		l.rewatch = l.rewatch || vanished || t.old.link != t.current.link
 		if changed[t.folder] == nil {
 			changed[t.folder] = make(map[string]*entry)
 		}
-		changed[t.folder][t.was.name] = t.is
+		changed[t.folder][t.old.name] = t.current
 	}
 	for i, m := range changed {
 		l.next.folders[i] = l.next.folders[i].with(m)

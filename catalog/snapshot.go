@@ -126,8 +126,8 @@ func (c *Catalog) look(ctx context.Context, st *state, stale func(*state) []key)
 }
 
 // ask makes the owner check the keys, and what is due.
-func (c *Catalog) ask(ctx context.Context, keys []key) (looked, error) {
-	return actor.Ask(ctx, c.owner, func(reply actor.Reply[looked]) lookAt {
+func (c *Catalog) ask(ctx context.Context, keys []key) (lookReply, error) {
+	return actor.Ask(ctx, c.owner, func(reply actor.Reply[lookReply]) lookAt {
 		return lookAt{keys: keys, reply: reply}
 	})
 }

@@ -70,7 +70,7 @@ func (s *standardJobs) folder() *folder {
 		if j != nil {
 			j.Bundled = true
 		}
-		e.Phase, e.Good, e.Bad = follow.Present, j, e.told(faults)
+		e.Phase, e.Good, e.Bad = follow.Present, j, e.faultError(faults)
 		f.names, f.entries = append(f.names, name), append(f.entries, e)
 	}
 	return f

@@ -128,7 +128,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		}
 	}
 	for name, id := range installed {
-		if is, ok := directory[name]; ended[name] || !ok || is != id || holder[id] != name {
+		if present, ok := directory[name]; ended[name] || !ok || present != id || holder[id] != name {
 			_ = n.Remove(name) // the system has removed some already
 			delete(installed, name)
 		}

@@ -92,7 +92,7 @@ func start(spec Spec, input bool) (*Child, error) {
 	theirs, err := c.makePipes(input, spec.oneOutput)
 	if err == nil {
 		begun := make(chan error, 1)
-		c.owner.Go(func() { c.own(begun) })
+		c.owner.Go(func() { c.runOnThread(begun) })
 		err = <-begun
 	}
 	closeAll(theirs[:])
@@ -129,9 +129,9 @@ func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error)
 	return theirs, nil
 }
 
-// own starts the command and reaps it, all on one thread: the system regards the thread that starts
+// runOnThread starts the command and reaps it, all on one thread: the system regards the thread that starts
 // a child as its parent, and ends the child with it.
-func (c *Child) own(begun chan<- error) {
+func (c *Child) runOnThread(begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()

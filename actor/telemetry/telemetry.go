@@ -78,12 +78,12 @@ type service struct {
 var current atomic.Pointer[service] // nil means off
 
 const (
-	// pace is the longest wait of a span until it is sent: a kill loses what waits.
-	pace = 200 * time.Millisecond
+	// batchDelay is the longest wait of a span until it is sent: a kill loses what waits.
+	batchDelay = 200 * time.Millisecond
 	// sending bounds one request, with its repetitions.
 	sending = 10 * time.Second
-	// again is the pause before a request is repeated.
-	again = time.Second
+	// retryPause is the pause before a request is repeated.
+	retryPause = time.Second
 	// queued is the number of spans that wait at most, or are being sent; others are dropped.
 	queued = 2048 // the library's queue is longer, since several callers may count at once
 	// flushing bounds the wait for the receiver when the process ends.
@@ -97,7 +97,7 @@ func Start(o Options) (stop func()) {
 		return nil
 	}
 	o.report()
-	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: again, MaxInterval: sending / 2, MaxElapsedTime: sending})}
+	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: retryPause, MaxInterval: sending / 2, MaxElapsedTime: sending})}
 	if o.Endpoint != "" {
 		with = append(with, otlptracehttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/traces"))
 	}
@@ -108,8 +108,8 @@ func Start(o Options) (stop func()) {
 	}
 	end := make(chan struct{})
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
-	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(queued/4)))
+	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(contextIDs{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
+		sdk.WithBatcher(retryingExporter{exporter, &s.waiting, end}, sdk.WithBatchTimeout(batchDelay), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(queued/4)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
 	return func() {
@@ -131,15 +131,15 @@ func Taken() bool {
 	return s != nil && s.waiting.Load() < queued
 }
 
-// A patient exporter tries again while the receiver is away, so that what ends meanwhile waits, and counts what waits down.
-type patient struct {
+// A retryingExporter exporter tries again while the receiver is away, so that what ends meanwhile waits, and counts what waits down.
+type retryingExporter struct {
 	sdk.SpanExporter
 	waiting *atomic.Int64
 	end     <-chan struct{} // closed when the process ends: then it tries once more
 }
 
 // ExportSpans implements sdk.SpanExporter.
-func (p patient) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error {
+func (p retryingExporter) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error {
 	defer p.waiting.Add(-int64(len(all)))
 	for {
 		err := p.SpanExporter.ExportSpans(ctx, all)
@@ -147,7 +147,7 @@ func (p patient) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error 
 			return err
 		}
 		otel.Handle(err)
-		if wait.Until(ctx, again, p.end) != nil {
+		if wait.Until(ctx, retryPause, p.end) != nil {
 			return nil // it was reported
 		}
 	}
@@ -173,19 +173,19 @@ func (f *faults) Handle(err error) {
 	}
 }
 
-// wanted gives spans the ids that their context has.
-type wanted struct{}
+// contextIDs gives spans the ids that their context has.
+type contextIDs struct{}
 
-type wantedKey struct{}
+type spanRefKey struct{}
 
 // NewIDs implements sdk.IDGenerator.
-func (wanted) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	of, _ := ctx.Value(wantedKey{}).(Ref)
+func (contextIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	of, _ := ctx.Value(spanRefKey{}).(Ref)
 	return of.TraceID(), of.SpanID()
 }
 
 // NewSpanID implements sdk.IDGenerator.
-func (w wanted) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+func (w contextIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	_, id := w.NewIDs(ctx)
 	return id
 }
@@ -206,7 +206,7 @@ func Export(span Span, more ...trace.SpanStartOption) {
 	if s == nil || !Taken() || !span.Ref.IsValid() || !span.Ref.IsSampled() {
 		return
 	}
-	ctx := context.WithValue(context.Background(), wantedKey{}, span.Ref)
+	ctx := context.WithValue(context.Background(), spanRefKey{}, span.Ref)
 	if span.Parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, span.Parent)
 	}

@@ -141,7 +141,7 @@ func TestLogsNameTheirTrace(t *testing.T) {
 // A traceparent is read from the field of a request before the header of HTTP; a malformed one is ignored.
 func TestReceived(t *testing.T) {
 	const good, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00"
-	for name, is := range map[string]struct {
+	for name, tt := range map[string]struct {
 		meta   any
 		header string
 		want   string
@@ -161,7 +161,7 @@ func TestReceived(t *testing.T) {
 		"no trace":           {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "", ""},
 		"too short":          {good[:54], "", ""},
 	} {
-		testkit.Equal(t, Text(Received(map[string]any{"traceparent": is.meta}, http.Header{"Traceparent": {is.header}})), is.want, "%s", name)
+		testkit.Equal(t, Text(Received(map[string]any{"traceparent": tt.meta}, http.Header{"Traceparent": {tt.header}})), tt.want, "%s", name)
 	}
 }
 

@@ -29,15 +29,15 @@ var texts = map[string]yamltree.Text{
 	"group":      checked(CheckGroup),
 	"host":       quoting(HostName),
 	"origin":     quoting(Origin),
-	"constant":   like(`^[A-Z][A-Z0-9_]*$`, "is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
+	"constant":   matching(`^[A-Z][A-Z0-9_]*$`, "is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
 	// Part of a ref, and of a branch name that needs no quotes; git check-ref-format(1).
-	"branch prefix": like(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`, "is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as agents/"),
+	"branch prefix": matching(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`, "is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as agents/"),
 	// A URL or path is not the name of a remote.
-	"remote":      like(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`, `is not the name of a remote, as git remote lists them; "" means no remote`),
-	"prefix":      like(`^[A-Za-z0-9_-]{0,32}$`, "is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
-	"source name": like(plainName.String(), "is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
-	"variable":    like(`^[^=\x00]+$`, "is not the name of an environment variable"),
-	"header":      like("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
+	"remote":      matching(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`, `is not the name of a remote, as git remote lists them; "" means no remote`),
+	"prefix":      matching(`^[A-Za-z0-9_-]{0,32}$`, "is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
+	"source name": matching(plainName.String(), "is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
+	"variable":    matching(`^[^=\x00]+$`, "is not the name of an environment variable"),
+	"header":      matching("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
 	"server url": func(s string) (string, error) {
 		if fault := CheckServerURL(s); fault != "" {
 			return "", errors.New(fault)
@@ -132,8 +132,8 @@ func quoting(normalize func(s string) (string, error)) yamltree.Text {
 	}
 }
 
-// like returns the rule of texts that match a regular expression; fault follows other texts.
-func like(expression, fault string) yamltree.Text {
+// matching returns the rule of texts that match a regular expression; fault follows other texts.
+func matching(expression, fault string) yamltree.Text {
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 	return func(s string) (string, error) {
 		if !form().MatchString(s) {

@@ -92,7 +92,7 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	approval := unasked
+	approval := noApproval
 	if s.Approve != nil {
 		approval = s.Approve(project, user)
 	}

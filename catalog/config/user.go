@@ -169,12 +169,12 @@ func (c *Config) WithheldSources() (all []Asked) {
 	return all
 }
 
-// unasked is the approval if nobody is to be asked.
-var unasked = &Approval{}
+// noApproval is the approval if nobody is to be asked.
+var noApproval = &Approval{}
 
 // apply returns the project's config with what is in force.
 func (a *Approval) apply(project *Config) *Config {
-	if a == unasked {
+	if a == noApproval {
 		return project
 	}
 	c := *project

@@ -126,8 +126,8 @@ func (c *converter) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// did notes a change.
-func (c *converter) did(format string, args ...any) {
+// recordChange notes a change.
+func (c *converter) recordChange(format string, args ...any) {
 	c.changed = true
 	c.note(format, args...)
 }
@@ -165,16 +165,16 @@ func (c *converter) job(root *yaml.Node) {
 	if c.earlier && get(root, commonInfo) == nil {
 		if i := find(root, "description"); i >= 0 {
 			root.Content[i].Value = commonInfo
-			c.did("description is now what every step is told")
+			c.recordChange("description is now what every step is told")
 		} else {
 			set(root, commonInfo, text("Nothing more is known of this job."))
-			c.did("%s is required: write what every step should know", commonInfo)
+			c.recordChange("%s is required: write what every step should know", commonInfo)
 		}
 	}
 	if log := get(root, "changelog"); log != nil {
 		set(root, "changelog", nil)
 		c.Changelog = changelog(log)
-		c.did("changelog is now CHANGELOG.md")
+		c.recordChange("changelog is now CHANGELOG.md")
 	}
 	for _, s := range get(root, "steps").Content {
 		if s.Kind == yaml.MappingNode {
@@ -189,7 +189,7 @@ func (c *converter) job(root *yaml.Node) {
 	if w := get(root, "workflows"); w == nil || len(w.Content) == 0 {
 		summary := text("All steps, in their order")
 		set(root, "workflows", list(mapping("name", text("full"), "summary", summary, "steps", c.inOrder())))
-		c.did("each step was started alone; the new workflow full has all of them")
+		c.recordChange("each step was started alone; the new workflow full has all of them")
 	}
 }
 
@@ -210,7 +210,7 @@ func (c *converter) outputs(s *yaml.Node, id string) {
 	}
 	if about := scalar(get(s, "description")); about != "" && get(s, "instructions_file") == nil && get(s, "instructions") == nil {
 		set(s, "instructions", text(about))
-		c.did("step %s: it had no instructions, so its description is the instructions", id)
+		c.recordChange("step %s: it had no instructions, so its description is the instructions", id)
 	}
 	if outputs := get(s, "outputs"); outputs == nil && c.earlier {
 		set(s, "outputs", mapping())
@@ -220,7 +220,7 @@ func (c *converter) outputs(s *yaml.Node, id string) {
 			addOutput(named, o)
 		}
 		set(s, "outputs", named)
-		c.did("step %s: each output is now named by its path", id)
+		c.recordChange("step %s: each output is now named by its path", id)
 	}
 }
 
@@ -236,14 +236,14 @@ func (c *converter) checks(s *yaml.Node, id string) {
 	for _, r := range reviews.Content {
 		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind != yaml.MappingNode {
 			set(r, "quality_criteria", criteriaOf(criteria))
-			c.did("step %s: the criteria of its reviews now have names", id)
+			c.recordChange("step %s: the criteria of its reviews now have names", id)
 		}
 	}
 	review := func(criteria *yaml.Node, what string) {
 		if len(criteria.Content) > 0 {
 			reviews.Content = append(reviews.Content, mapping("run_each", text("step"), "quality_criteria", criteria))
 			reviews.Style = 0
-			c.did("step %s: %s are now a review", id, what)
+			c.recordChange("step %s: %s are now a review", id, what)
 		}
 	}
 	if criteria := get(s, "quality_criteria"); criteria != nil {
@@ -357,14 +357,14 @@ func (c *converter) inputs(s *yaml.Node, id string) {
 		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
 		if from == "" && file != "" { // of a file that exists
 			*in = *mapping("name", text(file), "description", text("the file "+file))
-			c.did("step %s: the input %s is asked for, since no step makes it", id, file)
+			c.recordChange("step %s: the input %s is asked for, since no step makes it", id, file)
 		}
 		if from == "" {
 			continue
 		}
 		if made := get(c.step(from), "outputs"); made != nil && len(made.Content) == 2 && file != made.Content[0].Value {
 			set(in, "file", text(made.Content[0].Value))
-			c.did("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, made.Content[0].Value)
+			c.recordChange("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, made.Content[0].Value)
 		}
 		all := get(s, "dependencies")
 		if all == nil || all.Kind != yaml.SequenceNode {
@@ -374,7 +374,7 @@ func (c *converter) inputs(s *yaml.Node, id string) {
 		if !slices.ContainsFunc(all.Content, func(n *yaml.Node) bool { return scalar(n) == from }) {
 			all.Content = append(all.Content, text(from))
 			all.Style = 0
-			c.did("step %s: %s is now among its dependencies", id, from)
+			c.recordChange("step %s: %s is now among its dependencies", id, from)
 		}
 	}
 }

@@ -315,11 +315,11 @@ func parameters(steps []Step) (all []Parameter) {
 // maxSchemaNodes bounds a schema that is written into the file: decoding it takes quadratic time.
 const maxSchemaNodes = 20_000
 
-// fewer reports whether a tree has fewer nodes than are left.
-func fewer(n *yaml.Node, left *int) bool {
+// hasFewerNodes reports whether a tree has fewer nodes than are left.
+func hasFewerNodes(n *yaml.Node, left *int) bool {
 	n = yamltree.Target(n)
 	*left--
-	return *left > 0 && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return !fewer(c, left) })
+	return *left > 0 && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return !hasFewerNodes(c, left) })
 }
 
 // schemaForm decodes a JSON Schema: one written into the file, or the path of its file.
@@ -329,7 +329,7 @@ func schemaForm(d *yamltree.Decoder, v value, to any) {
 		s.File, _ = d.Text(v, "a JSON Schema, or the path of its file", "path")
 		return
 	}
-	if !fewer(v.Target(), new(maxSchemaNodes)) {
+	if !hasFewerNodes(v.Target(), new(maxSchemaNodes)) {
 		d.Fault(v.At(), "is a JSON Schema of more than %d keys and values: shorten it", maxSchemaNodes)
 		return
 	}

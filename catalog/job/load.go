@@ -334,7 +334,7 @@ func (t *texts) look(dir, name string) (text string, fault *fileFault, patience 
 	}
 	data, fault := readInside(dir, name)
 	switch {
-	case fault != nil && (changedWithin(follow.SaveBound, now) || changedWithin(follow.SaveBound, above(path))),
+	case fault != nil && (changedWithin(follow.SaveBound, now) || changedWithin(follow.SaveBound, nearestFolder(path))),
 		fault == nil && len(bytes.TrimSpace(data)) == 0 && changedWithin(follow.SaveBound, now):
 		return string(data), fault, follow.SaveBound
 	case fault != nil:
@@ -356,9 +356,9 @@ func changedWithin(d time.Duration, s follow.Stamp) bool {
 	return s.Kind != follow.Absent && s.Kind != follow.Failed && age >= 0 && age < d
 }
 
-// above returns the stamp of the nearest existing folder above a file: it shows when something in
+// nearestFolder returns the stamp of the nearest existing folder above a file: it shows when something in
 // it was removed.
-func above(file follow.Path) follow.Stamp {
+func nearestFolder(file follow.Path) follow.Stamp {
 	for {
 		folder := follow.Path(filepath.Dir(string(file)))
 		if s := folder.Stat(); s.Kind != follow.Absent || folder == file {

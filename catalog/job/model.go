@@ -110,8 +110,8 @@ const maxCopies = 250_000
 // copies reports whether the workflow has steps besides those of the job, or other ones.
 func (w *Workflow) copies(ends map[string]*StepCheck) bool { return w.calls != nil || len(ends) > 0 }
 
-// see makes the views of the workflows that have steps or common info of their own.
-func (j *Job) see() {
+// makeViews makes the views of the workflows that have steps or common info of their own.
+func (j *Job) makeViews() {
 	j.views = map[string]*Job{}
 	for _, w := range j.Workflows {
 		ends := w.endChecks()

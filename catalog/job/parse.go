@@ -69,7 +69,7 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	sum := sha256.Sum256(source)
 	j.Hash = hex.EncodeToString(sum[:])
 	j.Warnings = d.Warnings()
-	j.see()
+	j.makeViews()
 	return j, nil
 }
 

@@ -223,8 +223,8 @@ type hostile struct {
 	fault      string
 }
 
-// again is hostile input that repeats a text; %[1]d in it is the number of the repetition.
-func again(begin, text, end, fault string) hostile {
+// repeatedInput is hostile input that repeats a text; %[1]d in it is the number of the repetition.
+func repeatedInput(begin, text, end, fault string) hostile {
 	line := func(int) string { return text }
 	if strings.Contains(text, "%[1]d") {
 		line = func(i int) string { return fmt.Sprintf(text, i) }
@@ -243,51 +243,51 @@ func (h hostile) source() []byte {
 	}
 }
 
-func once(text, fault string) hostile { return again(text, "", "", fault) }
+func once(text, fault string) hostile { return repeatedInput(text, "", "", fault) }
 
 var hostiles = map[string]hostile{
-	"flow list":            again("[", "a,", "", ""),
-	"flow map":             again("{", "a,", "}", ""),
+	"flow list":            repeatedInput("[", "a,", "", ""),
+	"flow map":             repeatedInput("{", "a,", "}", ""),
 	"deep flow":            once(strings.Repeat("[", 10_000), "did not find expected node content"),
 	"deep closed":          once(strings.Repeat("[", 9_999)+strings.Repeat("]", 9_999), ""),
-	"deep then wide":       again(strings.Repeat("[", 9_990), "a,", "", ""),
+	"deep then wide":       repeatedInput(strings.Repeat("[", 9_990), "a,", "", ""),
 	"too deep":             once(strings.Repeat("{a: ", 200_000), "exceeded max depth of 10000"),
 	"deep blocks":          once(strings.Repeat("- ", 9_990)+"a\n", ""),
 	"deep steps":           once(head+"steps: "+strings.Repeat("[", 9_000)+strings.Repeat("]", 9_000), ""),
-	"list of empties":      again("", "-\n", "", ""),
-	"question marks":       again("", "?\n", "", ""),
-	"same key":             again("", "name:\n", "", ""),
-	"comments":             again("", "a: #x\n #\n\n", "", ""),
-	"comments in flow":     again("[\n", "a, #\n", "", ""),
-	"tag directives":       again("", "%%TAG !%[1]d! a\n", "", "more than 16 %TAG directives"),
-	"CR tag directives":    again("", "%%TAG !%[1]d! a\r", "", "more than 16 %TAG directives"),
-	"many documents":       again("", "---\n", "", ""),
-	"anchors":              again("", "- &a%[1]d b\n", "", ""),
-	"one anchor, aliases":  again("- &a b\n", "- *a\n", "", ""),
-	"open quote":           again(head+"description: \"", "a\n", "", ""),
-	"blank lines":          again(head+"description: |\n", "\n", "", ""),
-	"huge key":             again("", "k", ": v\n", ""),
-	"huge quoted key":      again("\"", "k", "\": v\n", ""),
-	"huge complex key":     again("? ", "é", "\n: v\n", ""),
-	"huge name":            again("name: ", "a", "\n", ""),
-	"unknown keys":         again("", "k%[1]d: v\n", "", ""),
-	"mistyped keys":        again("", "nmae: v\n", "", ""),
-	"bare steps":           again(head+"steps:\n", "- id: s%[1]d\n", "", ""),
-	"steps that are null":  again(head+"steps:\n", "-\n", "", ""),
-	"steps of one id":      again(head+"steps:\n", goodStep(1, ""), "", ""),
-	"aliased steps":        again(head+"steps:\n- &s "+goodStep(1, "")[2:], "- *s\n", "", ""),
-	"unknown dependencies": again(head+"steps:\n- {id: s,name: a,description: a,instructions_file: a,outputs: {},reviews: [],dependencies: [", "x,", "]}\n", ""),
+	"list of empties":      repeatedInput("", "-\n", "", ""),
+	"question marks":       repeatedInput("", "?\n", "", ""),
+	"same key":             repeatedInput("", "name:\n", "", ""),
+	"comments":             repeatedInput("", "a: #x\n #\n\n", "", ""),
+	"comments in flow":     repeatedInput("[\n", "a, #\n", "", ""),
+	"tag directives":       repeatedInput("", "%%TAG !%[1]d! a\n", "", "more than 16 %TAG directives"),
+	"CR tag directives":    repeatedInput("", "%%TAG !%[1]d! a\r", "", "more than 16 %TAG directives"),
+	"many documents":       repeatedInput("", "---\n", "", ""),
+	"anchors":              repeatedInput("", "- &a%[1]d b\n", "", ""),
+	"one anchor, aliases":  repeatedInput("- &a b\n", "- *a\n", "", ""),
+	"open quote":           repeatedInput(head+"description: \"", "a\n", "", ""),
+	"blank lines":          repeatedInput(head+"description: |\n", "\n", "", ""),
+	"huge key":             repeatedInput("", "k", ": v\n", ""),
+	"huge quoted key":      repeatedInput("\"", "k", "\": v\n", ""),
+	"huge complex key":     repeatedInput("? ", "é", "\n: v\n", ""),
+	"huge name":            repeatedInput("name: ", "a", "\n", ""),
+	"unknown keys":         repeatedInput("", "k%[1]d: v\n", "", ""),
+	"mistyped keys":        repeatedInput("", "nmae: v\n", "", ""),
+	"bare steps":           repeatedInput(head+"steps:\n", "- id: s%[1]d\n", "", ""),
+	"steps that are null":  repeatedInput(head+"steps:\n", "-\n", "", ""),
+	"steps of one id":      repeatedInput(head+"steps:\n", goodStep(1, ""), "", ""),
+	"aliased steps":        repeatedInput(head+"steps:\n- &s "+goodStep(1, "")[2:], "- *s\n", "", ""),
+	"unknown dependencies": repeatedInput(head+"steps:\n- {id: s,name: a,description: a,instructions_file: a,outputs: {},reviews: [],dependencies: [", "x,", "]}\n", ""),
 	"long chain":           {head + "steps:\n", "", link, ""},
 	"long circle": {head + "steps:\n", "", func(i int) string { return goodStep(i, fmt.Sprintf("s%d", (i+1)%(hostileBytes/120))) },
 		"the dependencies go in a circle, s0 -> s1 -> s2 -> s3 -> s4 -> … -> "},
-	"chain and workflows": again(head+"steps:\n"+many(0, 500, link)+"workflows:\n", "- {name: w%[1]d,summary: a,steps: [s499,s498]}\n", "", ""),
+	"chain and workflows": repeatedInput(head+"steps:\n"+many(0, 500, link)+"workflows:\n", "- {name: w%[1]d,summary: a,steps: [s499,s498]}\n", "", ""),
 	"dense dependencies":  {head + "steps:\n", "", func(i int) string { return goodStep(i, ids(0, i)) }, ""},
 	"dense, backwards":    {head + "steps:\n", "", func(i int) string { return goodStep(i, ids(i+1, 200)) }, ""},
 	"everything in one group": {head + "steps:\n" + goodStep(0, ""), "workflows:\n- name: w\n  summary: s\n  steps: [[" + ids(0, 900) + "]]\n",
 		func(i int) string { return goodStep(i+1, "s0") }, `is in one group with "s0", which it depends on`},
-	"outputs and reviews": again(head+"steps:\n- id: s\n  outputs:\n"+many(0, 1800, func(i int) string { return fmt.Sprintf("    o%d: {type: file,description: a}\n", i) })+"  reviews:\n",
+	"outputs and reviews": repeatedInput(head+"steps:\n- id: s\n  outputs:\n"+many(0, 1800, func(i int) string { return fmt.Sprintf("    o%d: {type: file,description: a}\n", i) })+"  reviews:\n",
 		"  - {run_each: p%[1]d,quality_criteria: {a: b}}\n", "", ""),
-	"inputs and dependencies": again(head+"steps:\n- id: s\n  dependencies: ["+ids(0, 9_000)+"]\n  inputs:\n", "  - {file: f,from_step: e%[1]d}\n", "", ""),
+	"inputs and dependencies": repeatedInput(head+"steps:\n- id: s\n  dependencies: ["+ids(0, 9_000)+"]\n  inputs:\n", "  - {file: f,from_step: e%[1]d}\n", "", ""),
 	"billion laughs": {head + "steps:\n- &a0 [x,x,x,x,x,x,x,x,x,x]\n", "", func(i int) string {
 		return strings.Repeat(fmt.Sprintf("- &a%d [%s*a%d]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i), min(1, max(0, 60-i)))
 	}, "the aliases of this file expand to more than 100000 values"},
@@ -300,13 +300,13 @@ var hostiles = map[string]hostile{
 	"equal keys in a schema":             once("name: a\nsummary: s\nworkflows: {}\nstep_arguments:\n- {name: a,description: d,type: string,json_schema: {properties: {"+strings.Repeat("a: {},", 9_000)+"}}}\n", `the key "a" is already defined`),
 	"steps times workflows":              once(head+"steps:\n"+many(0, 4000, link)+"workflows:\n"+each(4000, "- {name: w%[1]d,summary: a,steps: [s0,{workflow: j/x}]}\n"), "too many workflows"),
 	"a long for_each":                    once(head+"steps: ["+strings.TrimSpace(goodStep(0, "")[2:])+"]\nworkflows: [{name: w,summary: s,steps: [s0,{for_each: o,steps: ["+each(50_000, "{workflow: j/w%[1]d},")+"]}]}]\n", "has an output"),
-	"text bomb":                          again(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
+	"text bomb":                          repeatedInput(head+"description: &d "+strings.Repeat("x", 1000)+"\nsteps:\n", "- *d\n", "", "or 1048576 bytes (here at *d)"),
 	"alias to itself":                    once(head+"steps: &s [*s]\n", "the alias *s is inside the value it names"),
 	"aliases to each other":              once(head+"steps: &s {a: &t [*s], b: *t}\n", "the alias *s is inside the value it names"),
-	"binary":                             again(head+"description: !!binary ", "QUJD", "\n", `the tag "!!binary" is not supported`),
-	"merge keys":                         again("", "<<: {}\n", "", "merge keys (<<) are not supported"),
-	"dates":                              again("", "- !!str 2001-01-01\n", "", ""),
-	"random bytes":                       again("\xfe", "\x80", "", ""),
+	"binary":                             repeatedInput(head+"description: !!binary ", "QUJD", "\n", `the tag "!!binary" is not supported`),
+	"merge keys":                         repeatedInput("", "<<: {}\n", "", "merge keys (<<) are not supported"),
+	"dates":                              repeatedInput("", "- !!str 2001-01-01\n", "", ""),
+	"random bytes":                       repeatedInput("\xfe", "\x80", "", ""),
 }
 
 // TestHostile: whatever the input, Parse comes back soon with few diagnostics, none of them long.

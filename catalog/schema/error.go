@@ -105,17 +105,17 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 	case *kind.Enum:
 		return shown(value) + " is not one of " + list(k.Want[:min(len(k.Want), 30)]), nil
 	case *kind.AnyOf:
-		return w.formless(e, value), nil
+		return w.noVariant(e, value), nil
 	case *kind.OneOf:
 		if k.Subschemas == nil {
-			return w.formless(e, value), nil
+			return w.noVariant(e, value), nil
 		}
 	}
 	return jsontext.Clip(e.ErrorKind.LocalizedString(printer), 500), nil
 }
 
-// formless reports that a value matches none of several schemas.
-func (w *wording) formless(e *jsonschema.ValidationError, value any) string {
+// noVariant reports that a value matches none of several schemas.
+func (w *wording) noVariant(e *jsonschema.ValidationError, value any) string {
 	var types, why []string
 	mistyped := 0
 	for _, form := range e.Causes {

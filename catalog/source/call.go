@@ -83,18 +83,18 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 // ends. Errors are those of Execute, and ErrUnsupported if the source has no
 // status tool (seed 003, 8.5).
 func (c *Catalog) Status(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, name, getTask, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
+	return c.callAbout(ctx, name, getTask, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
 }
 
 // Cancel asks a source to end a remote run (seed 003, 7.5) and blocks until it
 // answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
 // source has no cancel tool.
 func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, name, cancelTask, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
+	return c.callAbout(ctx, name, cancelTask, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
 }
 
-// about calls a tool about a remote run or, if that is a task, a method of MCP.
-func (c *Catalog) about(ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
+// callAbout calls a tool about a remote run or, if that is a task, a method of MCP.
+func (c *Catalog) callAbout(ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
 	s, err := c.source(name)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *source) request(ctx context.Context, method string, r *callRequest, pro
 	var l *link
 	for again := true; ; again = false {
 		if l = s.current(ctx, l); l == nil {
-			return nil, s.away(nil)
+			return nil, s.unavailable(nil)
 		}
 		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) && (s.def.Tools == nil || slices.Contains(s.own(), r.Name)) {
 			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, r.Name, ErrUnsupported)
@@ -154,12 +154,12 @@ func (s *source) request(ctx context.Context, method string, r *callRequest, pro
 		case again && errors.Is(lost, errUndone):
 			continue
 		}
-		return nil, s.away(lost)
+		return nil, s.unavailable(lost)
 	}
 }
 
-// away returns the error of a call that cannot be made or has no answer.
-func (s *source) away(lost error) error {
+// unavailable returns the error of a call that cannot be made or has no answer.
+func (s *source) unavailable(lost error) error {
 	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) { // nothing was sent
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
 	}

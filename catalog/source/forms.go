@@ -14,11 +14,11 @@ import (
 // flattened makes the schema of an object one without alternatives and conditions at its top: it has the
 // properties of all of them, and its description says which go together.
 func (p *portable) flattened(s node) node {
-	out := without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
+	out := withoutKeys(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
 	var conditional []any
 	for _, part := range get[[]any](s, "allOf") {
 		if o, ok := part.(node); ok {
-			out = conjoined(out, p.flattened(o))
+			out = intersection(out, p.flattened(o))
 			conditional = append(conditional, get[any](o, "then"), get[any](o, "else"))
 		}
 	}
@@ -26,21 +26,21 @@ func (p *portable) flattened(s node) node {
 	out = out.Set("properties", merged(get[node](out, "properties"), get[node](branches, "properties")))
 	for _, key := range []string{"anyOf", "oneOf"} {
 		union, named := p.union(get[[]any](s, key))
-		out = conjoined(out, union)
+		out = intersection(out, union)
 		if len(named) > 1 {
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
 			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
 	}
-	if len(without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
+	if len(withoutKeys(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
 		p.changed("oneOf, anyOf, allOf, enum, const and not at the top are replaced by the properties of all forms")
 	}
 	return out
 }
 
-// conjoined returns the schema of an object that fits both: a, with the properties and the required names of
+// intersection returns the schema of an object that fits both: a, with the properties and the required names of
 // b as well.
-func conjoined(a, b node) node {
+func intersection(a, b node) node {
 	properties := slices.Clone(get[node](a, "properties"))
 	for _, m := range get[node](b, "properties") {
 		had, _ := properties.Get(m.Key)

@@ -141,7 +141,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 	if lost, ok := errors.AsType[transportError](err); ok {
 		err = lost.error
 	}
-	l.suspect.Wake()
+	l.checkAlive.Wake()
 	if !c.sent.Load() {
 		return transportError{errUndone}
 	}

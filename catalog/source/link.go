@@ -41,16 +41,16 @@ type wire interface {
 
 // A link is one connection to a source, from its initialize to its end.
 type link struct {
-	session *mcp.ClientSession
-	wire    wire
-	ctx     context.Context // ends with the link; its cause says why
-	cancel  context.CancelCauseFunc
-	changed wait.Signal // the source's tools changed
-	suspect wait.Signal // a call had no answer: the source may be gone
-	tools   atomic.Pointer[map[string]bool]
-	calls   atomic.Int64 // in flight
-	tokens  atomic.Int64
-	wg      sync.WaitGroup
+	session    *mcp.ClientSession
+	wire       wire
+	ctx        context.Context // ends with the link; its cause says why
+	cancel     context.CancelCauseFunc
+	changed    wait.Signal // the source's tools changed
+	checkAlive wait.Signal // a call had no answer: the source may be gone
+	tools      atomic.Pointer[map[string]bool]
+	calls      atomic.Int64 // in flight
+	tokens     atomic.Int64
+	wg         sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool                     // no goroutine may be started
@@ -63,7 +63,7 @@ const ClientName = "deepwork"
 // connect starts a session in a version of MCP over a wire. If it fails, it closes the wire.
 func connect(ctx context.Context, w wire, o Options, version string) (*link, error) {
 	l := &link{
-		wire: w, changed: wait.NewSignal(), suspect: wait.NewSignal(),
+		wire: w, changed: wait.NewSignal(), checkAlive: wait.NewSignal(),
 		progress: make(map[string]chan Progress),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -127,8 +127,8 @@ func (l *link) begin(f func()) bool {
 
 var errClosed = errors.New("the connection was closed by this server")
 
-// learn finds out which of these tools the source has.
-func (l *link) learn(ctx context.Context, wanted ...string) error {
+// findTools finds out which of these tools the source has.
+func (l *link) findTools(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
 	for tool, err := range l.session.Tools(ctx, nil) {
 		if err != nil {

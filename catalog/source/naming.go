@@ -60,8 +60,8 @@ func plainName(prefix string, w *Workflow) string {
 	return shorten(prefix+base, prefix+w.Name, maxToolName)
 }
 
-// folded is a name without what readers overlook.
-func folded(name string) string {
+// comparableName is a name without what readers overlook.
+func comparableName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
@@ -83,7 +83,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	taken := make(map[string]bool, len(all)+len(reserved))
 	imitated := make(map[string]bool, len(reserved))
 	for _, name := range reserved {
-		sharing[name], taken[name], imitated[folded(name)] = 1, true, true
+		sharing[name], taken[name], imitated[comparableName(name)] = 1, true, true
 	}
 	for i, w := range all {
 		names[i] = plainName(prefix, &w.Workflow)
@@ -91,7 +91,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	var second []int
 	for i, name := range names {
-		if sharing[name] == 1 && !taken[name] && !imitated[folded(name)] && !others(i) {
+		if sharing[name] == 1 && !taken[name] && !imitated[comparableName(name)] && !others(i) {
 			taken[name] = true
 			continue
 		}
@@ -106,7 +106,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	var third []int
 	for _, i := range second {
-		if sharing[names[i]] > 1 || taken[names[i]] || imitated[folded(names[i])] || others(i) {
+		if sharing[names[i]] > 1 || taken[names[i]] || imitated[comparableName(names[i])] || others(i) {
 			third = append(third, i)
 			continue
 		}
@@ -126,8 +126,8 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	return names
 }
 
-// wanted applies the config's filters to a workflow's name (seed 003, 4.2).
-func wanted(name string, include, exclude []string) bool {
+// included applies the config's filters to a workflow's name (seed 003, 4.2).
+func included(name string, include, exclude []string) bool {
 	matches := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {
 			ok, err := path.Match(glob, name)

@@ -175,7 +175,7 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Sna
 		}
 		next.Skipped = append(next.Skipped, of.skipped...)
 		for _, w := range of.workflows {
-			if wanted(w.Name, o.settings.Include, o.settings.Exclude) {
+			if included(w.Name, o.settings.Include, o.settings.Exclude) {
 				all, away = append(all, w), append(away, why)
 			}
 		}

@@ -107,7 +107,7 @@ func get[T any](s node, key string) T {
 	return t
 }
 
-func without(s node, keys ...string) node {
+func withoutKeys(s node, keys ...string) node {
 	return slices.DeleteFunc(slices.Clone(s), func(m jsontext.Pair[any]) bool { return slices.Contains(keys, m.Key) })
 }
 
@@ -127,7 +127,7 @@ func (p *portable) schema(v any, open []string, level int) any {
 	}
 	if level > maxLevels {
 		p.changed("what is nested more than %d deep is left out", maxLevels)
-		return bare(s)
+		return withoutSubschemas(s)
 	}
 	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
@@ -138,9 +138,9 @@ func (p *portable) schema(v any, open []string, level int) any {
 		}
 		text, _ := jsontext.Encode(target) // it was JSON
 		p.written += len(text)
-		both := conjoined(merged(without(s, "$ref"), target), target)
+		both := intersection(merged(withoutKeys(s, "$ref"), target), target)
 		if target == nil || slices.Contains(open, ref) {
-			return bare(both)
+			return withoutSubschemas(both)
 		}
 		return p.schema(both, append(slices.Clone(open), ref), level)
 	}
@@ -216,7 +216,7 @@ func (p *portable) arrays(s, out node, open []string, level int) node {
 	first, tuple := items.([]any)
 	if tuple {
 		p.changed("it is written in draft 2020-12")
-		out = without(out, "items").Set("prefixItems", p.all(first, open, level+1))
+		out = withoutKeys(out, "items").Set("prefixItems", p.all(first, open, level+1))
 		items, given = s.Get("additionalItems")
 	} else if prefix, ok := s.Get("prefixItems"); ok {
 		first, _ = prefix.([]any)
@@ -239,8 +239,8 @@ func hasType(s node, name string) bool {
 	return stringOf(v) == name || slices.ContainsFunc(list, func(v any) bool { return stringOf(v) == name })
 }
 
-// bare is a schema without the schemas in it.
-func bare(s node) node {
+// withoutSubschemas is a schema without the schemas in it.
+func withoutSubschemas(s node) node {
 	out := node{}
 	for _, m := range s {
 		if slices.Contains([]string{"type", "title", "description", "enum", "const", "format"}, m.Key) {

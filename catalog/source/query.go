@@ -37,7 +37,7 @@ func (s *source) query(ctx context.Context, l *link) error {
 
 // list reads all pages of the list tool's answer.
 func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, error) {
-	if err := l.learn(ctx, s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool); err != nil {
+	if err := l.findTools(ctx, s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool); err != nil {
 		return nil, nil, err
 	}
 	all := newListing(s.def.Name, s.offer.Load().workflows)

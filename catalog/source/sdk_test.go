@@ -94,7 +94,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 		l := linkTo(t, w)
 		got, err := callTool(t, l)
 		testkit.True(t, err == nil && string(got.Structured) == digits, "%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
-		testkit.Works(t, l.learn(t.Context(), "t"), "%s: the list of tools is not read", name)
+		testkit.Works(t, l.findTools(t.Context(), "t"), "%s: the list of tools is not read", name)
 		testkit.True(t, l.has("t"), "%s: the list of tools is not read", name)
 		l.close(t.Context())
 		testkit.Equal(t, context.Cause(l.ctx), errClosed, "why the calls of %s end", name)

@@ -204,18 +204,18 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 	return connect(ctx, w, s.options, version)
 }
 
-// An agenda says when a source is queried next.
-type agenda struct {
-	due      time.Time // zero means never
+// An schedule says when a source is queried next.
+type schedule struct {
+	next     time.Time // zero means never
 	last     time.Time // when the last query ended
 	failures int       // in a row
 	pause    wait.Backoff
 }
 
-// by puts a query on the agenda, unless an earlier one is there; zero means never.
-func (a *agenda) by(t time.Time) {
-	if a.due.IsZero() || !t.IsZero() && t.Before(a.due) {
-		a.due = t
+// queryBy puts a query on the schedule, unless an earlier one is there; zero means never.
+func (a *schedule) queryBy(t time.Time) {
+	if a.next.IsZero() || !t.IsZero() && t.Before(a.next) {
+		a.next = t
 	}
 }
 
@@ -227,13 +227,13 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		defer ticker.Stop()
 		probe = ticker.C
 	}
-	a := agenda{due: time.Now(), pause: wait.Backoff{Min: firstRetry, Max: lastRetry}}
+	a := schedule{next: time.Now(), pause: wait.Backoff{Min: firstRetry, Max: lastRetry}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		var next <-chan time.Time
-		if !a.due.IsZero() {
-			timer.Reset(time.Until(a.due))
+		if !a.next.IsZero() {
+			timer.Reset(time.Until(a.next))
 			next = timer.C
 		}
 		requests := s.requests
@@ -247,14 +247,14 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		case <-l.ctx.Done():
 			return context.Cause(l.ctx)
 		case <-s.adjusted:
-			a.by(s.nextQuery())
+			a.queryBy(s.nextQuery())
 		case <-l.changed: // a burst of notices is one query
 			at := time.Now().Add(settleFor)
 			if earliest := a.last.Add(settleBetween); at.Before(earliest) {
 				at = earliest
 			}
-			a.by(at)
-		case <-l.suspect:
+			a.queryBy(at)
+		case <-l.checkAlive:
 			err = s.probe(ctx, l)
 		case <-probe:
 			err = s.probe(ctx, l)
@@ -270,14 +270,14 @@ func (s *source) converse(ctx context.Context, l *link) error {
 }
 
 // queryNow queries the source and plans the next query. It returns an error if the link must end.
-func (s *source) queryNow(ctx context.Context, l *link, a *agenda) error {
+func (s *source) queryNow(ctx context.Context, l *link, a *schedule) error {
 	err := s.query(ctx, l)
 	a.last = time.Now()
 	switch {
 	case err == nil:
 		s.served = true
 		a.pause.Reset()
-		a.failures, a.due = 0, s.nextQuery()
+		a.failures, a.next = 0, s.nextQuery()
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -289,12 +289,12 @@ func (s *source) queryNow(ctx context.Context, l *link, a *agenda) error {
 	}
 	s.failed(err, true)
 	if a.failures++; a.failures <= s.policy.Load().retries {
-		a.due = time.Now().Add(a.pause.Next())
+		a.next = time.Now().Add(a.pause.Next())
 		return nil
 	}
 	a.pause.Reset()
-	if a.failures, a.due = 0, s.nextQuery(); a.due.IsZero() {
-		a.due = time.Now().Add(queryAgain)
+	if a.failures, a.next = 0, s.nextQuery(); a.next.IsZero() {
+		a.next = time.Now().Add(queryAgain)
 	}
 	return nil
 }

@@ -66,10 +66,10 @@ func TestStatesAreOpenOrHaveEnded(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	here := Place{"0a", "host", "/p"}
-	for other, is := range map[Place]bool{{"0a", "renamed", "/p"}: true, {"0a", "host", "/q"}: false, {"0b", "host", "/p"}: false} {
-		testkit.Equal(t, other.Is(here), is, "%v", other)
-		testkit.Equal(t, other.Elsewhere(here), !is, "%v", other)
-		testkit.Equal(t, other.Key() == here.Key(), is, "%v", other)
+	for other, want := range map[Place]bool{{"0a", "renamed", "/p"}: true, {"0a", "host", "/q"}: false, {"0b", "host", "/p"}: false} {
+		testkit.Equal(t, other.Is(here), want, "%v", other)
+		testkit.Equal(t, other.Elsewhere(here), !want, "%v", other)
+		testkit.Equal(t, other.Key() == here.Key(), want, "%v", other)
 	}
 	testkit.Equal(t, Place{}.Elsewhere(here), false, "of one machine")
 	testkit.Equal(t, here.Describe(), "host (0a), in /p")
@@ -91,8 +91,8 @@ func TestLists(t *testing.T) {
 	testkit.Equal(t, l.CreatedAt+" "+l.ID, "1970-01-01T00:00:08.000000Z 32616586-b283-4707-b52a-b3e56f0eb317")
 }
 
-// again is the cursor of the position that a listing begins at.
-func again(l Listing) string {
+// firstCursor is the cursor of the position that a listing begins at.
+func firstCursor(l Listing) string {
 	l.Limit = 1
 	at, _ := ParseTime(l.CreatedAt) // fails: the cursor is another
 	_, next := Cut(l, []int{1, 2}, func(int) (time.Time, string) { return at, l.ID })
@@ -105,13 +105,13 @@ func FuzzCursor(f *testing.F) {
 	good := Listing{CreatedAt: "2026-03-01T11:00:00.123456Z", ID: "32616586-b283-4707-b52a-b3e56f0eb317", list: list.list}
 	early := Listing{CreatedAt: "0001-01-01T00:00:00.000000Z", ID: "00000000-0000-0000-0000-000000000000", list: list.list}
 	for _, l := range []Listing{good, early} {
-		got, err := Page{Cursor: again(l)}.Listing("tasks", "x", "")
+		got, err := Page{Cursor: firstCursor(l)}.Listing("tasks", "x", "")
 		got.Limit = 0
 		testkit.Equal(f, got, l, "%v", err)
-		testkit.FailsWith(f, testkit.Get(Page{Cursor: again(l)}.Listing("tasks")).Err(), ErrCursor)
-		f.Add(again(l))
+		testkit.FailsWith(f, testkit.Get(Page{Cursor: firstCursor(l)}.Listing("tasks")).Err(), ErrCursor)
+		f.Add(firstCursor(l))
 	}
-	testkit.Equal(f, again(good), "MSBmYjc5Y2MwNTQ0NzEgMjAyNi0wMy0wMVQxMTowMDowMC4xMjM0NTZaIDMyNjE2NTg2LWIyODMtNDcwNy1iNTJhLWIzZTU2ZjBlYjMxNw") // clients have such cursors
+	testkit.Equal(f, firstCursor(good), "MSBmYjc5Y2MwNTQ0NzEgMjAyNi0wMy0wMVQxMTowMDowMC4xMjM0NTZaIDMyNjE2NTg2LWIyODMtNDcwNy1iNTJhLWIzZTU2ZjBlYjMxNw") // clients have such cursors
 	f.Add("")
 	f.Add("=")
 	for _, text := range []string{string(list.list) + "a b", "2" + string(list.list[1:]) + good.CreatedAt + " " + good.ID, string(list.list) + "2026-02-30T11:00:00.123456Z " + good.ID} {
@@ -125,7 +125,7 @@ func FuzzCursor(f *testing.F) {
 		case cursor == "":
 			testkit.Equal(t, l, list)
 		default: // one position, one cursor
-			testkit.Equal(t, again(l), cursor)
+			testkit.Equal(t, firstCursor(l), cursor)
 		}
 	})
 }

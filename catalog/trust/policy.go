@@ -30,13 +30,13 @@ type Policy struct {
 	Ledger *Ledger
 	Logger *slog.Logger // nil disables logging
 
-	mu      sync.Mutex
-	project *config.Config // the config of the last call
-	user    *config.User
-	record  *Record // the record of the last call
-	fault   string  // why the last call could not read it, or ""
-	answer  *config.Approval
-	again   time.Time // when to decide again while something is withheld
+	mu        sync.Mutex
+	project   *config.Config // the config of the last call
+	user      *config.User
+	record    *Record // the record of the last call
+	fault     string  // why the last call could not read it, or ""
+	answer    *config.Approval
+	recheckAt time.Time // when to decide again while something is withheld
 
 	good *config.Config // the config last in force
 	set  Set            // its set
@@ -56,13 +56,13 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 		fault = err.Error()
 	}
 	same := p.answer != nil && p.project == project && p.user == user && p.record == record && p.fault == fault
-	if same && (p.answer.Withheld == nil || time.Now().Before(p.again)) {
+	if same && (p.answer.Withheld == nil || time.Now().Before(p.recheckAt)) {
 		return p.answer
 	}
 	p.project, p.user, p.record, p.fault = project, user, record, fault
 	began := time.Now()
 	answer := p.decide(project, user, record, err)
-	p.again = time.Now().Add(max(time.Second, 20*time.Since(began))) // a project may name a huge file
+	p.recheckAt = time.Now().Add(max(time.Second, 20*time.Since(began))) // a project may name a huge file
 	if !same || !reflect.DeepEqual(answer, p.answer) {
 		p.log(p.answer, answer)
 		p.answer = answer
@@ -128,11 +128,11 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 }
 
 // log logs what is not in force, once, and that it is again.
-func (p *Policy) log(was, is *config.Approval) {
+func (p *Policy) log(before, after *config.Approval) {
 	if p.Logger == nil {
 		return
 	}
-	w := is.Withheld
+	w := after.Withheld
 	switch {
 	case w != nil && w.Plain() && !w.Denied && w.Fault == "":
 	case w != nil:
@@ -149,7 +149,7 @@ func (p *Policy) log(was, is *config.Approval) {
 			attrs = append(attrs, "fault", w.Fault)
 		}
 		p.Logger.Warn(what, attrs...)
-	case was != nil && was.Withheld != nil:
+	case before != nil && before.Withheld != nil:
 		p.Logger.Info("the user approved the project's config")
 	}
 }
@@ -299,7 +299,7 @@ func (r *Record) changed(s Set) (names []string) {
 	return slices.Compact(names)
 }
 
-var nothing = &Record{}
+var emptyRecord = &Record{}
 
 // OpenLedger returns the ledger of the project at root, a path without links. It does not touch the
 // disk.
@@ -312,12 +312,12 @@ func (l *Ledger) Read() (*Record, error) {
 	defer l.mu.Unlock()
 	fi, err := os.Lstat(l.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		l.seen, l.last = nil, nothing
+		l.seen, l.last = nil, emptyRecord
 		return l.last, nil
 	}
 	if err == nil && fi.Mode().IsRegular() { // at each call: chmod does not change the time of the content
 		if fault := durable.FaultOf(l.file, fi); fault != "" {
-			return nothing, fmt.Errorf("what was approved cannot be relied on: %s", fault)
+			return emptyRecord, fmt.Errorf("what was approved cannot be relied on: %s", fault)
 		}
 	}
 	if err == nil && l.seen != nil && os.SameFile(fi, l.seen) && fi.ModTime().Equal(l.seen.ModTime()) && fi.Size() == l.seen.Size() {
@@ -335,7 +335,7 @@ func (l *Ledger) Read() (*Record, error) {
 		err = fmt.Errorf("it is about %s", r.Path)
 	}
 	if err != nil {
-		return nothing, fmt.Errorf("reading what was approved in %s: %w", l.file, err)
+		return emptyRecord, fmt.Errorf("reading what was approved in %s: %w", l.file, err)
 	}
 	l.seen, l.last = fi, &r
 	return l.last, nil

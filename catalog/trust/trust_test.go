@@ -241,12 +241,12 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	write("quality_gate: {agent_review_command: ./review.sh one} # read with another script")
 	is("./review.sh one", true, true)
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("one"), 0o755)) // as by switching back
-	policy.again = time.Time{}
+	policy.recheckAt = time.Time{}
 	is("./review.sh one", false, false)
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)
 	was := testkit.Get(s.Current(ctx)).Must(t)
-	policy.again = time.Time{}
+	policy.recheckAt = time.Time{}
 	testkit.True(t, testkit.Get(s.Current(ctx)).Must(t) == was, "without a change it is another config")
 	testkit.Write(t, config.UserFile(), "trusted_folders: ['"+filepath.Dir(root)+"']")
 	is("./review.sh one", false, false)

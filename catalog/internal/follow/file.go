@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// doubt is Settle for content that is probably half of a save: it does not parse, or lacks the
+	// partialSettle is Settle for content that is probably half of a save: it does not parse, or lacks the
 	// final line break. The writer may have been delayed in the middle.
-	doubt = 50 * time.Millisecond
+	partialSettle = 50 * time.Millisecond
 
 	// forceAfter bounds the wait for a file that never settles, if there is no good content to use
 	// meanwhile.
@@ -68,7 +68,7 @@ func (f *File[T]) Stale() bool {
 		// The file is known to be gone; its grace period ends when it is due.
 		return f.Phase != Vanished || now.Kind != Absent
 	}
-	return f.Racy && !f.same(f.Stamp, f.sum)
+	return f.Racy && !f.unchanged(f.Stamp, f.sum)
 }
 
 // Look compares the file with the disk and returns its current state: f itself if nothing changed.
@@ -83,7 +83,7 @@ func (f *File[T]) Look(format *Format[T]) *File[T] {
 	n.Observe(st, now)
 	switch {
 	case st.Kind == Absent:
-		return n.gone(f, format.Grace, now)
+		return n.lookMissing(f, format.Grace, now)
 	case st.Kind != Regular || st.Size > format.Limit:
 		return n.unreadable(format, nil, now)
 	}
@@ -119,8 +119,8 @@ func (n *File[T]) take(phase Phase, sum [sha256.Size]byte, now time.Time) *File[
 	return n
 }
 
-// gone is Look for a file that does not exist.
-func (n *File[T]) gone(f *File[T], grace time.Duration, now time.Time) *File[T] {
+// lookMissing is Look for a file that does not exist.
+func (n *File[T]) lookMissing(f *File[T], grace time.Duration, now time.Time) *File[T] {
 	n.Racy = false
 	switch {
 	case f.Phase == Gone && f.Stamp == n.newest && f.Due.IsZero():
@@ -172,8 +172,8 @@ func (n *File[T]) judge(f *File[T], format *Format[T], data []byte, now time.Tim
 	if good == nil || !bytes.Equal(n.source, data) {
 		good, bad = format.Parse(data)
 	}
-	if n.Good != nil && age < doubt && (good == nil || complete(n.source) && !complete(data)) {
-		return n.wait(now, doubt-age)
+	if n.Good != nil && age < partialSettle && (good == nil || complete(n.source) && !complete(data)) {
+		return n.wait(now, partialSettle-age)
 	}
 	if n.Bad = bad; good != nil {
 		n.Good, n.source, n.Bad = good, data, nil
@@ -283,9 +283,9 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 	return data[:n:n], before, nil
 }
 
-// same reports whether the file now has this stamp and content with this SHA-256; it reads the
+// unchanged reports whether the file now has this stamp and content with this SHA-256; it reads the
 // file. It returns false if it cannot.
-func (p Path) same(s Stamp, sum [sha256.Size]byte) bool {
+func (p Path) unchanged(s Stamp, sum [sha256.Size]byte) bool {
 	data, now, err := p.Read(s.Size)
 	return err == nil && now == s && sha256.Sum256(data) == sum
 }

@@ -84,7 +84,7 @@ func (d *Decoder) text(v Value, f *field) (text string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	text, err := d.obey(n.Value, f)
+	text, err := d.applyRules(n.Value, f)
 	switch tag := n.ShortTag(); {
 	case tag == "!!null":
 		d.Wrong(v, what)
@@ -113,8 +113,8 @@ func (d *Decoder) rule(name string) Text {
 	return rule
 }
 
-// obey returns a text by its rules, or what is wrong with it.
-func (d *Decoder) obey(text string, f *field) (string, error) {
+// applyRules returns a text by its rules, or what is wrong with it.
+func (d *Decoder) applyRules(text string, f *field) (string, error) {
 	rule := d.rule(f.as)
 	switch {
 	case strings.IndexByte(text, 0) >= 0:
