@@ -69,7 +69,7 @@ func (f *argumentFlag) help() string {
 	}
 	for _, v := range f.argument.Values() {
 		if !strings.Contains(f.argument.Description, v) {
-			text += ": " + either(f.argument.Values())
+			text += ": " + choices(f.argument.Values())
 			break
 		}
 	}
@@ -105,11 +105,11 @@ func (f *argumentFlag) Set(text string) error {
 	var value any
 	switch f.argument.Kind {
 	case "boolean":
-		is, err := strconv.ParseBool(text)
+		parsed, err := strconv.ParseBool(text)
 		if err != nil {
 			return expected("true or false")
 		}
-		value = is
+		value = parsed
 	case "integer", "number":
 		n, err := strconv.ParseFloat(text, 64)
 		if f.seconds() {
@@ -126,7 +126,7 @@ func (f *argumentFlag) Set(text string) error {
 		}
 	default:
 		if v := f.argument.Values(); v != nil && !slices.Contains(v, text) {
-			return expected(either(v))
+			return expected(choices(v))
 		}
 		value = text
 	}
@@ -172,8 +172,8 @@ func flagOf(cmd *cobra.Command, argument string) (flag string) {
 	return flag
 }
 
-// either lists what can be chosen.
-func either(all []string) string {
+// choices lists what can be chosen.
+func choices(all []string) string {
 	last := len(all) - 1
 	if last < 1 {
 		return strings.Join(all, "")

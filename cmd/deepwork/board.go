@@ -159,8 +159,8 @@ func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
 	return s
 }
 
-// everything returns the entries of all pages of a list.
-func everything[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {
+// allPages returns the entries of all pages of a list.
+func allPages[T any](page func(cursor *string) (entries []T, next *string, err error)) ([]T, error) {
 	var all []T
 	for cursor := (*string)(nil); ; {
 		entries, next, err := page(cursor)
@@ -175,7 +175,7 @@ func everything[T any](page func(cursor *string) (entries []T, next *string, err
 }
 
 func allProjects(ctx context.Context, engine *attempt.Engine) ([]board.Project, error) {
-	return everything(func(cursor *string) ([]board.Project, *string, error) {
+	return allPages(func(cursor *string) ([]board.Project, *string, error) {
 		r, err := engine.ListProjects(ctx, atTerminal, board.ListProjectsArgs{Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the projects: %w", err)

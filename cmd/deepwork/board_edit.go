@@ -21,8 +21,8 @@ import (
 	"deepwork/session/show"
 )
 
-// given returns an argument, or what is read from stdin if it is "-": the shell limits the length of an argument.
-func (a *app) given(argument, what string) (string, error) {
+// argumentOrStdin returns an argument, or what is read from stdin if it is "-": the shell limits the length of an argument.
+func (a *app) argumentOrStdin(argument, what string) (string, error) {
 	if argument != "-" {
 		return argument, nil
 	}
@@ -57,7 +57,7 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 				if change.TaskID = t.TaskID; change.Title == nil && change.Description == nil {
 					file, err = a.editTask(t, &change)
 				} else if change.Description != nil {
-					*change.Description, err = a.given(*change.Description, "description")
+					*change.Description, err = a.argumentOrStdin(*change.Description, "description")
 				}
 				if err != nil {
 					return err
@@ -130,13 +130,13 @@ func (a *app) boardStatusCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "status ID STATUS",
 		Short: "Set the status of a task",
-		Long:  "Set the status of a task: " + either(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
+		Long:  "Set the status of a task: " + choices(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
 		Example: `  deepwork board status 3f2a cancelled
   deepwork board status latest todo`,
 		Args: taskIDs.first(2, 2, "a task's id and a status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(states, args[1]) {
-				return usagef(cmd, "%q is not a status; expected %s", args[1], either(states))
+				return usagef(cmd, "%q is not a status; expected %s", args[1], choices(states))
 			}
 			return a.setStatus(args[0], args[1])
 		},
@@ -190,7 +190,7 @@ Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.`
 					return usagef(cmd, "a comment needs FILE:LINE and a text, such as README.md:7 \"Say why.\"")
 				}
 				one.File = given[1][:at]
-				if one.Text, err = a.given(strings.Join(given[2:], " "), "comment"); err != nil {
+				if one.Text, err = a.argumentOrStdin(strings.Join(given[2:], " "), "comment"); err != nil {
 					return err
 				}
 				args.Comments = []merge.CommentArg{one}
@@ -258,7 +258,7 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 		Long: `List the agents that can work on tasks: the ones that are known, and those of the config
 (executors) that you have approved. INSTALLED says whether the program is on this machine.`,
 		Example: `  deepwork board executors --json`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
 				r, err := engine.ListExecutors(ctx, atTerminal)

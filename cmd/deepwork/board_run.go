@@ -145,7 +145,7 @@ TEXT the message is read from stdin.` + attemptIDs.help(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) (err error) {
-				if text, err = a.given(text, "message"); err != nil {
+				if text, err = a.argumentOrStdin(text, "message"); err != nil {
 					return err
 				}
 				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
@@ -218,7 +218,7 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 	for begun := time.Now(); ; {
 		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 		if ctx.Err() != nil {
-			return a.left(id)
+			return a.detachedNote(id)
 		}
 		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
 		switch {
@@ -245,7 +245,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 	for said := false; ; {
 		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
 		if ctx.Err() != nil {
-			return a.left(id)
+			return a.detachedNote(id)
 		}
 		if err == nil {
 			if err = a.printMessages(r); r.State == board.Queued && a.out.Err() != nil {
@@ -274,8 +274,8 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 	}
 }
 
-// left says what goes on after the command was interrupted.
-func (a *app) left(id string) error {
+// detachedNote says what goes on after the command was interrupted.
+func (a *app) detachedNote(id string) error {
 	fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
 	return &exitError{exitFailure}
 }

@@ -38,7 +38,7 @@ type aTask struct {
 }
 
 func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
-	summaries, err := everything(func(cursor *string) ([]board.AttemptSummary, *string, error) {
+	summaries, err := allPages(func(cursor *string) ([]board.AttemptSummary, *string, error) {
 		r, err := engine.ListTaskAttempts(ctx, atTerminal, board.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the attempts: %w", err)
@@ -223,7 +223,7 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 		Example: `  deepwork board add "Fix the login" --description "It fails on Mondays."
   deepwork board add "Fix the login" --description - --run <task.md
   deepwork board add "Write the notes of 2.0" --job release_notes/write --depends-on 3f2a`,
-		Args: takes(1, 1, "a title"),
+		Args: argumentCount(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !run && (start.Executor != "" || start.detach) {
 				return usagef(cmd, "--executor and --detach are for --run, which is missing")
@@ -240,7 +240,7 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 				}
 			}
 			if task.Description != nil {
-				if *task.Description, err = a.given(*task.Description, "description"); err != nil {
+				if *task.Description, err = a.argumentOrStdin(*task.Description, "description"); err != nil {
 					return err
 				}
 			}
@@ -330,7 +330,7 @@ func (a *app) boardProjectsCommand() *cobra.Command {
 		Use:     "projects",
 		Short:   "List the projects with their repositories",
 		Example: `  deepwork board projects --json`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error { return a.listProjects(ctx, engine) })
 		},
@@ -373,7 +373,7 @@ func (a *app) listProjects(ctx context.Context, engine *attempt.Engine) error {
 }
 
 func allRepos(ctx context.Context, engine *attempt.Engine, project string) ([]board.Repo, error) {
-	return everything(func(cursor *string) ([]board.Repo, *string, error) {
+	return allPages(func(cursor *string) ([]board.Repo, *string, error) {
 		r, err := engine.ListRepos(ctx, atTerminal, board.ListReposArgs{ProjectID: project, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the repositories of project %s: %w", project, err)
@@ -397,7 +397,7 @@ func (a *app) boardTasksCommand() *cobra.Command {
 or blocked if other tasks must be done first. Other commands take the ID as it is shown.`,
 		Example: `  deepwork board tasks --status todo
   deepwork board tasks --project shop --json`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
 				return a.listTasks(ctx, engine, project, only)
@@ -416,7 +416,7 @@ func labelFlags(cmd *cobra.Command, to *[]string, effect string) {
 
 // allTasks returns the tasks of a project that the arguments select.
 func allTasks(ctx context.Context, engine *attempt.Engine, only board.ListTasksArgs) ([]board.Task, error) {
-	return everything(func(cursor *string) ([]board.Task, *string, error) {
+	return allPages(func(cursor *string) ([]board.Task, *string, error) {
 		only.Limit, only.Cursor = new(board.MaxLimit), cursor
 		r, err := engine.ListTasks(ctx, atTerminal, only)
 		if err != nil {

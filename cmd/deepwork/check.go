@@ -47,7 +47,7 @@ problems, or the check could not finish.
 With --set-aside, a database that is damaged, or of another version of deepwork, is
 renamed, so that the next command begins an empty one. No server may run.`,
 		Example: `  deepwork check`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := a.projectRoot()
 			if err != nil {

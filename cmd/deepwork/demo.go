@@ -25,7 +25,7 @@ the board, and a run. Scripts play the agents, so it needs no API key and costs 
 terminal it waits for Enter between chapters, and at the end offers to open the project in
 your browser. It fails if anything doesn't work here. It changes nothing outside of its
 folder, and removes that.`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			defer surviveBrokenPipes()() // it stops and cleans up
 			ctx, stop := interruptible(context.Background(), 0)
@@ -37,7 +37,7 @@ folder, and removes that.`,
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example project and print where it is")
 	cmd.Flags().BoolVar(&noPause, "no-pause", false, "don't wait for Enter between chapters")
 	for name, work := range demo.Agents {
-		cmd.AddCommand(&cobra.Command{Use: name, Short: "Be the " + name + " of the demo", Hidden: true, Args: takes(0, 0, ""), RunE: func(cmd *cobra.Command, _ []string) error {
+		cmd.AddCommand(&cobra.Command{Use: name, Short: "Be the " + name + " of the demo", Hidden: true, Args: argumentCount(0, 0, ""), RunE: func(cmd *cobra.Command, _ []string) error {
 			return work(cmd.Context(), a.in, a.out)
 		}})
 	}

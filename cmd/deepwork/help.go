@@ -152,7 +152,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this binary",
 		Example: `  deepwork version --json`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			v := readBuild()
 			if !a.json {

@@ -59,7 +59,7 @@ var (
 func (k idKind) help() string {
 	_, noun, _ := strings.Cut(k.what, " ")
 	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool { return other == noun })
-	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the newest %s.", k.what, either(others), noun)
+	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the newest %s.", k.what, choices(others), noun)
 }
 
 // onTheBoard lists the tasks and the attempts.
@@ -173,10 +173,10 @@ func (k idKind) check(cmd *cobra.Command, given string) error {
 	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given, k.what, k.lister)
 }
 
-// first checks the number of arguments, as takes does, and that the first can name one.
+// first checks the number of arguments, as argumentCount does, and that the first can name one.
 func (k idKind) first(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := takes(least, most, names)(cmd, args); err != nil {
+		if err := argumentCount(least, most, names)(cmd, args); err != nil {
 			return err
 		}
 		return k.check(cmd, args[0])

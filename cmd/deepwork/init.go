@@ -70,7 +70,7 @@ set it.`,
 		Example: `  deepwork init
   deepwork init --client claude,codex --toolsets workflows,board --claude-code
   deepwork init --url http://127.0.0.1:8000/mcp`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.askInit(cmd, &f); err != nil {
 				return err
@@ -393,15 +393,15 @@ func relative(here, above string) string {
 // parentProject returns the project that a folder is in, and what makes it one, or "" if the folder
 // is a project itself or in none: the nearest folder above that has .deepwork or is a repository.
 func parentProject(dir string) (parent, why string) {
-	is := func(dir, name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
-	if is(dir, ".deepwork") || is(dir, ".git") {
+	exists := func(dir, name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	if exists(dir, ".deepwork") || exists(dir, ".git") {
 		return "", ""
 	}
 	for above := filepath.Dir(dir); ; above = filepath.Dir(above) {
 		switch {
-		case is(above, ".deepwork"):
+		case exists(above, ".deepwork"):
 			return above, "a project that has .deepwork"
-		case is(above, ".git"):
+		case exists(above, ".git"):
 			return above, "a git repository"
 		case above == filepath.Dir(above):
 			return "", ""

@@ -63,7 +63,7 @@ func (a *app) jobsAddCommand() *cobra.Command {
 agents find it at once, a script to .deepwork. It is yours to change, and replaces nothing.
 It says what to do next.`,
 		Example: `  deepwork jobs add fix_bug`,
-		Args:    takes(1, 1, "NAME"),
+		Args:    argumentCount(1, 1, "NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return xslices.Map(library.All(), func(p library.Piece) cobra.Completion { return cobra.CompletionWithDesc(p.Name, p.Summary) }), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -243,7 +243,7 @@ instructions, the outputs it must deliver, the reviews they face and what every
 step of the job is told. --json prints the begin_step that the tools return; the
 session's own fields, session_id, branch_name, branch_status and the paths of
 inputs, are absent.`,
-		Args: takes(1, 1, "JOB, JOB/WORKFLOW or JOB/STEP"),
+		Args: argumentCount(1, 1, "JOB, JOB/WORKFLOW or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCatalog(cmd.Context(), func(_ string, jobs *catalog.Catalog) error {
 				return a.showJob(cmd.Context(), jobs, args[0])
@@ -348,7 +348,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		Long: `Print the JSON Schema (draft 2020-12) of job.yml, in both of its forms, for editors:
 "deepwork init" keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that
 of the events that "deepwork run --json" prints, one per line.`,
-		Args: takes(0, 1, "job or run"),
+		Args: argumentCount(0, 1, "job or run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schema := job.Schema()
 			if len(args) > 0 && args[0] != "job" {

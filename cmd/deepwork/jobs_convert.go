@@ -32,7 +32,7 @@ changelog CHANGELOG.md; missing workflows and dependencies are added, also in jo
 and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
 need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a job cannot be
 converted, which is left out, or if a converted one still has errors.`,
-		Args: takes(0, -1, ""),
+		Args: argumentCount(0, -1, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
 			if err != nil {

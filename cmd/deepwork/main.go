@@ -143,7 +143,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		for _, shell := range group(cmd).Commands() {
-			shell.Args = takes(0, 0, "")
+			shell.Args = argumentCount(0, 0, "")
 		}
 	}
 	groupHelp(root)
@@ -218,24 +218,26 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subs...)
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
+		return usagef(cmd, "%s needs one of %s", commandName(cmd), strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
 	}
 	return cmd
 }
 
-// below returns the name of a command without the program's, with which messages begin.
-func below(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "deepwork ") }
+// commandName returns the name of a command without the program's, with which messages begin.
+func commandName(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), "deepwork ")
+}
 
-// takes checks the number of arguments; names is how help names them.
-func takes(least, most int, names string) cobra.PositionalArgs {
+// argumentCount checks the number of arguments; names is how help names them.
+func argumentCount(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return usagef(cmd, "%s needs %s", below(cmd), names)
+			return usagef(cmd, "%s needs %s", commandName(cmd), names)
 		case most >= 0 && len(args) > most && most == 0:
-			return usagef(cmd, "%s takes no arguments, found %q", below(cmd), args[0])
+			return usagef(cmd, "%s takes no arguments, found %q", commandName(cmd), args[0])
 		case most >= 0 && len(args) > most:
-			return usagef(cmd, "%s takes %s and no more, found %q", below(cmd), names, args[most])
+			return usagef(cmd, "%s takes %s and no more, found %q", commandName(cmd), names, args[most])
 		}
 		return nil
 	}

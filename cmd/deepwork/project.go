@@ -112,7 +112,7 @@ func (a *app) givenRoot() (string, error) {
 	return root, nil
 }
 
-// findFolder returns the state of the project, whose place it does not change; see elsewhere.
+// findFolder returns the state of the project, whose place it does not change; see checkOtherFolders.
 func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	}
 	folder, err := state.Find(root)
 	if err == nil {
-		err = a.elsewhere(ctx, folder)
+		err = a.checkOtherFolders(ctx, folder)
 	}
 	return folder, cmp.Or(canBegin(root), err)
 }
@@ -192,12 +192,12 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("the state of the project cannot be read: %w", err)
 	}
-	return folder, a.elsewhere(ctx, folder)
+	return folder, a.checkOtherFolders(ctx, folder)
 }
 
-// elsewhere returns an error if only another state folder has state of the project, and prints a note if another
+// checkOtherFolders returns an error if only another state folder has state of the project, and prints a note if another
 // one has some too, or if the project was moved and has none here yet. A store that is no file does not depend on it.
-func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
+func (a *app) checkOtherFolders(ctx context.Context, folder *state.Folder) error {
 	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {
 		a.saidElsewhere = true
 		fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: note: this project has no state here yet. If it was moved here from %s, which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old), session.InShell(old))))

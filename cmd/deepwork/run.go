@@ -59,7 +59,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			if len(args) > 0 && !strings.Contains(strings.Trim(args[0], "/"), "/") {
 				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them%s", args[0], didYouMean(cmd, args[0]))
 			}
-			return takes(1, 1, "a workflow, as JOB/WORKFLOW")(cmd, args)
+			return argumentCount(1, 1, "a workflow, as JOB/WORKFLOW")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, workflow, _ := strings.Cut(args[0], "/")
@@ -139,7 +139,7 @@ func (a *app) runLeaderCommand() *cobra.Command {
 		Short:  "Lead a run in the background",
 		Long:   "Lead the run ID until it ends. 'deepwork run --detach' starts this command.",
 		Hidden: true,
-		Args:   takes(1, 1, "the id of a run"),
+		Args:   argumentCount(1, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			process.Detached()
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
@@ -229,7 +229,7 @@ func (a *app) runStatusCommand() *cobra.Command {
 their last line of output. Without an id, list the runs, newest first.` + runIDs.help(),
 		Example: `  deepwork run status
   deepwork run status latest`,
-		Args: takes(0, 1, "the id of a run"),
+		Args: argumentCount(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.withBoard(true, a.printRuns)

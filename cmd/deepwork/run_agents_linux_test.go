@@ -96,10 +96,10 @@ func TestRunKnownPrograms(t *testing.T) {
 		"opencode":     {"OPENCODE", `{"type":"step_start","sessionID":"CONVERSATION"}`, "--session talk-opencode"},
 	}
 	var names, steps, plan []string
-	for program, is := range programs {
+	for program, agent := range programs {
 		name := strings.TrimSuffix(program, "-agent")
-		names, steps = append(names, name), append(steps, name+" executor: "+is.executor)
-		plan = append(plan, name+" say "+is.says, name+":2 finish", name+":1 call get_step {}")
+		names, steps = append(names, name), append(steps, name+" executor: "+agent.executor)
+		plan = append(plan, name+" say "+agent.says, name+":2 finish", name+":1 call get_step {}")
 	}
 	p := newRunProject(t, "", runJob("NAME", "["+strings.Join(names, ", ")+"]", steps...))
 	for program := range programs {
@@ -107,10 +107,10 @@ func TestRunKnownPrograms(t *testing.T) {
 	}
 	p.plan(plan...)
 	p.begin().exits(0)
-	for program, is := range programs {
+	for program, agent := range programs {
 		name := strings.TrimSuffix(program, "-agent")
 		begun := p.begun(name)
-		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+is.goesOn), "%s: %+v", program, begun)
+		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+agent.goesOn), "%s: %+v", program, begun)
 		testkit.Contains(t, p.recorded("get_step", name)[0].Text, `"step_id":"`+name+`"`)
 	}
 	p.clean()

@@ -284,8 +284,8 @@ func (v *runLines) isFinished(ctx context.Context, x board.RunStep) bool {
 	return p != nil && p.CompletedAt != nil
 }
 
-// spent says how long an agent took and what it cost.
-func spent(e runEvent) string {
+// agentCost says how long an agent took and what it cost.
+func agentCost(e runEvent) string {
 	text := ""
 	if e.Seconds != nil {
 		text += fmt.Sprintf(" after %s", (time.Duration(*e.Seconds * float64(time.Second))).Round(100*time.Millisecond))
@@ -327,7 +327,7 @@ func (v *runLines) event(e runEvent) {
 		if e.unfinished {
 			how = "ended, step not finished,"
 		}
-		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, how, spent(e))
+		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, how, agentCost(e))
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "  %s\n", indentRest(*e.Reason, "  "))
 		}

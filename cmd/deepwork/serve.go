@@ -80,7 +80,7 @@ stops its reviewers, and ends within 10 s. A second signal ends it at once; with
 only one that comes more than 3 s after the first.`,
 		Example: `  deepwork serve
   deepwork serve --transport http --port 8000`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -178,7 +178,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
 	}
-	run, err := a.over(ctx, server, f, logger)
+	run, err := a.openTransport(ctx, server, f, logger)
 	if err != nil && ctx.Err() != nil {
 		logger.Info("asked to stop before it served")
 		return closeServer(server, logger, stopTimeout)
@@ -211,8 +211,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	return nil
 }
 
-// over opens the transport and returns the function that serves it until ctx ends.
-func (a *app) over(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
+// openTransport opens the transport and returns the function that serves it until ctx ends.
+func (a *app) openTransport(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
 	if f.transport != transportStdio {
 		f.network.Transport = f.transport
 		listening, err := server.Listen(ctx, f.network.Options)

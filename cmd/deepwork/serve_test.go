@@ -492,11 +492,11 @@ func userEnv(t *testing.T, config string) []string {
 func eventually(t testing.TB, holds func() (bool, any)) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
-		ok, is := holds()
+		ok, got := holds()
 		if ok {
 			return ""
 		}
-		return fmt.Sprintf("it is %+v", is)
+		return fmt.Sprintf("it is %+v", got)
 	})
 }
 

@@ -50,7 +50,7 @@ func (a *app) hookCommand() *cobra.Command {
 which sessions are in progress in the project, and at which step each is. It prints nothing
 if there are none. The plugin, and deepwork init --claude-code, have Claude Code run it
 after each compaction.`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return plugin.Compacted(cmd.Context(), a.in, a.rawOut, a.sessionsIn)
 		},
@@ -101,7 +101,7 @@ session, if its agent is still connected; ATTEMPT is the attempt it was begun in
 is the machine and folder that last moved it, if not this one. Empty columns are left
 out, and more at a narrow terminal.`,
 		Example: `  deepwork sessions list`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withEngine(cmd.Context(), true, nil, func(engine *workflow.Engine) error { return a.printSessions(cmd.Context(), engine) })
 		},
@@ -204,7 +204,7 @@ outputs the workflow that called it has not taken over yet. Job definitions that
 session needs are removed, too, except those of the last two hours. With
 sessions.keep_ended in the config, servers do this once an hour.`,
 		Example: `  deepwork sessions prune --older-than 168h --dry-run`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < 0 {
 				return usagef(cmd, "--older-than %s is negative; expected a time such as 720h", olderThan)

@@ -32,9 +32,9 @@ the job as it is now counts.`,
   deepwork sessions import --all`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all {
-				return takes(0, 0, "")(cmd, args)
+				return argumentCount(0, 0, "")(cmd, args)
 			}
-			return takes(1, -1, "the file of a session, or --all")(cmd, args)
+			return argumentCount(1, -1, "the file of a session, or --all")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := byPerson(); err != nil {

@@ -42,7 +42,7 @@ Without an ID it takes what has waited longest, and then offers the next. Your v
 counts only for the content that you were shown.`,
 		Example: "deepwork sessions review\ndeepwork sessions review 1a2b3c4d",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := takes(0, 2, "a session id and a step")(cmd, args); err != nil || len(args) == 0 {
+			if err := argumentCount(0, 2, "a session id and a step")(cmd, args); err != nil || len(args) == 0 {
 				return err
 			}
 			return sessionIDs.check(cmd, args[0])

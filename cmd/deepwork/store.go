@@ -84,7 +84,7 @@ func (a *app) storeStatusCommand() *cobra.Command {
 project there and the repository to which it is bound; how many sessions, tasks,
 attempts and remote runs it has; and the servers that use it. It changes nothing.
 Exit 1 if the store cannot be used.`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, choice, err := a.chosen(cmd.Context())
 			if err != nil {
@@ -159,7 +159,7 @@ func (a *app) storeMigrateCommand() *cobra.Command {
 		Long: `Create the schema of the database, or migrate it to the version of this deepwork, in
 one transaction under a lock. Servers do the same when they start. From then on an
 older deepwork refuses the schema.`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, choice, err := a.chosen(cmd.Context())
 			if err != nil {
@@ -201,7 +201,7 @@ server continues with remote runs at other systems.`,
 		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
   deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files
   deepwork store copy --to backup.db`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			project := a.project // without a store, it is that of the URLs
 			a.project = ""
@@ -291,7 +291,7 @@ stderr it prints the file of your own config, and the store, if that is a databa
 A project that was moved to another folder finds its state again after
 "deepwork where --adopt OLDPATH" in the new one. In a PostgreSQL database, attempts
 still belong to the old folder.`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.saidElsewhere = cmd.Flags().Changed("adopt")
 			folder, err := a.findFolder(cmd.Context())

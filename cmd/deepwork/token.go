@@ -35,7 +35,7 @@ person (act as a person); a token has those that are named, by default none.
 
   (umask 077; deepwork token new ann --group web --rights agents 2>>tokens)`,
 		Example: `  deepwork token new alice`,
-		Args:    takes(1, 1, "NAME"),
+		Args:    argumentCount(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := config.CheckTokenName(args[0]); err != nil {
 				return usagef(cmd, "%v", err)
@@ -78,7 +78,7 @@ may, so keep it secret.
   claude mcp add --transport http deepwork http://127.0.0.1:8000/mcp \
     --header "Authorization: Bearer $(deepwork token show)"`,
 		Example: `  deepwork token show`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := a.findFolder(cmd.Context())
 			if err != nil {

@@ -42,7 +42,7 @@ all projects in a folder, name it under trusted_folders in your own config (deep
 where prints its path).`,
 		Example: `  deepwork trust
   deepwork trust --list`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.list && f.revoke || f.list && f.deny || f.revoke && f.deny {
 				return usagef(cmd, "--list, --revoke and --deny exclude each other; give one of them")

@@ -51,7 +51,7 @@ whose folder isn't the current one: --path DIR.
 serve --transport http has the same pages at /.`,
 		Example: `  deepwork ui
   deepwork ui --port 8765 --read-only`,
-		Args: takes(0, 0, ""),
+		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.port < 0 || f.port > 65535 {
 				return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
@@ -92,7 +92,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	var pages *web.Server
 	options := web.Options{Port: f.port, Secret: rand.Text(), ReadOnly: f.readOnly}
 	none := canBegin(root)
-	if a.path == "" && a.project == "" && outside(root) {
+	if a.path == "" && a.project == "" && needsProject(root) {
 		here := root
 		if none != nil {
 			here = "" // such as the home folder
@@ -124,8 +124,8 @@ func (a *app) ui(f uiFlags) (err error) {
 	return nil
 }
 
-// outside reports whether a folder is no project, and there are others to choose from.
-func outside(root string) bool {
+// needsProject reports whether a folder is no project, and there are others to choose from.
+func needsProject(root string) bool {
 	if _, err := os.Lstat(filepath.Join(root, ".deepwork")); err == nil {
 		return false
 	}

@@ -30,7 +30,7 @@ if there is an error; warnings do not count.
 With --watch it goes on until interrupted, and prints again what an edit changed.`,
 		Example: `  deepwork validate
   deepwork validate release_notes`,
-		Args: takes(0, -1, ""),
+		Args: argumentCount(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
 			if err != nil {
@@ -131,15 +131,15 @@ func (a *app) printChanges(before, now []*validate.Check) (changed bool) {
 		}
 		return found
 	}
-	was, is := byFile(before), byFile(now)
+	beforeByFile, nowByFile := byFile(before), byFile(now)
 	for _, c := range before {
-		if is[c.File] == nil {
+		if nowByFile[c.File] == nil {
 			changed = true
 			fmt.Fprintf(a.out, "%s: removed\n", inline(c.File))
 		}
 	}
 	for _, c := range now {
-		if c.Same(was[c.File]) {
+		if c.Same(beforeByFile[c.File]) {
 			continue
 		}
 		changed = true

@@ -161,7 +161,7 @@ func TestRunWaitsTwiceForTheSame(t *testing.T) {
 
 func TestSentences(t *testing.T) {
 	for want, all := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
-		testkit.Equal(t, either(all), want)
+		testkit.Equal(t, choices(all), want)
 	}
 	w := &job.Workflow{Inputs: []job.Parameter{{Name: "a", Type: job.Text, Description: "A", Required: true}, {Name: "b", Type: job.Files, Description: "B", Required: true}, {Name: "c", Type: job.File, Description: "C"}, {Name: "d", Description: "D", Required: true, Default: new("x")}, {Name: "e", Type: job.FilePath, Description: "E", Required: true}}}
 	testkit.Equal(t, neededInputs(w, board.Inputs{"e": {}}), "--input a=TEXT (A) --input b=PATH... (B)")

@@ -43,7 +43,7 @@ it, approved here (deepwork trust). The log goes to stderr.
 A signal asks it to end; its agents continue, and the next worker or server on this machine
 takes them over.`,
 		Example: `  deepwork worker --executors CLAUDE_CODE --max 2`,
-		Args:    takes(0, 0, ""),
+		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("executors") && len(f.executors) == 0 {
 				return usagef(cmd, "--executors is empty; name those that the worker runs, or leave it out")
@@ -93,7 +93,7 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err != nil {
 		return err
 	}
-	if err := known(ctx, f.executors, slices.Collect(maps.Values(own.WorkerProjects))); err != nil {
+	if err := checkExecutors(ctx, f.executors, slices.Collect(maps.Values(own.WorkerProjects))); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(own.WorkerProjects)) {
@@ -110,9 +110,9 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	return nil
 }
 
-// known returns an error if one of the executors is not configured for any of the projects in these
+// checkExecutors returns an error if one of the executors is not configured for any of the projects in these
 // folders, approved or not.
-func known(ctx context.Context, wanted, dirs []string) error {
+func checkExecutors(ctx context.Context, wanted, dirs []string) error {
 	if len(wanted) == 0 {
 		return nil
 	}

@@ -225,7 +225,7 @@ func (s state) late(in input) []outcome {
 func (s state) finish(in input) []outcome {
 	step, each := in.Step, s.form(s.index).each
 	if step != "" && (s.status != "active" || !slices.Contains(s.open(), step)) {
-		return s.again(step, in.Outputs)
+		return s.finishAgain(step, in.Outputs)
 	}
 	if s.status != "active" {
 		return s.refuse("session_ended " + s.status)
@@ -281,8 +281,8 @@ func (s *state) advance(named bool) string {
 	return "begin " + s.enter(next)
 }
 
-// again finishes a step that is not pending: a repetition, or a mistake.
-func (s state) again(step, outputs string) (all []outcome) {
+// finishAgain finishes a step that is not pending: a repetition, or a mistake.
+func (s state) finishAgain(step, outputs string) (all []outcome) {
 	if r := s.replies[number(step)]; r.reply != "" && s.done[number(step)].outputs == outputs {
 		all = append(all, outcome{s, r.reply})
 		if r.sure {

@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	links = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
-	items = regexp.MustCompile(`^ *(-|>|[0-9]+\.) `)
-	ruler = regexp.MustCompile(`^\|[-|]+$`)
-	cells = regexp.MustCompile(` *\| *`)
-	marks = strings.NewReplacer("**", "", "`", "", `\|`, "|")
+	links     = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
+	items     = regexp.MustCompile(`^ *(-|>|[0-9]+\.) `)
+	tableRule = regexp.MustCompile(`^\|[-|]+$`)
+	cells     = regexp.MustCompile(` *\| *`)
+	marks     = strings.NewReplacer("**", "", "`", "", `\|`, "|")
 )
 
 // plain returns a paragraph of a topic without marks: links have the names of the topics they lead to.
@@ -59,7 +59,7 @@ func (t Topic) ForTerminal(width int) string {
 			out = append(out, "")
 		case strings.HasPrefix(line, "#"):
 			out = append(out, strings.ToUpper(t.plain(strings.TrimLeft(line, "# "))))
-		case ruler.MatchString(line): // what is above it is the head of a table
+		case tableRule.MatchString(line): // what is above it is the head of a table
 			paragraph = strings.ToUpper(strings.TrimPrefix(paragraph, "- "))
 		case strings.HasPrefix(line, "| "):
 			flush()
