@@ -34,8 +34,8 @@ type execution struct {
 
 	interrupted atomic.Bool // stop ends a run so that it can be resumed
 
-	lastFailure lastLogged             // of lead
-	hindrance   atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
+	lastFailure  lastLogged             // of lead
+	stateUnknown atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
 
 	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
@@ -414,7 +414,7 @@ type lastLogged string
 
 // log logs that a try failed, unless the last one failed for the same reason.
 func (d *lastLogged) log(r *execution, what string, err error) {
-	r.hindrance.Store(new(err.Error()))
+	r.stateUnknown.Store(new(err.Error()))
 	if why := lastLogged(err.Error()); why != *d {
 		*d = why
 		r.engine.Log.Error(what, "attempt", r.row.AttemptID, "error", err)

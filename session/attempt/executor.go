@@ -52,9 +52,9 @@ func (c *choice) check(ctx context.Context, prompt string) error {
 	return c.Check(ctx, executors.Work{Variant: c.variant, Prompt: prompt})
 }
 
-// elsewhere reports whether an error of Check is about this machine alone, so that another one that
+// isLocalError reports whether an error of Check is about this machine alone, so that another one that
 // shares the store may run the executor.
-func (e *Engine) elsewhere(err error) bool {
+func (e *Engine) isLocalError(err error) bool {
 	return e.Shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
 }
 

@@ -63,7 +63,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 		return nil, err
 	}
 	if done != "" {
-		return a.again(s, done), nil
+		return a.repeatReply(s, done), nil
 	}
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
@@ -85,7 +85,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	started, before, err := e.followUp(ctx, b.View, a, s.ID, at, request)
 	if err != nil { // perhaps because the same call, which its caller has repeated, was faster
 		if earlier, unknown := b.FindRequest(ctx, request); unknown == nil && earlier != "" {
-			return a.again(s, earlier), nil
+			return a.repeatReply(s, earlier), nil
 		}
 		return nil, board.FaultOf("following up", err, codes.UnknownSession, "session_id", s.ID, board.RemedySession)
 	}
@@ -180,8 +180,8 @@ func (a FollowUpArgs) reply(s *task.Session, started bool, before *task.Queued) 
 	return r
 }
 
-// again is reply for a repeated call, given the result of its request.
-func (a FollowUpArgs) again(s *task.Session, done string) *FollowUpReply {
+// repeatReply is reply for a repeated call, given the result of its request.
+func (a FollowUpArgs) repeatReply(s *task.Session, done string) *FollowUpReply {
 	var before *task.Queued
 	started := json.Unmarshal([]byte(done), &before) != nil // the id of its execution
 	r := a.reply(s, started, before)

@@ -29,8 +29,8 @@ import (
 func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores, Logger: logger}})
-	i := &inspection{engine: e, others: stores.Others, usual: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
-	i.dirs[i.usual] = nil
+	i := &inspection{engine: e, others: stores.Others, defaultFolder: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
+	i.dirs[i.defaultFolder] = nil
 	if e.Shared != nil { // whose repositories have no paths
 		for _, p := range board.ProjectSpecs(f.Root, board.TopLevel(f.Root), cfg) {
 			for _, r := range p.Repos {
@@ -45,16 +45,16 @@ func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *co
 }
 
 type inspection struct {
-	engine  *Engine
-	others  func(context.Context) (bool, error)
-	usual   string                         // the folder of worktrees, as configured
-	dirs    map[string][]worktree.Expected // by the folder of their worktrees
-	rescues int                            // rescue refs
-	report  session.Report
+	engine        *Engine
+	others        func(context.Context) (bool, error)
+	defaultFolder string                         // the folder of worktrees, as configured
+	dirs          map[string][]worktree.Expected // by the folder of their worktrees
+	rescues       int                            // rescue refs
+	report        session.Report
 
 	// The rows of the board.
 	flaws           []session.Finding
-	stock           task.Totals
+	totals          task.Totals
 	attempts        []task.Attempt
 	deleting, repos []string
 	open            []task.Execution
@@ -86,8 +86,8 @@ func (i *inspection) run(ctx context.Context) error {
 		i.report.Fault(path, fmt.Sprintf("the database cannot be read: %v", err), do)
 	}
 	i.report.Counts = []session.Count{
-		{N: i.stock.Tasks, What: "task"},
-		{N: i.stock.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", i.stock.Open)},
+		{N: i.totals.Tasks, What: "task"},
+		{N: i.totals.Attempts, What: "attempt", Of: fmt.Sprintf("%d waiting or running", i.totals.Open)},
 	}
 	if i.rescues > 0 {
 		i.report.Counts = append(i.report.Counts, session.Count{N: i.rescues, What: "rescue ref"})
@@ -99,7 +99,7 @@ func (i *inspection) run(ctx context.Context) error {
 func (i *inspection) read(ctx context.Context) (err error) {
 	b := i.engine.Database.Board()
 	for _, read := range []func(){
-		func() { i.flaws, i.stock, err = b.Inspect(ctx) },
+		func() { i.flaws, i.totals, err = b.Inspect(ctx) },
 		func() { i.attempts, err = b.AllAttempts(ctx) },
 		func() { i.deleting, err = b.Deleting(ctx) },
 		func() { i.repos, err = b.RepoPaths(ctx, i.engine.Here) },
@@ -141,7 +141,7 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 
 // expect records the worktrees that an attempt should have.
 func (i *inspection) expect(a task.Attempt, deleting bool) {
-	dir := i.usual
+	dir := i.defaultFolder
 	if i.engine.Shared != nil && !a.Made() && a.Workspace == "" {
 		return // no server of this machine has chosen its paths
 	}
@@ -155,7 +155,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	}
 	if err := checkLayout(&a); err != nil && len(a.Repos) > 0 {
 		i.report.Fault(i.engine.Database.Where(), strings.TrimSuffix(err.Error(), "; "+restore), restore)
-		dir, a.Repos = i.usual, nil
+		dir, a.Repos = i.defaultFolder, nil
 	}
 	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})
 }

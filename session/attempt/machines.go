@@ -92,8 +92,8 @@ func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*execution,
 	}
 }
 
-// led returns the runs of this server.
-func (e *Engine) led() []*execution {
+// ownExecutions returns the runs of this server.
+func (e *Engine) ownExecutions() []*execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Values(e.leading))

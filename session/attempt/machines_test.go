@@ -242,7 +242,7 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 		}
 		<-led
 		groupEnds(t, pid)
-		testkit.Until(t, "left alone", func() bool { return len(m2.led()) == 0 })
+		testkit.Until(t, "left alone", func() bool { return len(m2.ownExecutions()) == 0 })
 		r := testkit.Get(m1.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 		testkit.True(t, r.State == board.Interrupted && strings.Contains(deref(r.Reason), m2.place.Describe()), "it is %s: %s", r.State, deref(r.Reason))
 		m1.deletes(made.TaskID)

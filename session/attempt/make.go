@@ -51,7 +51,7 @@ func (r *execution) find() (executors.Process, *outcome) {
 		proc, err := r.executor().Find(r.ctx, r.row.LogID, r.row.ID)
 		switch {
 		case err == nil:
-			r.hindrance.Store(nil)
+			r.stateUnknown.Store(nil)
 			return proc, nil
 		case errors.Is(err, executors.ErrNoRun):
 			return nil, nil

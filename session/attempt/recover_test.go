@@ -230,10 +230,10 @@ func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	<-slow.read
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(id)
-	testkit.Until(t, "left alone", func() bool { return len(s.led()) == 0 })
+	testkit.Until(t, "left alone", func() bool { return len(s.ownExecutions()) == 0 })
 	close(slow.pass)
 	again := slow.lists.Load() + 2 // the second begins after what the first has returned is led
-	testkit.Until(t, "looked at again", func() bool { return slow.lists.Load() >= again && len(s.led()) == 0 })
+	testkit.Until(t, "looked at again", func() bool { return slow.lists.Load() >= again && len(s.ownExecutions()) == 0 })
 	testkit.Equal(t, slow.ends.Load(), 1, "its end was recorded … times")
 }
 

@@ -109,7 +109,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	if err := agent.check(ctx, ""); err != nil && !e.elsewhere(err) {
+	if err := agent.check(ctx, ""); err != nil && !e.isLocalError(err) {
 		return nil, err
 	}
 	project, repos, without, err := e.rootRepos(ctx, b.View)

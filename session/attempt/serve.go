@@ -72,7 +72,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 			e.lead(x)
 		}
 	}
-	for len(e.led()) > 0 {
+	for len(e.ownExecutions()) > 0 {
 		select {
 		case <-e.wake:
 		case <-ctx.Done():
@@ -214,7 +214,7 @@ func (e *Engine) look(ctx context.Context) error {
 // takeUp takes over the executions of dead servers, leads those of this one that it does not lead
 // yet, and stops those that it was asked to stop.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
-	led := e.led()
+	led := e.ownExecutions()
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
 		return err

@@ -114,7 +114,7 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 			}
 		}
 		if next := last[[2]string{x.WorkflowSessionID, x.StepID}]; x.LimitedUntil != nil && x.EndedAt != nil && next != nil && next.StartedAt != nil {
-			all = append(all, endedSpan{next.ID, telemetry.Span{Name: spans.Limit, Ref: telemetry.Derive(RefOf(a), spans.Limit, x.ID), Parent: RefOf(a), Start: *x.EndedAt, End: *next.StartedAt, Attributes: about(a, &x)}})
+			all = append(all, endedSpan{next.ID, telemetry.Span{Name: spans.Limit, Ref: telemetry.Derive(RefOf(a), spans.Limit, x.ID), Parent: RefOf(a), Start: *x.EndedAt, End: *next.StartedAt, Attributes: spanAttributes(a, &x)}})
 		}
 		last[[2]string{x.WorkflowSessionID, x.StepID}] = &x
 		if x.StartedAt != nil && x.EndedAt != nil {
@@ -132,8 +132,8 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 	return all, newest
 }
 
-// about returns the attributes of everything about an execution.
-func about(a *task.Attempt, x *task.Execution) []attribute.KeyValue {
+// spanAttributes returns the attributes of everything about an execution.
+func spanAttributes(a *task.Attempt, x *task.Execution) []attribute.KeyValue {
 	if x.StepID == "" {
 		return []attribute.KeyValue{spans.RunID.String(a.ID)}
 	}
@@ -142,7 +142,7 @@ func about(a *task.Attempt, x *task.Execution) []attribute.KeyValue {
 
 // executionSpan returns the span of an execution that has ended. u may be nil.
 func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Span {
-	s := telemetry.Span{Parent: RefOf(a), Start: *x.StartedAt, End: *x.EndedAt, Attributes: append(about(a, x), spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State)))}
+	s := telemetry.Span{Parent: RefOf(a), Start: *x.StartedAt, End: *x.EndedAt, Attributes: append(spanAttributes(a, x), spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State)))}
 	switch {
 	case !x.Lead:
 		name := x.Executor

@@ -96,7 +96,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 // refuses what could not be run.
 func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
 	first = task.Execution{ID: uuid.NewString(), Prompt: taskPrompt(t, more) + aboutWorktree, Variant: agent.variant}
-	if err := agent.check(ctx, first.Prompt); err != nil && !e.elsewhere(err) {
+	if err := agent.check(ctx, first.Prompt); err != nil && !e.isLocalError(err) {
 		return nil, first, err
 	}
 	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more, Trace: telemetry.Text(telemetry.Parent(ctx))}

@@ -94,8 +94,8 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 		switch {
 		case elsewhere: // its own machine does it
 		case x.Owner == e.Members.ID():
-			if r := e.stopHere(x.ID); r != nil && r.hindrance.Load() != nil && time.Since(began) > faultPatience {
-				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, *r.hindrance.Load()).With("attempt_id", attempt)
+			if r := e.stopHere(x.ID); r != nil && r.stateUnknown.Load() != nil && time.Since(began) > faultPatience {
+				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, *r.stateUnknown.Load()).With("attempt_id", attempt)
 			}
 		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else may take it over
 			taken, err := e.adopt(ctx, e.Database.Board(), x)

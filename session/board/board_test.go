@@ -64,9 +64,9 @@ func TestRootBecomesARepository(t *testing.T) {
 	p := newProject(t)
 	must(t, os.RemoveAll(filepath.Join(p.Root, ".git")))
 	s := p.open()
-	for _, is := range []bool{false, true} {
+	for _, hasRepo := range []bool{false, true} {
 		_, repo := s.rootProject()
-		testkit.Equal(t, repo != "", is, "a repository %s", repo)
+		testkit.Equal(t, repo != "", hasRepo, "a repository %s", repo)
 		p.Git(p.Root, "init", "-q", "-b", "main")
 	}
 }

@@ -70,7 +70,7 @@ func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 // Confirm reports whether the process is in the workspace of the attempt, as the database of the project
 // says. Its error is for agents and says what is missing here; then it is not known. It asks until it is
 // confirmed.
-func (w *Workspace) Confirm(ctx context.Context, db store.Database) (is bool, err error) {
+func (w *Workspace) Confirm(ctx context.Context, db store.Database) (ok bool, err error) {
 	switch {
 	case w.confirmed.Load():
 		return true, nil

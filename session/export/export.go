@@ -40,7 +40,7 @@ type Files struct {
 	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
 	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
 
-	spares  spares
+	spares  spareFiles
 	buffers sync.Pool // of *[]byte
 
 	mu  sync.Mutex // guards dir
@@ -258,11 +258,11 @@ func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 	return ""
 }
 
-// spares are files in the folder of exports that are written again and then exchanged with an export, whose
+// spareFiles are files in the folder of exports that are written again and then exchanged with an export, whose
 // file becomes the spare. A file that is made anew and renamed over another one costs ten times as much: some
 // file systems write such a file to disk at once (auto_da_alloc of ext4). Each spare is used again only after
 // the others, so that what opened an export before has read it.
-type spares struct {
+type spareFiles struct {
 	mu    sync.Mutex
 	free  []string // names, the one that was used last at the end
 	made  int
@@ -286,7 +286,7 @@ type version struct {
 // replace puts an export in the place of a file, atomically. Of two processes that do so at the same time the
 // higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
 // was replaced is no spare.
-func (s *spares) replace(dir *folder, name string, v version, keep bool) error {
+func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) error {
 	spare, err := s.fill(dir, v.body, keep)
 	if err == nil {
 		err = exchange(dir.self, spare, name)
@@ -322,7 +322,7 @@ func (s *spares) replace(dir *folder, name string, v version, keep bool) error {
 
 // fill writes a body to a spare that nobody else uses, and returns its name; "" with an error. Only with
 // reuse it may be an old one.
-func (s *spares) fill(dir *folder, body []byte, reuse bool) (name string, err error) {
+func (s *spareFiles) fill(dir *folder, body []byte, reuse bool) (name string, err error) {
 	var f *os.File
 	var size int64
 	if name = s.take(dir, reuse); name != "" {
@@ -355,7 +355,7 @@ func (s *spares) fill(dir *folder, body []byte, reuse bool) (name string, err er
 }
 
 // take returns the name of a spare that nobody else uses, or "" if one has to be made.
-func (s *spares) take(dir *folder, reuse bool) string {
+func (s *spareFiles) take(dir *folder, reuse bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.swept {
@@ -372,14 +372,14 @@ func (s *spares) take(dir *folder, reuse bool) string {
 }
 
 // drop forgets a spare that is gone.
-func (s *spares) drop() {
+func (s *spareFiles) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made--
 }
 
 // remove removes the spares.
-func (s *spares) remove(dir *folder) {
+func (s *spareFiles) remove(dir *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range s.free {

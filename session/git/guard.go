@@ -180,10 +180,10 @@ func readScopes(listed string, filters bool) *scopes {
 }
 
 // section returns the subsection of a setting's name, after a prefix.
-func section(name, prefix string) (sub string, is bool) {
-	rest, is := strings.CutPrefix(name, prefix)
+func section(name, prefix string) (sub string, ok bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
 	dot := strings.LastIndexByte(rest, '.')
-	return rest[:max(dot, 0)], is && dot >= 0
+	return rest[:max(dot, 0)], ok && dot >= 0
 }
 
 // programs overrides the hooks and programs that the repository names.

@@ -91,7 +91,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *source.Workflow, 
 	}
 	v, err := e.await(answerCtx, n, first, progress)
 	if err == nil && v.lost {
-		v, err = e.elsewhere(answerCtx, n.id)
+		v, err = e.awaitOtherServer(answerCtx, n.id)
 	}
 	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation has priority
 	switch {

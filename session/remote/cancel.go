@@ -50,7 +50,7 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	}
 	patience, cancel := context.WithTimeoutCause(ctx, askTime, errNotAnswered)
 	defer cancel()
-	v, err := e.elsewhere(patience, x.ExecutionID)
+	v, err := e.awaitOtherServer(patience, x.ExecutionID)
 	switch {
 	case err == nil && v.EndedAt == nil:
 		ended, err := e.cancelUnfollowed(ctx, &v.Run)
@@ -68,9 +68,9 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	return v, err
 }
 
-// elsewhere returns a run that another server follows once its record is over. Its error is
+// awaitOtherServer returns a run that another server follows once its record is over. Its error is
 // errClosing if the engine closes before.
-func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) {
+func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
@@ -113,7 +113,7 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 		o = e.broken(ctx, rec)
 	}
 	rec.State, rec.EndedAt, rec.Result, rec.Error = o.state, new(now()), o.result, o.error()
-	if err = e.store.Save(ctx, rec, e.life); err != nil {
+	if err = e.store.Save(ctx, rec, e.retention); err != nil {
 		return nil, notSaved(x, err)
 	}
 	e.log.Info("remote run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)

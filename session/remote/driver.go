@@ -19,25 +19,25 @@ import (
 
 // An outcome is the end of a run, as found by its driver.
 type outcome struct {
-	state    State
-	result   json.RawMessage
-	words    string // what went wrong; "" if nothing did
-	code     string // of the error, if the state does not determine it; else ""
-	blind    bool   // it continues, but its status cannot be queried
-	unsure   bool   // it may have been carried out or may continue, whatever the state
-	sourceID string // the source's id, if the actor does not have it yet
-	left     bool   // it continues, and another server follows it
+	state     State
+	result    json.RawMessage
+	words     string // what went wrong; "" if nothing did
+	code      string // of the error, if the state does not determine it; else ""
+	blind     bool   // it continues, but its status cannot be queried
+	uncertain bool   // it may have been carried out or may continue, whatever the state
+	sourceID  string // the source's id, if the actor does not have it yet
+	left      bool   // it continues, and another server follows it
 
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
-// error returns the message that is stored as the run's error, or nil. If the outcome is unsure it ends with seeFirst,
+// error returns the message that is stored as the run's error, or nil. If the outcome is uncertain it ends with seeFirst,
 // so that later callers get that advice too.
 func (o outcome) error() *string {
 	switch said := clip(o.words, maxWords); {
 	case o.words == "":
 		return nil
-	case o.unsure:
+	case o.uncertain:
 		return new(said + ". " + seeFirst)
 	default:
 		return &said
@@ -120,7 +120,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 	case !w.Async && a.State == "":
 		return outcome{state: Completed, result: valid(a.Output), sourceID: a.ExecutionID}, true
 	case a.ExecutionID == "" && a.State == "":
-		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", unsure: true}, true
+		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", uncertain: true}, true
 	case a.ExecutionID == "":
 		return outcome{blind: true}, true
 	}
@@ -136,13 +136,13 @@ func (e *Engine) notExecuted(ctx context.Context, w *source.Workflow, timeout ti
 	refused, ok := errors.AsType[*source.RefusedError](err)
 	switch {
 	case ok:
-		return outcome{state: Failed, words: words(refused.Text), unsure: refused.Garbled}
+		return outcome{state: Failed, words: words(refused.Text), uncertain: refused.Garbled}
 	case ctx.Err() != nil:
 		switch context.Cause(ctx) {
 		case errTimedOut:
-			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), unsure: true}
+			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), uncertain: true}
 		case ErrCancelled:
-			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", unsure: true}
+			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", uncertain: true}
 		}
 		return outcome{state: Unknown, code: codes.ShuttingDown, words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
 	case errors.Is(err, source.ErrLost):
@@ -154,7 +154,7 @@ func (e *Engine) notExecuted(ctx context.Context, w *source.Workflow, timeout ti
 	case errors.Is(err, source.ErrUnsupported):
 		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
 	}
-	return outcome{state: Failed, words: words(err.Error()), unsure: true}
+	return outcome{state: Failed, words: words(err.Error()), uncertain: true}
 }
 
 // ended returns the outcome in an answer; it reports false if there is none.
@@ -224,7 +224,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 				n.advance(source.Progress{})
 			}
 			if n.unsaved {
-				n.must(ctx, n.rec)
+				n.saveFact(ctx, n.rec)
 			}
 			pause, failed, refused, asked = max(interval, a.Pause), 0, 0, true
 			continue
@@ -292,24 +292,24 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	switch {
 	case errors.Is(err, source.ErrUnsupported):
 		o.words += "; its source has no cancel tool, so it may go on there"
-		o.unsure = true
+		o.uncertain = true
 	case err != nil:
 		e.log.Warn("a remote run could not be cancelled at its source", "source", x.Source, "source_execution_id", *x.SourceExecutionID, "error", err)
 		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
-		o.unsure = true
+		o.uncertain = true
 	case a == nil:
 		o.words += " and was cancelled at its source"
 	case a.State == source.Completed && a.Output != nil:
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
 	case a.State == source.Completed: // the cancelling did: asked, the source has not said that the run has ended
 		o.words += "; its source was asked to cancel it and answered that this is done, but not that the run has ended: it may go on there"
-		o.unsure = true
+		o.uncertain = true
 	case a.State == source.Failed: // it failed, or the cancellation did
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
-		o.unsure = true
+		o.uncertain = true
 	case a.State == source.Running:
 		o.words += "; its source was asked to cancel it, and said that it still runs there"
-		o.unsure = true
+		o.uncertain = true
 	default:
 		o.words += " and was cancelled at its source"
 	}

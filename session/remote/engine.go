@@ -27,11 +27,11 @@ type Engine struct {
 	last    atomic.Pointer[config.WorkflowTools] // the settings as last read
 	log     *slog.Logger
 
-	db     store.Database
-	store  store.RemoteRuns
-	member store.Members
-	life   time.Duration
-	slots  slots
+	db        store.Database
+	store     store.RemoteRuns
+	member    store.Members
+	retention time.Duration
+	slots     slots
 
 	ctx     context.Context // of all goroutines; Close ends it with errClosing
 	cancel  context.CancelCauseFunc
@@ -40,12 +40,12 @@ type Engine struct {
 	drivers sync.WaitGroup
 	serving sync.WaitGroup // serve
 
-	added   wait.Signal // for serve
-	mu      sync.Mutex  // guards the fields below
-	closing bool
-	entries map[string]*entry // by id
-	looked  time.Time         // when adopt looked last; zero before that
-	wary    time.Time         // until then it takes up nothing
+	added        wait.Signal // for serve
+	mu           sync.Mutex  // guards the fields below
+	closing      bool
+	entries      map[string]*entry // by id
+	lastLook     time.Time         // when adopt looked last; zero before that
+	takeoverFrom time.Time         // until then it takes up nothing
 }
 
 // Open returns the engine of a project and takes up the runs that no server follows any more:
@@ -60,7 +60,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		sources: o.Sources, current: o.Settings, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		db: o.Database, store: o.Database.RemoteRuns(), member: o.Member, life: cmp.Or(o.Life, store.RemoteRunLife),
+		db: o.Database, store: o.Database.RemoteRuns(), member: o.Member, retention: cmp.Or(o.Life, store.RemoteRunLife),
 		added: wait.NewSignal(), entries: make(map[string]*entry),
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -146,7 +146,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 		defer cancel()
 		e.saveEnds(ctx)
 		if err := e.store.Release(ctx, e.member.ID()); err != nil {
-			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.life, "error", err)
+			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.retention, "error", err)
 		}
 	}
 	slices.Sort(stuck)
@@ -158,7 +158,7 @@ func (e *Engine) write(ctx context.Context, x *store.RemoteRun) error {
 	if err := e.member.Enter(ctx); err != nil {
 		return err
 	}
-	return e.store.Save(ctx, x, e.life)
+	return e.store.Save(ctx, x, e.retention)
 }
 
 // now returns the current time with the precision of the store.

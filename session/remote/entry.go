@@ -41,7 +41,7 @@ type entry struct {
 	unsaved bool             // rec is not stored
 	logged  time.Time        // when progress was last logged at info level
 
-	kept *source.Progress // as it was stored last; owned by serve
+	storedProgress *source.Progress // as it was stored last; owned by serve
 }
 
 // newEntry returns an entry that publishes a record.
@@ -68,10 +68,10 @@ func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
 	return err
 }
 
-// must is save for facts that hold even if they cannot be stored: the source runs it, or it has
+// saveFact is save for facts that hold even if they cannot be stored: the source runs it, or it has
 // ended. It is tried again with each poll, and by saveEnds. After a crash before that the source is asked again, or the
 // state is unknown. If another server has taken the run up, they are that server's to find out.
-func (n *entry) must(ctx context.Context, next *store.RemoteRun) (stored bool) {
+func (n *entry) saveFact(ctx context.Context, next *store.RemoteRun) (stored bool) {
 	err := n.save(ctx, next)
 	if err != nil && !n.unsaved && !n.view.Load().lost {
 		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after a restart", "error", err)
@@ -96,7 +96,7 @@ func (n *entry) lose() {
 func (n *entry) accept(ctx context.Context, sourceExecutionID string) {
 	next := *n.rec
 	next.State, next.SourceExecutionID = Running, &sourceExecutionID
-	n.must(ctx, &next)
+	n.saveFact(ctx, &next)
 	if v := n.view.Load(); !v.lost {
 		n.log().Info("remote run accepted by its source", "source_execution_id", sourceExecutionID)
 		n.show(v.Progress)
@@ -147,7 +147,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	run := shown(&next)
 	run.Progress = lastProgress(o, was)
 	next.Progress = progressText(run.Progress)
-	stored := n.must(ctx, &next)
+	stored := n.saveFact(ctx, &next)
 	if n.view.Load().lost {
 		return
 	}

@@ -32,11 +32,11 @@ func (e *Engine) serve(err error) {
 			}
 		}
 		if err != nil {
-			_ = wait.For(e.ctx, min(e.life/10, time.Second))
+			_ = wait.For(e.ctx, min(e.retention/10, time.Second))
 		} else {
-			err = e.obey(next)
+			err = e.awaitCancels(next)
 		}
-		if time.Since(renewed) >= e.life/3 {
+		if time.Since(renewed) >= e.retention/3 {
 			if err = cmp.Or(e.renew(), err); err == nil {
 				renewed = time.Now()
 			}
@@ -48,10 +48,10 @@ func (e *Engine) serve(err error) {
 }
 
 // pause is lookEvery for this engine: it has to be short in comparison with the life of a record.
-func (e *Engine) pause() time.Duration { return min(lookEvery, e.life/6) }
+func (e *Engine) pause() time.Duration { return min(lookEvery, e.retention/6) }
 
-// obey waits, and cancels the runs that this server follows and that it is asked to cancel meanwhile.
-func (e *Engine) obey(next time.Duration) error {
+// awaitCancels waits, and cancels the runs that this server follows and that it is asked to cancel meanwhile.
+func (e *Engine) awaitCancels(next time.Duration) error {
 	if len(e.all()) == 0 {
 		_ = wait.Until(e.ctx, next, e.added)
 		return nil
@@ -85,17 +85,17 @@ func (e *Engine) renew() error {
 	for _, n := range all {
 		v := n.view.Load()
 		following[n.id], shown[n] = nil, v.Progress
-		if v.Progress != n.kept && !v.over {
+		if v.Progress != n.storedProgress && !v.over {
 			following[n.id] = progressText(v.Progress)
 		}
 	}
-	held, err := e.store.Renew(e.ctx, e.member.ID(), e.life, following)
+	held, err := e.store.Renew(e.ctx, e.member.ID(), e.retention, following)
 	if err != nil {
 		return err
 	}
 	for n, p := range shown {
 		if slices.Contains(held, n.id) {
-			n.kept = p
+			n.storedProgress = p
 		} else {
 			n.cancel(errLost)
 		}
@@ -144,7 +144,7 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	}
 	var all []store.RemoteRun
 	if err = e.member.Enter(ctx); err == nil {
-		all, err = e.store.TakeUp(ctx, e.member.ID(), e.life, following)
+		all, err = e.store.TakeUp(ctx, e.member.ID(), e.retention, following)
 	}
 	for _, x := range all {
 		e.log.Info("remote run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "state", x.State)
@@ -161,11 +161,11 @@ func (e *Engine) leaves() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if !e.looked.IsZero() && now.Round(0).Sub(e.looked.Round(0)) > e.life/2 { // the other clock stands still meanwhile
-		e.wary = now.Add(e.life / 2)
+	if !e.lastLook.IsZero() && now.Round(0).Sub(e.lastLook.Round(0)) > e.retention/2 { // the other clock stands still meanwhile
+		e.takeoverFrom = now.Add(e.retention / 2)
 	}
-	e.looked = now
-	return time.Until(e.wary)
+	e.lastLook = now
+	return time.Until(e.takeoverFrom)
 }
 
 // takeUp starts to follow a run from where the last server was, or to cancel it if that one was asked

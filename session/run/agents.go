@@ -17,13 +17,13 @@ const endWithin = 30 * time.Second
 // An agent is one process.
 type agent struct {
 	stepRef
-	cancel context.CancelFunc
-	x      *task.Execution // how it ended
-	err    error
-	called bool   // it has connected to the endpoint
-	told   string // what an agent has to do before an item can be merged, or ""
-	done   bool   // its step is finished
-	timer  *time.Timer
+	cancel      context.CancelFunc
+	x           *task.Execution // how it ended
+	err         error
+	called      bool   // it has connected to the endpoint
+	mergeAdvice string // what an agent has to do before an item can be merged, or ""
+	done        bool   // its step is finished
+	timer       *time.Timer
 }
 
 // finished gives an agent whose step is finished some time to end.
@@ -35,14 +35,14 @@ func (a *agent) finished() {
 // start starts agents for steps, as many as may run at once.
 func (d *leader) start(ctx context.Context, steps []job) error {
 	for _, j := range steps {
-		if most := d.lead.Run.Parallel; most > 0 && len(d.agents) >= most {
+		if most := d.attemptLead.Run.Parallel; most > 0 && len(d.agents) >= most {
 			return nil
 		}
 		if _, _, item := definition.SplitItem(j.step); item && j.state.Progress(j.step) == nil {
 			return session.NotNow(codes.StepNotCurrent, "Step '%s' has begun since the session was read.", j.step) // by get_step
 		}
 		if do := d.itemWork(j.stepRef, j.state); do != nil {
-			d.aside(ctx, j.stepRef, do)
+			d.doInstead(ctx, j.stepRef, do)
 			continue
 		}
 		a, err := d.plan(ctx, j)
@@ -56,22 +56,22 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		x := &agent{stepRef: j.stepRef}
 		var running context.Context
 		running, x.cancel = context.WithCancel(ctx)
-		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.stepRef, parent, id) }})
+		c, over, err := d.workplace.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.stepRef, parent, id) }})
 		if err != nil {
 			x.cancel()
 			return err
 		}
 		a.Env, a.MCP, a.Called = c.Env, c.MCP, c.Called
-		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
+		a.Started = func() { d.attemptLead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
 		d.agents[j.stepRef] = x
 		delete(d.before, j.stepRef)
 		d.running.Go(func() {
 			defer x.cancel()
-			x.x, x.err = d.lead.RunAgent(running, *a)
+			x.x, x.err = d.attemptLead.RunAgent(running, *a)
 			x.called = over()
 			d.ended <- x
 			if x.err == nil { // the leader does not wait for it
-				d.lead.Note("step %s: its agent %s", x.step, x.x.State)
+				d.attemptLead.Note("step %s: its agent %s", x.step, x.x.State)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func (d *leader) wait(ctx context.Context, until time.Time) error {
 	select {
 	case x := <-d.ended:
 		d.end(x)
-	case <-d.at.Moved():
+	case <-d.workplace.Moved():
 	case <-bounded.Done():
 		return ctx.Err()
 	}
@@ -113,13 +113,13 @@ func (d *leader) end(x *agent) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
-	d.unmerged[x.stepRef] = x.told
+	d.unmerged[x.stepRef] = x.mergeAdvice
 	switch {
 	case outdated(x.err): // the session moved while its item was made or merged
 	case x.err == nil && x.x != nil && x.x.State == task.Interrupted:
 		d.cut[x.x.ID] = true
 	case board.Passing(x.err):
-		d.trouble = x.err
+		d.agentError = x.err
 	case x.err != nil:
 		d.failed[x.stepRef] = reason(x.err)
 	}

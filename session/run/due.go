@@ -20,31 +20,31 @@ import (
 // A job is a step that needs an agent.
 type job struct {
 	stepRef
-	state  *machine.State
-	reply  *machine.StepReply
-	before []task.Execution // of this step, the newest first
-	ended  []*machine.State // the workflows that its agents have started and that have ended since
-	told   string           // why a person cannot pass the outputs, or why those that they passed were refused; or ""
+	state      *machine.State
+	reply      *machine.StepReply
+	executions []task.Execution // of this step, the newest first
+	ended      []*machine.State // the workflows that its agents have started and that have ended since
+	refusal    string           // why a person cannot pass the outputs, or why those that they passed were refused; or ""
 }
 
-// due is the work that can be done now.
-type due struct {
-	steps []job
-	until time.Time // when to look again; zero means when something has changed
-	waits []board.RunWait
-	moved bool             // a session has changed meanwhile
-	open  map[stepRef]bool // the steps that are not finished
+// dueWork is the work that can be done now.
+type dueWork struct {
+	steps     []job
+	recheckAt time.Time // when to look again; zero means when something has changed
+	waits     []board.RunWait
+	moved     bool             // a session has changed meanwhile
+	open      map[stepRef]bool // the steps that are not finished
 }
 
 // lookAt has the leader look again at a time.
-func (now *due) lookAt(t time.Time) {
-	if now.until.IsZero() || t.Before(now.until) {
-		now.until = t
+func (now *dueWork) lookAt(t time.Time) {
+	if now.recheckAt.IsZero() || t.Before(now.recheckAt) {
+		now.recheckAt = t
 	}
 }
 
 // due finds the steps of a session, and of those nested in it, that need an agent.
-func (d *leader) due(ctx context.Context, root *machine.State) (now due, err error) {
+func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err error) {
 	now.open = map[stepRef]bool{}
 	if err := d.walk(ctx, root, &now); err != nil || now.moved { // then it has not looked at all steps
 		return now, err
@@ -60,9 +60,9 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 
 // called looks at the workflow that a step is. If that is complete and its step is not, as a person has to let that go on,
 // the step is finished as an agent would: it is, or the reply says what they can do.
-func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *due) error {
+func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *dueWork) error {
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
-	child, err := d.at.State(ctx, id)
+	child, err := d.workplace.State(ctx, id)
 	if session.CodeOf(err) == codes.UnknownSession {
 		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. "+remedy, id, p.session)
 		return nil
@@ -73,7 +73,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	if child.Status == machine.Active { // its steps have agents of their own
 		return d.walk(ctx, child, now)
 	}
-	if at, err := d.at.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
+	if at, err := d.workplace.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
 		now.moved = err == nil // with the workflow, which ended a moment ago
 		return err
 	}
@@ -81,7 +81,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
 		return nil
 	}
-	r, err := d.at.Finish(ctx, p.session, p.step, new(machine.Question)) // its outputs are those of its workflow
+	r, err := d.workplace.Finish(ctx, p.session, p.step, new(machine.Question)) // its outputs are those of its workflow
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
 		d.failed[p] = reason(err)
 		return nil
@@ -95,8 +95,8 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	return nil
 }
 
-func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
-	reply, err := d.at.Step(ctx, s.SessionID, nil)
+func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error {
+	reply, err := d.workplace.Step(ctx, s.SessionID, nil)
 	if outdated(err) {
 		now.moved = true
 		return nil
@@ -117,7 +117,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			}
 			continue
 		}
-		if why := checksFailed(s.Progress(m.StepID), d.lead.Since); why != "" {
+		if why := checksFailed(s.Progress(m.StepID), d.attemptLead.Since); why != "" {
 			if d.failed[p] = why; a != nil {
 				a.cancel() // it would only try again
 			}
@@ -165,7 +165,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			d.failed[p] = why
 			continue
 		}
-		if until := limit.Over(j.before, d.lead.Since); until.After(time.Now()) {
+		if until := limit.Over(j.executions, d.attemptLead.Since); until.After(time.Now()) {
 			now.lookAt(until)
 			now.waits = append(now.waits, d.limited(j, until))
 			continue
@@ -180,7 +180,7 @@ func (d *leader) executions(ctx context.Context, p stepRef) ([]task.Execution, e
 	if before, known := d.before[p]; known {
 		return before, nil
 	}
-	before, err := d.lead.Steps(ctx, p.session, p.step)
+	before, err := d.attemptLead.Steps(ctx, p.session, p.step)
 	if err == nil {
 		d.before[p] = before
 	}
@@ -189,9 +189,9 @@ func (d *leader) executions(ctx context.Context, p stepRef) ([]task.Execution, e
 
 // limited says that a step waits for the limit that ended its newest agent.
 func (d *leader) limited(j job, until time.Time) board.RunWait {
-	w := board.RunWait{Kind: board.WaitsForLimit, SessionID: j.session, StepID: j.step, Since: *j.before[0].EndedAt, Until: &until}
-	if !limit.Known(&j.before[0]) {
-		w.Tries = limit.Row(j.before, d.lead.Since)
+	w := board.RunWait{Kind: board.WaitsForLimit, SessionID: j.session, StepID: j.step, Since: *j.executions[0].EndedAt, Until: &until}
+	if !limit.Known(&j.executions[0]) {
+		w.Tries = limit.Row(j.executions, d.attemptLead.Since)
 	}
 	return w
 }
@@ -200,10 +200,10 @@ func (d *leader) limited(j job, until time.Time) board.RunWait {
 // have ended.
 func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*machine.State, err error) {
 	d.mu.Lock()
-	ids := slices.Clone(d.lead.Run.Children[p.session+"/"+p.step])
+	ids := slices.Clone(d.attemptLead.Run.Children[p.session+"/"+p.step])
 	d.mu.Unlock()
 	for _, id := range ids {
-		s, err := d.at.State(ctx, id)
+		s, err := d.workplace.State(ctx, id)
 		if session.CodeOf(err) == codes.UnknownSession {
 			continue // it was pruned
 		}
@@ -222,19 +222,19 @@ func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*mach
 // adopt records a workflow that the agent of a step has started, perhaps for a step of another one.
 func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error {
 	if parent != p.session {
-		s, err := d.at.State(ctx, parent)
+		s, err := d.workplace.State(ctx, parent)
 		if err != nil {
 			return err
 		}
 		p = stepRef{parent, s.CurrentStepID}
 	}
 	d.mu.Lock()
-	if d.lead.Run.Children == nil {
-		d.lead.Run.Children = map[string][]string{}
+	if d.attemptLead.Run.Children == nil {
+		d.attemptLead.Run.Children = map[string][]string{}
 	}
 	key := p.session + "/" + p.step
-	if known := d.lead.Run.Children[key]; !slices.Contains(known, id) {
-		d.lead.Run.Children[key] = append(slices.Clone(known), id)
+	if known := d.attemptLead.Run.Children[key]; !slices.Contains(known, id) {
+		d.attemptLead.Run.Children[key] = append(slices.Clone(known), id)
 	}
 	d.mu.Unlock()
 	return d.save(ctx)
@@ -244,9 +244,9 @@ func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error 
 // was killed before it could record them: in sessions that it knows, and in those that are steps of these. Reading them
 // has their spans exported again that an earlier leader may not have sent.
 func (d *leader) find(ctx context.Context) error {
-	known, look := map[string]bool{}, []string{d.lead.Run.SessionID}
+	known, look := map[string]bool{}, []string{d.attemptLead.Run.SessionID}
 	d.mu.Lock()
-	for _, ids := range d.lead.Run.Children {
+	for _, ids := range d.attemptLead.Run.Children {
 		look = append(look, ids...)
 	}
 	d.mu.Unlock()
@@ -255,7 +255,7 @@ func (d *leader) find(ctx context.Context) error {
 			continue
 		}
 		known[look[0]] = true
-		s, err := d.at.State(ctx, look[0])
+		s, err := d.workplace.State(ctx, look[0])
 		if session.CodeOf(err) == codes.UnknownSession {
 			continue // it was removed
 		} else if err != nil {
@@ -267,7 +267,7 @@ func (d *leader) find(ctx context.Context) error {
 			}
 		}
 	}
-	started, err := d.at.Started(ctx, known)
+	started, err := d.workplace.Started(ctx, known)
 	for _, s := range started {
 		if err == nil && !known[s.SessionID] && known[s.Session] {
 			err = d.adopt(ctx, stepRef{s.Session, s.Step}, s.Parent, s.SessionID)

@@ -64,12 +64,12 @@ func (w *called) Isolate(_ context.Context, id, step, folder string) error {
 }
 
 // asText returns all that a leader found to do.
-func asText(d *leader, now due, err error) string {
+func asText(d *leader, now dueWork, err error) string {
 	var all []string
 	for _, j := range now.steps {
 		text := strings.TrimPrefix(j.session+"/"+j.step, root+"/")
-		if j.told != "" {
-			text += " (" + j.told + ")"
+		if j.refusal != "" {
+			text += " (" + j.refusal + ")"
 		}
 		if len(j.ended) > 0 {
 			text += fmt.Sprintf(" after %d workflows", len(j.ended))
@@ -79,9 +79,9 @@ func asText(d *leader, now due, err error) string {
 	for _, w := range now.waits {
 		all = append(all, fmt.Sprintf("waits for %s at %s, %d tries", w.Kind, w.StepID, w.Tries))
 	}
-	if !now.until.IsZero() {
+	if !now.recheckAt.IsZero() {
 		within := []time.Duration{time.Second, lookAgain, time.Minute, time.Hour}
-		i := slices.IndexFunc(within, func(d time.Duration) bool { return time.Until(now.until) <= d })
+		i := slices.IndexFunc(within, func(d time.Duration) bool { return time.Until(now.recheckAt) <= d })
 		all = append(all, fmt.Sprint("again within ", within[i]))
 	}
 	if now.moved {
@@ -114,14 +114,14 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		"it was refused":        {agent{err: session.NotNow(codes.BadPath, "Not here.")}, "[Not here.] map[] <nil> "},
 		"the session has moved": {agent{err: session.NotNow(codes.StepFinished, "Too late.")}, "[] map[] <nil> "},
 		"it may pass":           {agent{err: fmt.Errorf("reading: %w", store.ErrUnavailable)}, "[] map[] reading: " + store.ErrUnavailable.Error() + " "},
-		"a merge has conflicts": {agent{told: "a.md conflicts", called: true}, "[] map[] <nil> a.md conflicts"},
+		"a merge has conflicts": {agent{mergeAdvice: "a.md conflicts", called: true}, "[] map[] <nil> a.md conflicts"},
 	} {
 		d := newLeader(&attempt.Lead{Run: board.Run{Parallel: 1}}, nil, 1)
 		c.x.stepRef, c.x.timer = p, time.AfterFunc(time.Hour, func() {})
 		d.agents[p] = &c.x
 		testkit.Works(t, d.start(t.Context(), []job{{stepRef: stepRef{root, "b"}}}), "more than may run at once")
 		d.end(&c.x)
-		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.trouble, " ", d.unmerged[p]), c.want, "%s", name)
+		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.agentError, " ", d.unmerged[p]), c.want, "%s", name)
 		testkit.True(t, !c.x.timer.Stop() && len(d.agents) == 0 && d.silent[p] != c.x.called, "%s: %+v", name, d)
 	}
 }
@@ -143,7 +143,7 @@ func TestWhatIsDue(t *testing.T) {
 			for i, s := range status {
 				id := fmt.Sprint(child[:7], i+1)
 				w.states[id] = &machine.State{SessionID: id, Status: s, CurrentStepID: "nested"}
-				d.lead.Run.Children = map[string][]string{root + "/a": append(d.lead.Run.Children[root+"/a"], id)}
+				d.attemptLead.Run.Children = map[string][]string{root + "/a": append(d.attemptLead.Run.Children[root+"/a"], id)}
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestWhatIsDue(t *testing.T) {
 		"a merge with conflicts":                {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[stepRef{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
 		"a workflow that an agent left":         {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
 		"one that has ended":                    {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
-		"one that was pruned":                   {"a", nil, "", func(d *leader, _ *called) { d.lead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
+		"one that was pruned":                   {"a", nil, "", func(d *leader, _ *called) { d.attemptLead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
 		"the workflow of a step":                {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
 		"it ends while the leader looks":        {"a b", calls, "b", meanwhile(machine.Completed), "moved"},
 		"it is aborted meanwhile":               {"a", calls, "", meanwhile(machine.Aborted), "moved"},

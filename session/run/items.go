@@ -30,13 +30,13 @@ func (d *leader) itemWork(j stepRef, s *machine.State) func(context.Context) (to
 		return nil
 	case definition.IsMerge(j.step):
 		return func(ctx context.Context) (string, error) {
-			told, err := d.lead.LandItem(ctx, p.Folder)
+			told, err := d.attemptLead.LandItem(ctx, p.Folder)
 			if err != nil || told != "" {
 				return told, err
 			}
-			if _, err = d.at.Finish(ctx, j.session, j.step, nil); err == nil {
-				d.lead.Note("step %s: merged", j.step)
-				d.lead.RemoveItems(ctx, p.Folder)
+			if _, err = d.workplace.Finish(ctx, j.session, j.step, nil); err == nil {
+				d.attemptLead.Note("step %s: merged", j.step)
+				d.attemptLead.RemoveItems(ctx, p.Folder)
 			}
 			return "", err
 		}
@@ -46,22 +46,22 @@ func (d *leader) itemWork(j stepRef, s *machine.State) func(context.Context) (to
 	_, i, _ := definition.SplitItem(j.step)
 	name := fmt.Sprintf("%s-%d-%s", j.session, i, strconv.FormatInt(p.StartedAt.UnixMicro(), 36))
 	return func(ctx context.Context) (string, error) {
-		folder, err := d.lead.MakeItem(ctx, name)
+		folder, err := d.attemptLead.MakeItem(ctx, name)
 		if err == nil {
-			err = d.at.Isolate(ctx, j.session, j.step, folder)
+			err = d.workplace.Isolate(ctx, j.session, j.step, folder)
 		}
 		return "", err
 	}
 }
 
-// aside does something for a step in the place of its agent.
-func (d *leader) aside(ctx context.Context, p stepRef, do func(context.Context) (told string, err error)) {
+// doInstead does something for a step in the place of its agent.
+func (d *leader) doInstead(ctx context.Context, p stepRef, do func(context.Context) (told string, err error)) {
 	x := &agent{stepRef: p, called: true}
 	ctx, x.cancel = context.WithCancel(ctx)
 	d.agents[p] = x
 	d.running.Go(func() {
 		defer x.cancel()
-		x.told, x.err = do(ctx)
+		x.mergeAdvice, x.err = do(ctx)
 		d.ended <- x
 	})
 }

@@ -187,29 +187,29 @@ func TestARunWhoseAgentsFinishNothing(t *testing.T) {
 // Only agents count that ended on their own since the run was resumed.
 func TestField01_WhatCountsAsATry(t *testing.T) {
 	since := time.Now()
-	d := &leader{lead: &attempt.Lead{Since: since}, retries: 2}
+	d := &leader{attemptLead: &attempt.Lead{Since: since}, retries: 2}
 	x := func(state task.AttemptState, after time.Duration) task.Execution {
 		return task.Execution{State: state, CreatedAt: since.Add(after), Error: new("its error")}
 	}
 	limited := x(task.Failed, 1)
 	limited.LimitedUntil = &since
 	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
 	before[0].Error = new("On stderr: Please run /login")
-	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), before: before}), "said"), "what its error says is repeated")
+	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), executions: before}), "said"), "what its error says is repeated")
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
 	rows := slices.Repeat([]task.Execution{limited}, board.MaxLimits-1)
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, x(task.Failed, 1), limited)}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(rows, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, x(task.Failed, 1), limited)}), "")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
 	d.silent = map[stepRef]bool{{}: true}
-	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
+	testkit.Contains(t, d.exhausted(job{state: new(machine.State), executions: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }
 
 // An away is a Workplace whose database does not answer for a while, and then says something else.

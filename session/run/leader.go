@@ -25,8 +25,8 @@ type stepRef struct{ session, step string }
 
 // A leader leads one run. Only the goroutine of Lead uses it, except for what mu guards.
 type leader struct {
-	lead *attempt.Lead
-	at   Workplace
+	attemptLead *attempt.Lead
+	workplace   Workplace
 
 	retries int
 	agents  map[stepRef]*agent // that run
@@ -40,8 +40,8 @@ type leader struct {
 	ended    chan *agent                  // unbuffered; received until all agents have ended
 	running  sync.WaitGroup
 
-	progress task.WorkflowProgress // that the board has
-	trouble  error                 // why an agent could not be run, if that may pass; or nil
+	progress   task.WorkflowProgress // that the board has
+	agentError error                 // why an agent could not be run, if that may pass; or nil
 
 	mu      sync.Mutex // guards unsaved, and lead.Run.Children
 	unsaved bool       // the board does not have lead.Run as it is
@@ -54,12 +54,12 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board
 }
 
 func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
-	return &leader{lead: l, at: at, retries: retries, agents: map[stepRef]*agent{}, failed: map[stepRef]string{}, silent: map[stepRef]bool{}, cut: map[string]bool{}, unmerged: map[stepRef]string{}, before: map[stepRef][]task.Execution{}, ended: make(chan *agent)}
+	return &leader{attemptLead: l, workplace: at, retries: retries, agents: map[stepRef]*agent{}, failed: map[stepRef]string{}, silent: map[stepRef]bool{}, cut: map[string]bool{}, unmerged: map[stepRef]string{}, before: map[stepRef][]task.Execution{}, ended: make(chan *agent)}
 }
 
 func (d *leader) run(ctx context.Context) board.RunEnd {
 	defer d.endAgents()
-	end, err := d.lasting(ctx)
+	end, err := d.followWithRetries(ctx)
 	for err == nil && end.State == board.Completed && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
 			a.finished()
@@ -67,7 +67,7 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
 	}
 	if err == nil && end.State == board.Completed {
-		d.lead.RemoveItems(ctx, "") // of items that were dropped
+		d.attemptLead.RemoveItems(ctx, "") // of items that were dropped
 	}
 	if err != nil && ctx.Err() == nil {
 		end = board.RunEnd{State: board.Failed, Step: end.Step, Reason: reason(err)}
@@ -75,9 +75,9 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 	return end
 }
 
-// lasting calls follow again until its error is not one that passes: agents work for hours, and their work is kept
+// followWithRetries calls follow again until its error is not one that passes: agents work for hours, and their work is kept
 // if a database is restarted or a disk is full meanwhile.
-func (d *leader) lasting(ctx context.Context) (end board.RunEnd, err error) {
+func (d *leader) followWithRetries(ctx context.Context) (end board.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
 		begun := time.Now()
@@ -90,7 +90,7 @@ func (d *leader) lasting(ctx context.Context) (end board.RunEnd, err error) {
 		}
 		if err.Error() != said { // once
 			said = err.Error()
-			d.lead.Warn("the progress of a run cannot be recorded; trying again until it can", err)
+			d.attemptLead.Warn("the progress of a run cannot be recorded; trying again until it can", err)
 		}
 		if pause.Wait(ctx) != nil {
 			return end, err
@@ -100,9 +100,9 @@ func (d *leader) lasting(ctx context.Context) (end board.RunEnd, err error) {
 
 // follow does what is due until the workflow is complete or cannot go on.
 func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
-	r := &d.lead.Run
+	r := &d.attemptLead.Run
 	if r.SessionID == "" {
-		if r.SessionID, err = d.at.Start(ctx, r, "run "+d.lead.Attempt.ID); err != nil {
+		if r.SessionID, err = d.workplace.Start(ctx, r, "run "+d.attemptLead.Attempt.ID); err != nil {
 			if refused, ok := errors.AsType[*session.Error](err); ok && len(r.Inputs) > 0 && !r.InPlace {
 				refused.Message += " The run works in a git worktree, which has only the files that are committed."
 			}
@@ -118,13 +118,13 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		if err := d.saveAgain(ctx); err != nil {
 			return end, err
 		}
-		s, err := d.at.State(ctx, r.SessionID)
+		s, err := d.workplace.State(ctx, r.SessionID)
 		if err != nil {
 			return end, err
 		}
 		end.Step = s.CurrentStepID
 		if now := (task.WorkflowProgress{SessionID: s.SessionID, Status: string(s.Status), Step: s.CurrentStepID}); now != d.progress {
-			if err := d.lead.Progress(ctx, now); err != nil {
+			if err := d.attemptLead.Progress(ctx, now); err != nil {
 				return end, err
 			}
 			d.progress = now
@@ -151,7 +151,7 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 			continue
 		}
 		if (len(due.steps) > 0 || len(d.agents) > 0) && !d.ending() {
-			if why, err := d.lead.OverBudget(ctx); err != nil {
+			if why, err := d.attemptLead.OverBudget(ctx); err != nil {
 				return end, err
 			} else if why != "" {
 				return board.RunEnd{State: board.Paused, Step: s.CurrentStepID, Reason: why}, nil
@@ -162,21 +162,21 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 				return end, err
 			}
 		}
-		if len(d.agents) == 0 && due.until.IsZero() {
-			return d.stuck(s.CurrentStepID), nil
+		if len(d.agents) == 0 && due.recheckAt.IsZero() {
+			return d.stuckEnd(s.CurrentStepID), nil
 		}
-		if err := d.wait(ctx, due.until); err != nil {
+		if err := d.wait(ctx, due.recheckAt); err != nil {
 			return end, err
 		}
-		if err := d.trouble; err != nil {
-			d.trouble = nil
+		if err := d.agentError; err != nil {
+			d.agentError = nil
 			return end, err
 		}
 	}
 }
 
-// stuck returns the end of a run in which no step can go on.
-func (d *leader) stuck(step string) board.RunEnd {
+// stuckEnd returns the end of a run in which no step can go on.
+func (d *leader) stuckEnd(step string) board.RunEnd {
 	if len(d.failed) == 0 {
 		return board.RunEnd{State: board.Failed, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
 	}
@@ -195,7 +195,7 @@ func outdated(err error) bool {
 func (d *leader) save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := d.lead.Save(ctx)
+	err := d.attemptLead.Save(ctx)
 	d.unsaved = err != nil
 	return err
 }

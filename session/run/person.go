@@ -18,7 +18,7 @@ const lookAgain = 10 * time.Second
 // person does what a person's review of a step demands: it waits for their answer, or finishes the step that
 // they have passed, with the outputs that they saw. It reports whether that is all that can be done now.
 // Otherwise told is why an agent has to hand in outputs again, or "".
-func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *due) (told string, waits bool, err error) {
+func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *dueWork) (told string, waits bool, err error) {
 	a := d.agents[p]
 	var q *machine.Question
 	if of := s.Progress(p.step); of != nil {
@@ -33,7 +33,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 	case a != nil:
 		a.handedIn()
 	}
-	if told = d.at.Changed(ctx, s, p.step); told != "" {
+	if told = d.workplace.Changed(ctx, s, p.step); told != "" {
 		return told, false, ctx.Err()
 	}
 	if q.Open() {
@@ -41,7 +41,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 		now.lookAt(time.Now().Add(lookAgain))
 		return "", true, nil
 	}
-	r, err := d.at.Finish(ctx, p.session, p.step, q)
+	r, err := d.workplace.Finish(ctx, p.session, p.step, q)
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
 		return err.Error(), false, nil
 	}
@@ -52,7 +52,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 	case r.Status != machine.NeedsWork:
 		now.moved = true
 		delete(now.open, p)
-		d.lead.Note("step %s: a person passed it", p.step)
+		d.attemptLead.Note("step %s: a person passed it", p.step)
 	case r.Waiting() != nil:
 		now.lookAt(time.Now().Add(time.Second))
 	default: // its checks do not pass any more
@@ -79,8 +79,8 @@ func (a *agent) goesOn() {
 // keepWaits records what the run waits for, if that has changed.
 func (d *leader) keepWaits(ctx context.Context, now []board.RunWait) error {
 	d.mu.Lock()
-	was := d.lead.Run.Waits
-	d.lead.Run.Waits = now
+	was := d.attemptLead.Run.Waits
+	d.attemptLead.Run.Waits = now
 	d.mu.Unlock()
 	if slices.EqualFunc(was, now, board.RunWait.Equal) {
 		return nil

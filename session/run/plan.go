@@ -20,7 +20,7 @@ import (
 
 // plan says what to run for a step.
 func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
-	r, at := &d.lead.Run, d.lead.Attempt
+	r, at := &d.attemptLead.Run, d.attemptLead.Attempt
 	a := &attempt.Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
 	x := &a.Execution
 	p := j.state.Progress(j.step)
@@ -28,12 +28,12 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if x.CreatedAt = d.since(p); p != nil && p.StartedAt.After(x.CreatedAt) {
 		x.CreatedAt = p.StartedAt
 	}
-	def, err := d.at.Defined(ctx, j.state, j.step)
+	def, err := d.workplace.Defined(ctx, j.state, j.step)
 	if err != nil {
 		return nil, err
 	}
 	if def.Call != nil { // reading it has begun it
-		_, err := d.at.Step(ctx, j.session, &j.step)
+		_, err := d.workplace.Step(ctx, j.session, &j.step)
 		return nil, cmp.Or(err, error(session.NotNow(codes.StepNotCurrent, "Its workflow has begun.")))
 	}
 	a.Workspace = j.state.RootOf(at.Workspace, j.step)
@@ -44,7 +44,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			x.Variant = &variant
 		}
 	}
-	reply, err := d.at.Step(ctx, j.session, &j.step)
+	reply, err := d.workplace.Step(ctx, j.session, &j.step)
 	if err != nil {
 		return nil, err
 	}
@@ -53,18 +53,18 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 		return nil, fmt.Errorf("the step is not described; look at its session")
 	}
 	var before *task.Execution
-	if len(j.before) > 0 {
-		if before = &j.before[0]; before.Executor == x.Executor { // which has the log
+	if len(j.executions) > 0 {
+		if before = &j.executions[0]; before.Executor == x.Executor { // which has the log
 			x.LogID = before.LogID
 		}
-		if before.Executor == x.Executor && before.Conversation != nil && d.lead.Continues(ctx, x.Executor, x.Variant) {
+		if before.Executor == x.Executor && before.Conversation != nil && d.attemptLead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)
 			switch {
 			case definition.IsMerge(j.step):
-				a.Prompt = mergePrompt(step, j.told)
-			case j.told != "" || failedSince(p, before):
-				a.Prompt = againPrompt(step, j.state, j.told)
+				a.Prompt = mergePrompt(step, j.refusal)
+			case j.refusal != "" || failedSince(p, before):
+				a.Prompt = againPrompt(step, j.state, j.refusal)
 			case len(left) > 0:
 				a.Prompt = childPrompt(step, left)
 			case before.LimitedUntil != nil:
@@ -72,23 +72,23 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			default:
 				a.Prompt = againPrompt(step, j.state, "")
 			}
-			a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
+			a.Prompt = adviceFor(a.Prompt+limitReached(before), d.attemptLead.Advice)
 			return a, nil
 		}
 	} else if r.Resume && len(j.reply.Members) == 1 && j.state.RootOf("", j.step) == "" {
 		x.Conversation = d.previous(ctx, j, x.Executor)
 	}
 	if definition.IsMerge(j.step) {
-		a.Prompt = mergePrompt(step, j.told)
-	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
+		a.Prompt = mergePrompt(step, j.refusal)
+	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, otherSteps(j), before, j.refusal, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
-	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
+	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.attemptLead.Advice)
 	return a, err
 }
 
-// others are the steps that other agents do in the same folder.
-func others(j job) (all []string) {
+// otherSteps are the steps that other agents do in the same folder.
+func otherSteps(j job) (all []string) {
 	for _, m := range j.reply.Members {
 		if m.StepID != j.step && m.State != "completed" && j.state.RootOf("", m.StepID) == j.state.RootOf("", j.step) {
 			all = append(all, m.StepID)
@@ -104,18 +104,18 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 		return nil
 	}
 	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
-	if !alone(j.state, last) {
+	if !isSingle(j.state, last) {
 		return nil
 	}
-	done, err := d.lead.Steps(ctx, j.session, last)
-	if err != nil || len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.lead.Continues(ctx, done[0].Executor, done[0].Variant) {
+	done, err := d.attemptLead.Steps(ctx, j.session, last)
+	if err != nil || len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.attemptLead.Continues(ctx, done[0].Executor, done[0].Variant) {
 		return nil
 	}
 	return done[0].Conversation
 }
 
-// alone reports whether a step is no member of a group, which begin at one time, and is not done for items.
-func alone(s *machine.State, stepID string) bool {
+// isSingle reports whether a step is no member of a group, which begin at one time, and is not done for items.
+func isSingle(s *machine.State, stepID string) bool {
 	done := s.Progress(stepID) // nil for items
 	return done != nil && !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
 		return p.Key != stepID && p.Value.StartedAt.Equal(done.StartedAt)

@@ -20,11 +20,11 @@ func (d *leader) exhausted(j job) string {
 	tries, why, said := 0, "", ""
 	p := j.state.Progress(j.step)
 	since := d.since(p)
-	if limits := limit.Row(j.before, since); limits >= board.MaxLimits {
-		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit is over. %s", limits, deref(j.before[0].Error))
+	if limits := limit.Row(j.executions, since); limits >= board.MaxLimits {
+		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit is over. %s", limits, deref(j.executions[0].Error))
 	}
 	left := map[string]bool{} // by workflow
-	for _, x := range j.before {
+	for _, x := range j.executions {
 		if x.CreatedAt.Before(since) || x.LimitedUntil != nil || asked(&x, p) || x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
 			continue
 		}
@@ -56,7 +56,7 @@ func (d *leader) exhausted(j job) string {
 			text += "."
 		}
 	}
-	saw := lastSaid(p, j.told)
+	saw := lastSaid(p, j.refusal)
 	if said != "" && saw == "" && !strings.Contains(why, said) {
 		text += fmt.Sprintf(" The last one said: %q.", jsontext.Clip(said, 300))
 	}
@@ -69,7 +69,7 @@ func (d *leader) exhausted(j job) string {
 
 // since returns from when on agents of a step count: since the run was resumed, and since a person last reviewed the step.
 func (d *leader) since(p *machine.StepProgress) time.Time {
-	since := d.lead.Since
+	since := d.attemptLead.Since
 	if p != nil {
 		for _, a := range p.Tries {
 			if a.ByPerson() && a.ClosedAt.After(since) {

@@ -14,7 +14,7 @@ import (
 const terminalIn, terminalOut = "/dev/tty", "/dev/tty"
 
 // TerminalSize reports whether a stream is a terminal, how many characters its lines have and how many lines it has.
-func TerminalSize(stream any) (columns, lines int, is bool) {
+func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	f, ok := stream.(*os.File)
 	if !ok {
 		return 0, 0, false

@@ -59,7 +59,7 @@ type Stores struct {
 func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 	alive, lives := Census(s.Members), map[task.Place]bool{}
 	return func(row *Session) bool {
-		if row.MovedBy == "" || !s.elsewhere(row) {
+		if row.MovedBy == "" || !s.movedElsewhere(row) {
 			return row.MovedBy != "" && alive(row.MovedBy)
 		}
 		p := *row.PlaceOf()
@@ -75,14 +75,14 @@ func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 
 // Mover describes for people who moved a session last over a connection; "" if it is unknown.
 func (s *Stores) Mover(row *Session) string {
-	if s.elsewhere(row) {
+	if s.movedElsewhere(row) {
 		return "a server on " + row.PlaceOf().Describe()
 	}
 	return s.Members.Describe(row.MovedBy)
 }
 
-// elsewhere reports whether a session was moved last at another place.
-func (s *Stores) elsewhere(row *Session) bool {
+// movedElsewhere reports whether a session was moved last at another place.
+func (s *Stores) movedElsewhere(row *Session) bool {
 	p := row.PlaceOf()
 	return s.Place != nil && p != nil && p.Elsewhere(*s.Place)
 }

@@ -69,7 +69,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	r, err := a.engine.records.Read(ctx, a.id, nil)
 	if err == nil {
 		a.state, a.row = r.State, r.Row
-		a.engine.again(ctx, a.state)
+		a.engine.resendSpans(ctx, a.state)
 	}
 	return err
 }
@@ -328,8 +328,8 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	}
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
-	w, made := record.Defining(def), &with{root: a.root()}
-	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+	w, made := record.Defining(def), &nestedWrites{root: a.root()}
+	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 		return nil, err
 	}
 	w.Also = made.writes

@@ -242,7 +242,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	case err == nil || a.StepID == nil:
 		return f, err
 	case id != "":
-		return f, c.elsewhere(ctx, id, a, err)
+		return f, c.pointToSession(ctx, id, a, err)
 	case session.CodeOf(err) == codes.NoActiveSession:
 		if id := c.lastEnded(ctx, *a.StepID, false, same); id != "" {
 			return finish(id)
@@ -273,9 +273,9 @@ func about[R any](ctx context.Context, c *Conn, named *string, do func(id string
 // askedElsewhere is the maximum number of sessions whose concurrent groups are searched for a step.
 const askedElsewhere = 20
 
-// elsewhere returns err or, if it refuses a step that is current in another session of the stack, an
+// pointToSession returns err or, if it refuses a step that is current in another session of the stack, an
 // error with the call to make for that session. Of several it names all: the caller knows which one is meant.
-func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error) error {
+func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
 	if refused == nil || !slices.Contains([]string{codes.StepNotCurrent, codes.UnknownStep, codes.StepFinished, codes.GroupMovedOn}, refused.Code) {
 		return err

@@ -173,7 +173,7 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	}
 	if missing {
 		if running == nil && goesOn {
-			if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
+			if f, err := a.awaitOtherReview(ctx, m, stepID); f != nil || err != nil {
 				return f, err
 			}
 		}

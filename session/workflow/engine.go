@@ -16,7 +16,7 @@
 //   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
 //   - branch due, export, follower: what follows from a transition;
 //   - form (package job): an entry that is more than steps, such as a workflow; item and round, the steps of such an
-//     entry; with, the sessions that a transition begins or goes on with besides its own;
+//     entry; nestedWrites, the sessions that a transition begins or goes on with besides its own;
 //   - of package machine: State, part, definition, entry, plan, try, stored reply, withdrawal.
 package workflow
 

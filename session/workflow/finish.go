@@ -148,7 +148,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
-		done, err = a.again(ctx, r, m.caller)
+		done, err = a.repeatReply(ctx, r, m.caller)
 		return nil, done, err
 	}
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
@@ -175,7 +175,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		replay = c.plan.Replay
 	}
 	if replay != nil {
-		done, err = a.again(ctx, replay, m.caller)
+		done, err = a.repeatReply(ctx, replay, m.caller)
 		return nil, done, err
 	}
 	if err = a.mayOverride(ctx, c); err != nil {
@@ -261,11 +261,11 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if err != nil {
 		return nil, err
 	}
-	made := &with{root: a.root()}
+	made := &nestedWrites{root: a.root()}
 	if r.BeginStep != nil && len(next.DueCalls(def)) > 0 {
 		how, herr := e.Reviewing(ctx)
 		if err = herr; err == nil {
-			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made)
+			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made)
 		}
 	}
 	if err == nil {
@@ -393,8 +393,8 @@ func (a *sessionActor) lost(except string) (lost []string) {
 	return lost
 }
 
-// again returns a stored reply, and stores it under this call's request_id too.
-func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c caller) (*finished, error) {
+// repeatReply returns a stored reply, and stores it under this call's request_id too.
+func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredReply, c caller) (*finished, error) {
 	if next := a.state.Alias(stored, c.Call); next != a.state {
 		if err := a.commit(c.MovedBy, next, nil); err != nil {
 			return nil, err

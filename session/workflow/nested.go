@@ -19,8 +19,8 @@ import (
 // maxDepth is how many workflows may be steps of each other, one in the other.
 const maxDepth = 16
 
-// with are the transitions of other sessions that are made together with one: of workflows that are steps.
-type with struct {
+// nestedWrites are the transitions of other sessions that are made together with one: of workflows that are steps.
+type nestedWrites struct {
 	root   string // where they work
 	writes []*store.SessionWrite
 	states []*machine.State // of each
@@ -28,7 +28,7 @@ type with struct {
 }
 
 // written exports and counts what was made.
-func (o *with) written(e *Engine) {
+func (o *nestedWrites) written(e *Engine) {
 	for i, w := range o.writes {
 		e.exports.Write(w.Session, o.states[i])
 		exportEnded(o.before[i], o.states[i])
@@ -37,7 +37,7 @@ func (o *with) written(e *Engine) {
 }
 
 // began returns the sessions that were made.
-func (o *with) began() (rows []store.Session) {
+func (o *nestedWrites) began() (rows []store.Session) {
 	for _, w := range o.writes {
 		if w.Before < 0 {
 			rows = append(rows, w.Session)
@@ -46,22 +46,22 @@ func (o *with) began() (rows []store.Session) {
 	return rows
 }
 
-// begins are the fields of a reply that describe the steps which begin.
-type begins struct {
+// beginReply are the fields of a reply that describe the steps which begin.
+type beginReply struct {
 	first  **machine.StepInfo
 	others *[]machine.StepInfo
 	group  **string
 }
 
 // noReply is for a command, which is told no steps.
-func noReply() begins {
+func noReply() beginReply {
 	r := &machine.StartReply{BeginStep: &machine.StepInfo{}}
-	return begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}
+	return beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}
 }
 
 // calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
 // steps take the place of these steps; one without steps to do is complete, and the reply says so. next is being made.
-func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of begins, made *with) error {
+func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply, made *nestedWrites) error {
 	for _, st := range next.DueCalls(def) {
 		depth, err := e.depth(ctx, next, made)
 		if err == nil && depth > maxDepth {
@@ -77,7 +77,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		next.Called(st.ID, child.SessionID)
 		at := len(made.writes)
 		made.writes, made.states, made.before = append(made.writes, w), append(made.states, child), append(made.before, nil)
-		if err := e.calls(ctx, how, child, r.def, by, begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+		if err := e.calls(ctx, how, child, r.def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 			return err
 		}
 		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
@@ -116,7 +116,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 	if err != nil {
 		return err
 	}
-	next, made := a.state.Next(e.now()), &with{root: a.root()}
+	next, made := a.state.Next(e.now()), &nestedWrites{root: a.root()}
 	if len(turns) > 0 {
 		texts, err := e.definitions.Texts(def, turns)
 		if err == nil {
@@ -143,7 +143,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 }
 
 // depth returns how many workflows a session that is begun now would be in, itself included.
-func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (n int, err error) {
+func (e *Engine) depth(ctx context.Context, parent *machine.State, made *nestedWrites) (n int, err error) {
 	for n = 1; parent != nil && parent.CalledAs != "" && n <= maxDepth; n++ {
 		id := *parent.ParentSessionID
 		parent = nil
@@ -245,7 +245,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 
 // resume goes on with the session that has called the one that is complete in next: the reply to the call that has
 // completed it says how. Both transitions are made together.
-func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply, made *with) error {
+func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply, made *nestedWrites) error {
 	e := a.engine
 	if next.Status != machine.Completed || next.CalledAs == "" {
 		return nil
@@ -291,7 +291,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	w := record.Defining(pdef)
 	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext), append(made.before, parent.State)
 	if pr.BeginStep != nil && e.Catalog != nil { // else see beginDue
-		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, begins{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made); err != nil {
+		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, beginReply{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made); err != nil {
 			return err
 		}
 	}

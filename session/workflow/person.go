@@ -203,7 +203,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err != nil {
 			return err
 		}
-		made := &with{root: a.root()}
+		made := &nestedWrites{root: a.root()}
 		if e.Catalog != nil { // else see beginDue
 			if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 				return err

@@ -37,7 +37,7 @@ func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*mach
 	if r.Row.Identity != identity {
 		return nil, e.records.Unknown(sessionID)
 	}
-	e.again(ctx, r.State)
+	e.resendSpans(ctx, r.State)
 	return r.State, nil
 }
 

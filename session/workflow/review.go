@@ -80,7 +80,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		return nil, errLater
 	}
 	if running == nil && last.Open() && last.Digest == digest {
-		if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
+		if f, err := a.awaitOtherReview(ctx, m, stepID); f != nil || err != nil {
 			return f, err
 		}
 	}
@@ -301,7 +301,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 		a.join(running, m)
 		return nil, errLater
 	case running == nil && last.Open() && last.Digest == m.joined:
-		return a.elsewhere(ctx, m, stepID)
+		return a.awaitOtherReview(ctx, m, stepID)
 	case p.Question.Open() && p.Question.Digest == m.joined && len(c.plan.Step.ReviewsBy(true)) > 0:
 		c.digest = m.joined
 		return a.approve(ctx, a.state, c)

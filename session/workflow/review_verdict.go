@@ -298,9 +298,9 @@ func (e *Engine) leaveReviews(ctx context.Context) {
 	}
 }
 
-// elsewhere lets a call wait for the review of a step, open in the record, that another process runs. It
+// awaitOtherReview lets a call wait for the review of a step, open in the record, that another process runs. It
 // returns neither a reply nor an error if the review is to be taken up.
-func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID string) (*finished, error) {
+func (a *sessionActor) awaitOtherReview(ctx context.Context, m *finishCall, stepID string) (*finished, error) {
 	if changed, err := a.refresh(ctx); err != nil {
 		return nil, err
 	} else if changed {

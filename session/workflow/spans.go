@@ -53,12 +53,12 @@ func exportEnded(before, next *machine.State) {
 	if !telemetry.Taken() || next.Trace == "" || before == nil {
 		return
 	}
-	was, is := partsOf(before), partsOf(next)
+	beforeParts, nextParts := partsOf(before), partsOf(next)
 	if before.Status == next.Status { // else the end of the session has ended steps, too
-		was, is = unlike(was, is), unlike(is, was)
+		beforeParts, nextParts = unlike(beforeParts, nextParts), unlike(nextParts, beforeParts)
 	}
-	known := endedSpans(before, was)
-	for _, span := range endedSpans(next, is) {
+	known := endedSpans(before, beforeParts)
+	for _, span := range endedSpans(next, nextParts) {
 		if !slices.ContainsFunc(known, func(k telemetry.Span) bool { return k.Ref.SpanID() == span.Ref.SpanID() }) {
 			telemetry.Export(span)
 		}
@@ -75,9 +75,9 @@ func unlike(all, others []part) (left []part) {
 	return left
 }
 
-// again exports the spans again that ended in the last minute before a session moved last: the process that moved it may
+// resendSpans exports the spans again that ended in the last minute before a session moved last: the process that moved it may
 // have been killed before it had sent them. It does so once per session, for those of its steps, too.
-func (e *Engine) again(ctx context.Context, s *machine.State) {
+func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
 	if !telemetry.On() || s.Trace == "" {
 		return
 	}
@@ -96,7 +96,7 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 	for _, p := range partsOf(s) {
 		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
 			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
-				e.again(ctx, r.State)
+				e.resendSpans(ctx, r.State)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (e *Engine) ExportEnded(ctx context.Context) {
 			return
 		}
 		if r, err := e.records.Read(ctx, row.ID, nil); err == nil {
-			e.again(ctx, r.State)
+			e.resendSpans(ctx, r.State)
 		}
 	}
 }

@@ -172,8 +172,8 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 			return nil, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w, made := record.Defining(def), &with{root: e.Root}
-		if err := e.calls(ctx, how, s, def, by, begins{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+		w, made := record.Defining(def), &nestedWrites{root: e.Root}
+		if err := e.calls(ctx, how, s, def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 			return nil, nil, err
 		}
 		w.Also = made.writes

@@ -39,7 +39,7 @@ func Merge(configured []config.Executor) []config.Executor {
 			all[i] = c
 		default:
 			e := &all[i]
-			v := over(own(*e), own(c))
+			v := override(own(*e), own(c))
 			e.Prompt, e.Resume, e.Env, e.Telemetry = v.Prompt, v.Resume, v.Env, c.Telemetry
 			for _, v := range c.Variants {
 				switch i := variantOf(e, v.Name); {
@@ -48,7 +48,7 @@ func Merge(configured []config.Executor) []config.Executor {
 				case len(v.Command) > 0:
 					e.Variants[i] = v
 				default:
-					e.Variants[i] = over(e.Variants[i], v)
+					e.Variants[i] = override(e.Variants[i], v)
 				}
 			}
 		}
@@ -82,19 +82,19 @@ func own(e config.Executor) config.Variant {
 	return config.Variant{Command: e.Command, Resume: e.Resume, Prompt: e.Prompt, Env: e.Env}
 }
 
-// over returns base with the fields that v sets.
-func over(base, v config.Variant) config.Variant {
+// override returns base with the fields that v sets.
+func override(base, v config.Variant) config.Variant {
 	env := maps.Clone(v.Env)
 	if len(base.Env) > 0 {
 		env = maps.Clone(base.Env)
 		maps.Copy(env, v.Env)
 	}
-	return config.Variant{Name: base.Name, Command: either(v.Command, base.Command), Resume: either(v.Resume, base.Resume),
+	return config.Variant{Name: base.Name, Command: firstNonEmpty(v.Command, base.Command), Resume: firstNonEmpty(v.Resume, base.Resume),
 		Prompt: cmp.Or(v.Prompt, base.Prompt), Env: env}
 }
 
-// either returns the first non-empty command line.
-func either(a, b []string) []string {
+// firstNonEmpty returns the first non-empty command line.
+func firstNonEmpty(a, b []string) []string {
 	if len(a) > 0 {
 		return a
 	}
@@ -147,14 +147,14 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			return Recipe{}, session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", name, variant, there).
 				With("argument", "variant").With("value", variant).With("variants", names)
 		}
-		v = over(v, all[i].Variants[j])
+		v = override(v, all[i].Variants[j])
 	}
 	if len(v.Command) == 0 {
 		return Recipe{}, session.Wrong(codes.ExecutorWithoutCommand,
 			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin), Telemetry: all[i].Telemetry}
+	r := Recipe{Command: v.Command, Resume: firstNonEmpty(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin), Telemetry: all[i].Telemetry}
 	for _, key := range slices.Sorted(maps.Keys(v.Env)) {
 		r.Env = append(r.Env, key+"="+v.Env[key])
 	}

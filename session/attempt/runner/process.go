@@ -20,11 +20,11 @@ const waitMax = 250 * time.Millisecond
 // A Process is a run, of this server or another. Any number of goroutines and servers may wait for
 // it and stop it.
 type Process struct { // the state of its folder when it was read
-	dir     string
-	started *startedRecord // nil if the folder is not marked
-	exit    *Exit          // nil if no exit is recorded
-	alive   bool           // a shim is alive; valid if there is no exit
-	life    *os.File       // a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
+	dir      string
+	started  *startedRecord // nil if the folder is not marked
+	exit     *Exit          // nil if no exit is recorded
+	alive    bool           // a shim is alive; valid if there is no exit
+	lifePipe *os.File       // a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
 }
 
 // StartedAt returns when the agent was started, by the clock of its shim; zero if it never was.
@@ -45,7 +45,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
-	now, err := await(ctx, p.dir, waitMax, p.life, func(*Process) bool { return false })
+	now, err := await(ctx, p.dir, waitMax, p.lifePipe, func(*Process) bool { return false })
 	if err == nil && now.exit == nil {
 		err = errors.New("its records were removed")
 	}

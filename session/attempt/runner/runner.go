@@ -92,7 +92,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("starting the shim of the run in %s: %w", spec.Dir, err)
 	}
 	if p, err = find(ctx, spec.Dir); p != nil {
-		p.life = life
+		p.lifePipe = life
 		return p, nil
 	}
 	life.Close()

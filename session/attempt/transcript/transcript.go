@@ -133,7 +133,7 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); isName(name) {
 		r.conversation = name
 	}
-	r.hear(&e)
+	r.addAnswer(&e)
 	all := give
 	give = func(m Message) {
 		if m.Kind == Said && m.Parent == "" && strings.TrimSpace(m.Text) != "" {
@@ -238,13 +238,13 @@ func Arguments(text string) (all []Argument) {
 	return all
 }
 
-// telling are the arguments that say best what a call does, the best first.
-var telling = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
+// summaryArguments are the arguments that say best what a call does, the best first.
+var summaryArguments = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
 
 // Gist returns what a tool call does in one line.
 func Gist(text string) string {
 	all := Arguments(text)
-	for _, name := range telling {
+	for _, name := range summaryArguments {
 		if i := slices.IndexFunc(all, func(a Argument) bool { return a.Name == name }); i >= 0 {
 			line, _, _ := strings.Cut(strings.TrimSpace(all[i].Value), "\n")
 			return line
@@ -262,8 +262,8 @@ func Gist(text string) string {
 // Claude Code that ended without a result; "" without either.
 func (r *Reader) Answer() string { return cmp.Or(string(r.answer), string(r.said)) }
 
-// hear takes the part of the answer that an event has.
-func (r *Reader) hear(e *event) {
+// addAnswer takes the part of the answer that an event has.
+func (r *Reader) addAnswer(e *event) {
 	words, part := e.words()
 	if words != "" && !(part && r.more) {
 		r.answer = r.answer[:0]

@@ -31,7 +31,7 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 // commitAll commits the changes and the untracked files of a worktree, without untracked copies (see Tree.Copy); in a
 // merge it ends that. It refuses a repository that was made inside, of which only the id of a commit would be kept.
 func (b *view) commitAll(ctx context.Context, message string, merging bool) error {
-	loose, err := b.loose(ctx, "all")
+	loose, err := b.changedFiles(ctx, "all")
 	if err != nil {
 		return err
 	}

@@ -46,10 +46,10 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err != nil {
 		return nil, err
 	}
-	if j != nil && len(trees) > 0 && j.of() != cmp.Or(trees[0].Attempt, attempt) {
-		return nil, fmt.Errorf("%s is in the way, and belongs to attempt %s; start a new attempt", k.folder(attempt), j.of())
+	if j != nil && len(trees) > 0 && j.attemptID() != cmp.Or(trees[0].Attempt, attempt) {
+		return nil, fmt.Errorf("%s is in the way, and belongs to attempt %s; start a new attempt", k.folder(attempt), j.attemptID())
 	}
-	if j != nil && j.Phase == made && !isThere(k.gone(attempt)) {
+	if j != nil && j.Phase == made && !isThere(k.removalPath(attempt)) {
 		same := func(e *record, t Tree) bool { // and no worktree was deleted by hand
 			return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch && isThere(e.Path)
 		}
@@ -75,7 +75,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err == nil {
 		j.Phase = made
 		err = k.save(j)
-		k.at("made")
+		k.atPoint("made")
 	}
 	if err == nil {
 		return j.made(), nil
@@ -107,7 +107,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 	if err := k.Safe(j.paths()...); err != nil {
 		return nil, err
 	}
-	for _, at := range []string{k.folder(attempt), k.gone(attempt)} {
+	for _, at := range []string{k.folder(attempt), k.removalPath(attempt)} {
 		if list, err := os.ReadDir(at); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is in the way; move it elsewhere", at)
 		}
@@ -145,11 +145,11 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 			return fmt.Errorf("making the folder %s of the project in the worktree: %w", e.Folder, err)
 		}
 	}
-	k.at("checked out " + e.Name)
+	k.atPoint("checked out " + e.Name)
 	if err := k.copyAll(ctx, e); err != nil {
 		return err
 	}
-	k.at("copied " + e.Name)
+	k.atPoint("copied " + e.Name)
 	return k.setup(ctx, e, env)
 }
 
@@ -170,7 +170,7 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 		}
 		return err
 	}
-	k.at("branch " + e.Name)
+	k.atPoint("branch " + e.Name)
 	if err := os.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	if _, err := git.Output(ctx, c); err != nil {
 		return fmt.Errorf("adding the worktree: %w", err)
 	}
-	k.at("worktree " + e.Name)
+	k.atPoint("worktree " + e.Name)
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
-	k.at("setup " + e.Name)
+	k.atPoint("setup " + e.Name)
 	return nil
 }
 

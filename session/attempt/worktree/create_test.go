@@ -148,14 +148,14 @@ func TestSetup(t *testing.T) {
 	testkit.ContainsAll(t, err.Error(), []string{"no luck", "exit code 7", "api"}, "the message")
 	undone()
 	ctx, cancel := context.WithCancel(t.Context())
-	k.at = func(point string) {
+	k.atPoint = func(point string) {
 		if point == "copied api" {
 			cancel()
 		}
 	}
 	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, trees("sleep 1000"), nil)).Err(), context.Canceled)
 	undone()
-	k.at = func(string) {}
+	k.atPoint = func(string) {}
 	works := trees(`pwd -P >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`)
 	path := testkit.Get(k.Create(t.Context(), attemptID, branchName, works, []string{"KEY=value"})).Must(t)[1].Path
 	real := testkit.Get(filepath.EvalSymlinks(path)).Must(t)

@@ -88,7 +88,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err := copyIndex(ctx, c, v.admin, v.head); err != nil {
 		return "", err
 	}
-	loose, err := v.loose(ctx, "all")
+	loose, err := v.changedFiles(ctx, "all")
 	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}

@@ -24,8 +24,8 @@ import (
 // ErrUnpublished is returned for commits that refer to a commit of a submodule that only the worktree has.
 var ErrUnpublished = errors.New("a commit of a submodule is only in the worktree")
 
-// elsewhere says what a worktree has checked out instead of its own branch, or returns "".
-func (v *view) elsewhere(ctx context.Context) (string, error) {
+// otherCheckout says what a worktree has checked out instead of its own branch, or returns "".
+func (v *view) otherCheckout(ctx context.Context) (string, error) {
 	c := v.call("rev-parse", "--symbolic-full-name", "HEAD")
 	if v.head == "" { // a branch without commits
 		c = v.call("symbolic-ref", "--quiet", "HEAD")
@@ -47,7 +47,7 @@ func (v *view) elsewhere(ctx context.Context) (string, error) {
 // was is what the worktree was on before, or "". It refuses commits that may not be the attempt's. The
 // repository must be locked, and no operation be in progress.
 func (v *view) adopt(ctx context.Context) (was string, err error) {
-	if was, err = v.elsewhere(ctx); err != nil {
+	if was, err = v.otherCheckout(ctx); err != nil {
 		return "", err
 	} else if was == "" && v.head == "" {
 		return "", fmt.Errorf("%w: what is checked out in %s has no commit", ErrNoBranch, v.Path)
@@ -122,24 +122,24 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 	if !isThere(filepath.Join(at, ".git")) {
 		return nil // it is not checked out, so the commit comes from elsewhere
 	}
-	if id, err := commitOf(ctx, within(at), commit); err != nil {
+	if id, err := commitOf(ctx, gitInside(at), commit); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	} else if id == "" {
 		return nil
 	}
 	// One from before the attempt came from elsewhere, such as by its tag or to a shallow clone.
-	own, err := git.Line(ctx, within(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt), commit, "--not", "--remotes"))
+	own, err := git.Line(ctx, gitInside(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt), commit, "--not", "--remotes"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	if top, _ := git.TopLevel(ctx, v.Repo); own != "" && top != "" { // a bare repository has none
 		users := filepath.Join(top, filepath.FromSlash(name))
-		if id, err := commitOf(ctx, within(users), commit); err == nil && id != "" && isThere(filepath.Join(users, ".git")) {
+		if id, err := commitOf(ctx, gitInside(users), commit); err == nil && id != "" && isThere(filepath.Join(users, ".git")) {
 			own = ""
 		}
 	}
 	if own != "" {
-		remotes, err := git.Line(ctx, within(at, "remote"))
+		remotes, err := git.Line(ctx, gitInside(at, "remote"))
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
@@ -149,7 +149,7 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 		}
 		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %s push %s %s:refs/heads/%s", ErrUnpublished, commit, at, session.InShell(at), session.InShell(remote), commit, v.Branch)
 	}
-	inside, err := git.Output(ctx, within(at, "ls-tree", "-r", "-z", commit))
+	inside, err := git.Output(ctx, gitInside(at, "ls-tree", "-r", "-z", commit))
 	for _, line := range git.Fields(inside) {
 		info, file, _ := strings.Cut(line, "\t")
 		if entry := strings.Fields(info); err == nil && len(entry) > 2 && entry[0] == modeRepo {

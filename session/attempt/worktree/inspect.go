@@ -84,7 +84,7 @@ func (i *inspection) journaled() error {
 		path := i.k.journalPath(attempt)
 		id := attempt
 		if j != nil {
-			id = j.of()
+			id = j.attemptID()
 		}
 		e, known := i.expected[id]
 		busy := i.k.busy(attempt)
@@ -100,7 +100,7 @@ func (i *inspection) journaled() error {
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", id),
 				"start a server on the project: it removes them, and keeps first what is not committed")
-		case isThere(i.k.gone(attempt)):
+		case isThere(i.k.removalPath(attempt)):
 			i.halfDone[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", id), doServe)
 		case j.Phase == creating && !(known && e.State.Open()):

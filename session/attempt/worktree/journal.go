@@ -39,8 +39,8 @@ type journal struct {
 	Board   string    `json:"board,omitempty"` // Options.Board
 }
 
-// of returns the id on the board of the attempt that the worktrees belong to.
-func (j *journal) of() string {
+// attemptID returns the id on the board of the attempt that the worktrees belong to.
+func (j *journal) attemptID() string {
 	if len(j.Trees) > 0 && j.Trees[0].Attempt != "" {
 		return j.Trees[0].Attempt
 	}
@@ -54,14 +54,14 @@ func (j *journal) paths() []string {
 // A record is the journal's entry of one worktree.
 type record struct {
 	Tree
-	Common string `json:"git_dir"` // the repository's
-	Path   string `json:"-"`       // in the folder of the attempt, by its name
-	madeAt int64  // of the journal
-	Branch string `json:"branch"`
-	Base   string `json:"base"`
-	Folder string `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
-	Begun  bool   `json:"begun"`            // something of it may exist
-	Since  *since `json:"since,omitempty"`  // of the last merge; nil means that it was not merged
+	Common string     `json:"git_dir"` // the repository's
+	Path   string     `json:"-"`       // in the folder of the attempt, by its name
+	madeAt int64      // of the journal
+	Branch string     `json:"branch"`
+	Base   string     `json:"base"`
+	Folder string     `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
+	Begun  bool       `json:"begun"`            // something of it may exist
+	Since  *mergeBase `json:"since,omitempty"`  // of the last merge; nil means that it was not merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {
@@ -147,8 +147,8 @@ func (k *Keeper) attempts() (all []string, err error) {
 	return all, nil
 }
 
-// lost returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
-func (j *journal) lost(ctx context.Context, path string) error {
+// missingError returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
+func (j *journal) missingError(ctx context.Context, path string) error {
 	for _, e := range j.Trees {
 		if e.Path != path || isThere(path) {
 			continue

@@ -104,9 +104,9 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		now := ""
 		switch l.Way {
 		case WayMerge:
-			now, err = k.landed(ctx, l, b)
+			now, err = k.commitMerge(ctx, l, b)
 		case WaySquash:
-			if now, err = k.landed(ctx, l, b); err == nil && now != b.target {
+			if now, err = k.commitMerge(ctx, l, b); err == nil && now != b.target {
 				back, err = k.moveTo(ctx, b, func(ctx context.Context) error { return b.reset(ctx, now) })
 			}
 		case WayRebase:
@@ -117,7 +117,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.at("made the commit")
+		k.atPoint("made the commit")
 		if now == b.target { // it changes nothing
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
@@ -127,7 +127,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			return nil, err
 		}
 		before := b.Since // recorded first: a later call finds nothing to do, and could not tell that it was merged
-		if b.Since = (&since{From: b.from, Common: b.head}); l.Way != WayMerge {
+		if b.Since = (&mergeBase{From: b.from, Common: b.head}); l.Way != WayMerge {
 			b.Since.Common = now
 			if b.common != b.target { // others have changed the target
 				b.Since.From = b.target
@@ -200,16 +200,16 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	return err
 }
 
-// landed makes the commit of a merge or squash. It returns the target's for a squash that changes
+// commitMerge makes the commit of a merge or squash. It returns the target's for a squash that changes
 // nothing.
-func (k *Keeper) landed(ctx context.Context, l Landing, b *view) (string, error) {
+func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, error) {
 	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", b.target, b.head))
 	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
 	}
 	fields := git.Fields(string(r.Stdout))
 	if err != nil && len(fields) > 0 {
-		return "", &ConflictError{Files: fields[1:]} // none if it is of no file: see unplaced
+		return "", &ConflictError{Files: fields[1:]} // none if it is of no file: see conflictMessages
 	} else if err != nil || len(fields) != 1 {
 		return "", fmt.Errorf("git merge-tree: unexpected output of %d bytes: %w", len(r.Stdout), err)
 	}
@@ -261,7 +261,7 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 // moveTo has do move the attempt's branch, and its worktree, to other commits, and keeps the old ones
 // under a ref of their own. back takes that back; after an error it was done.
 func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) error) (back func(), err error) {
-	ref := "refs/deepwork/before/" + b.journal.of() + "-" + b.head[:12]
+	ref := "refs/deepwork/before/" + b.journal.attemptID() + "-" + b.head[:12]
 	known, err := refTip(ctx, inRepo(b.Common), ref)
 	if err == nil {
 		_, err = git.Output(ctx, inRepo(b.Common, "update-ref", ref, b.head))
@@ -325,7 +325,7 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 		return commitOf(ctx, b.call(), "HEAD")
 	}
 	err = b.dirty(said, err)
-	if files, look := b.unmerged(ctx); look == nil && len(files)+len(unplaced(out)) > 0 {
+	if files, look := b.unmerged(ctx); look == nil && len(files)+len(conflictMessages(out)) > 0 {
 		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")
 		err = &ConflictError{Files: files, Commit: id}
 	}
@@ -351,7 +351,7 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 		if err != nil {
 			files, look := b.unmerged(ctx)
 			if len(files) == 0 {
-				files = unplaced(out)
+				files = conflictMessages(out)
 			}
 			if look == nil && len(files) > 0 {
 				r.Conflicts = files
@@ -369,9 +369,9 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// unplaced returns what git says of conflicts that are of no file: the files of a folder were moved to several others, say, and it
+// conflictMessages returns what git says of conflicts that are of no file: the files of a folder were moved to several others, say, and it
 // does not know where a new one belongs.
-func unplaced(out string) (all []string) {
+func conflictMessages(out string) (all []string) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "CONFLICT") {
 			all = append(all, strings.TrimSpace(line))

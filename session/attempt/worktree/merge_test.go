@@ -260,7 +260,7 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 		k, repo, path := worked(t)
 		gits(t, repo, "checkout -q -b elsewhere")
 		head, moved := tip(path, "HEAD"), ""
-		k.at = func(point string) {
+		k.atPoint = func(point string) {
 			if point == "made the commit" && moved == "" {
 				moved = gitIn(t, repo, "commit-tree", "main^{tree}", "-p", "main", "-m", "moved")
 				gits(t, repo, "update-ref refs/heads/main "+moved)
@@ -280,10 +280,10 @@ func TestMergeThatCannotBeRecorded(t *testing.T) {
 	for _, way := range ways {
 		k, repo, path := worked(t)
 		full, before := filepath.Join(k.journal, attemptID+".new"), tip(repo, "main")+tip(path, "HEAD")
-		k.at = func(string) { write(t, full, "x", "") }
+		k.atPoint = func(string) { write(t, full, "x", "") }
 		testkit.Fails(t, notMerged(t, k, path, way), "journal")
 		testkit.Equal(t, tip(repo, "main")+tip(path, "HEAD"), before, "%s", way)
-		k.at = func(string) {}
+		k.atPoint = func(string) {}
 		must(t, os.RemoveAll(full))
 		merged(t, k, path, way)
 		testkit.True(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Merged, "%s: it is not known to be merged", way)
@@ -298,7 +298,7 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 			k, repo, path := worked(t)
 			before := tip(repo, "main")
 			gits(t, repo, "branch feature", "switch -q "+map[string]string{"main": "feature", "feature": "main"}[to])
-			k.at = func(string) { gits(t, repo, "switch -q "+to) }
+			k.atPoint = func(string) { gits(t, repo, "switch -q "+to) }
 			testkit.Equal(t, merged(t, k, path, way).Commit+tip(repo, "feature"), tip(repo, "main")+before, "%s to %s: main and the other branch", way, to)
 			clean(t, repo, path)
 		}

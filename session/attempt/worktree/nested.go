@@ -211,7 +211,7 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 	n.Discard = "rm -rf " + session.InShell(n.Path)
 	run := func(args ...string) (out string) {
 		if err == nil {
-			out, err = git.Line(ctx, within(n.Path, args...))
+			out, err = git.Line(ctx, gitInside(n.Path, args...))
 		}
 		return out
 	}
@@ -219,7 +219,7 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 	dirt := run("status", "--porcelain", "--untracked-files=all")
 	remote, _, _ := strings.Cut(run("remote"), "\n")
 	if err == nil && dirt == "" {
-		err = s.unpublished(ctx, &n, within(n.Path), here, known)
+		err = s.unpublished(ctx, &n, gitInside(n.Path), here, known)
 	}
 	switch {
 	case git.ExitCode(err) > 0:
@@ -247,7 +247,7 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 	return n, err
 }
 
-// within returns a git command for a repository inside the worktree, never for one around it.
-func within(dir string, args ...string) git.Command {
+// gitInside returns a git command for a repository inside the worktree, never for one around it.
+func gitInside(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit, Filters: true}
 }

@@ -118,7 +118,7 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 		return "", err
 	}
 	defer free()
-	if was, err := b.elsewhere(ctx); err != nil {
+	if was, err := b.otherCheckout(ctx); err != nil {
 		return "", err
 	} else if was != "" {
 		if err := b.finished(); err != nil {

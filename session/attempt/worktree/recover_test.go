@@ -226,7 +226,7 @@ func dieAt(k *Keeper, n int, do func() error) (points int, err error) {
 			panic(r)
 		}
 	}()
-	k.at = func(string) {
+	k.atPoint = func(string) {
 		if points++; points == n {
 			panic(died{})
 		}
@@ -289,7 +289,7 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 		return func() error { return notRemoved(t, k) }
 	}
 	eachPoint(t, 8, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
-		half := isThere(k.gone(attemptID))
+		half := isThere(k.removalPath(attemptID))
 		did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
 		testkit.Equal(t, len(did) > 0, half, "half-done")
 		must(t, notRemoved(t, k))
@@ -308,7 +308,7 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 func TestWhatOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
 	k, repo, path := newKeeper(t), newRepo(t), ""
-	k.at = func(point string) {
+	k.atPoint = func(point string) {
 		switch point {
 		case "copied web":
 			testkit.Same(t, testkit.Get(New(Options{Dir: k.dir}).Recover(t.Context(), nobodys)).Must(t), nil)
@@ -333,7 +333,7 @@ func TestCrashOfMerges(t *testing.T) {
 			head := tip(path, "HEAD")
 			commit(t, repo, "meanwhile", "lib/b.txt", "moved on\n")
 			testkit.Equal(t, testkit.Get(dieAt(k, 1, func() error { return notMerged(t, k, path, way) })).Must(t), 1)
-			k.at = func(string) {}
+			k.atPoint = func(string) {}
 			clean(t, repo, path)
 			merged(t, k, path, way)
 			reads(t, repo, "a.txt", "one\ntwo\nthree\n", "lib/b.txt", "moved on\n")

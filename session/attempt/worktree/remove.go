@@ -56,7 +56,7 @@ func (k *Keeper) Remove(ctx context.Context, attempt string, force bool, inUse f
 }
 
 func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func() bool) (out []Rescue, discarded []Nested, err error) {
-	if j.Phase == made && !isThere(k.gone(j.Attempt)) {
+	if j.Phase == made && !isThere(k.removalPath(j.Attempt)) {
 		if inUse() {
 			return nil, nil, ErrInUse
 		}
@@ -80,7 +80,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func(
 // first renames the folder, in one step, so that a crash never leaves half of a worktree, which
 // would look like one with deleted files.
 func (k *Keeper) drop(ctx context.Context, j *journal) error {
-	folder, gone := k.folder(j.Attempt), k.gone(j.Attempt)
+	folder, gone := k.folder(j.Attempt), k.removalPath(j.Attempt)
 	if err := k.Safe(folder, gone); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 		if err := os.Rename(folder, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing %s: %w", folder, err)
 		}
-		k.at("renamed")
+		k.atPoint("renamed")
 	}
 	for _, e := range j.Trees {
 		if !e.Begun || !isDir(e.Common) {
@@ -108,7 +108,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	if err := k.empty(j.Attempt); err != nil {
 		return fmt.Errorf("deleting %s: %w", gone, err)
 	}
-	k.at("deleted")
+	k.atPoint("deleted")
 	if err := (durable.Disk{}).Drop(k.journalPath(j.Attempt)); err != nil {
 		return fmt.Errorf("removing the journal of attempt %s: %w", j.Attempt, err)
 	}
@@ -124,7 +124,7 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 	if err := dropAdmin(ctx, e.Common, e.Path); err != nil {
 		return err
 	}
-	k.at("unregistered " + e.Name)
+	k.atPoint("unregistered " + e.Name)
 	base := e.Base
 	if e.Since != nil { // it was merged
 		base = e.Since.Common
@@ -168,7 +168,7 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
 	all, err := k.attempts()
 	for _, attempt := range all {
-		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(j.of()) {
+		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(j.attemptID()) {
 			err = errors.Join(err, k.locked(ctx, attempt, k.save))
 		}
 	}
@@ -203,8 +203,8 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
 	}
-	isKnown := known != nil && known(j.of())
-	if isKnown && !isThere(k.gone(attempt)) {
+	isKnown := known != nil && known(j.attemptID())
+	if isKnown && !isThere(k.removalPath(attempt)) {
 		return nil, nil
 	}
 	kept, _, err := k.remove(ctx, j, false, func() bool { return false })

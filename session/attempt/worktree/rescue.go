@@ -129,7 +129,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 		return nil, nil, &NestedError{Found: discarded}
 	}
 	for _, s := range sources {
-		r, err := k.keep(ctx, s, j.of())
+		r, err := k.keep(ctx, s, j.attemptID())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -396,12 +396,12 @@ func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, paren
 		if err != nil {
 			return nil, err
 		}
-		k.at("rescue commit")
+		k.atPoint("rescue commit")
 		c.Args = []string{"update-ref", ref, commit, ""}
 		if _, err := git.Output(ctx, c); err != nil {
 			return nil, err
 		}
-		k.at("rescue ref")
+		k.atPoint("rescue ref")
 		return &Rescue{Path: s.root, Ref: ref, Commit: commit}, nil
 	}
 }
@@ -453,7 +453,7 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 		}
 	}
 	if err == nil {
-		r, err = k.keep(ctx, s, b.journal.of())
+		r, err = k.keep(ctx, s, b.journal.attemptID())
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotKept, err)

@@ -31,7 +31,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	write(t, path, "a.txt", "unstaged\n", "other.log", "ignored", "node_modules/x/y.js", "ignored")
 	must(t, errors.Join(os.Remove(filepath.Join(path, "staged-only")), os.Remove(filepath.Join(path, "lib/b.txt"))))
 	head, index := tip(path, "HEAD"), read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
-	k.at = func(point string) {
+	k.atPoint = func(point string) {
 		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
 	}
 	r := remove(t, k)

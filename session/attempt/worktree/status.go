@@ -48,7 +48,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	st.Merging = v.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil
-	if st.Elsewhere, err = v.elsewhere(ctx); err != nil {
+	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
 	}
 	changed := map[string]bool{}
@@ -70,7 +70,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			changed[name] = true
 		}
 	}
-	loose, err := v.loose(ctx, "all")
+	loose, err := v.changedFiles(ctx, "all")
 	if err != nil {
 		return Status{}, err
 	}
@@ -99,10 +99,10 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 	return git.Fields(out), err
 }
 
-// A since is where the work of an attempt begins after it was merged: at the commit From, as long as
+// A mergeBase is where the work of an attempt begins after it was merged: at the commit From, as long as
 // Common is what its branch and the target have in common. Git alone does not know it: what is merged
 // is in both.
-type since struct {
+type mergeBase struct {
 	From   string `json:"from"`
 	Common string `json:"common"`
 }
@@ -144,8 +144,8 @@ func (k *Keeper) Check(attempt, id string, paths []string) error {
 		return err
 	case j == nil:
 		return fmt.Errorf("%w: there is no journal of attempt %s in %s", ErrNotOurs, attempt, k.journal)
-	case j.of() != id:
-		return fmt.Errorf("%w: the worktrees %s are said to be of attempt %s, and their journal has %s", ErrNotOurs, attempt, id, j.of())
+	case j.attemptID() != id:
+		return fmt.Errorf("%w: the worktrees %s are said to be of attempt %s, and their journal has %s", ErrNotOurs, attempt, id, j.attemptID())
 	case !slices.Equal(j.paths(), paths):
 		return fmt.Errorf("%w: the worktrees of attempt %s are said to be %q, and its journal has %q", ErrNotOurs, attempt, paths, j.paths())
 	}
@@ -255,9 +255,9 @@ func (c checkout) operation() string { return git.InProgress(c.admin) }
 // untracked is git's status of a file that is in no commit and not ignored.
 const untracked = "??"
 
-// loose returns the files that differ from the commit that is checked out, by git's status of them,
+// changedFiles returns the files that differ from the commit that is checked out, by git's status of them,
 // which has two letters; files is which untracked ones: all, normal (with folders), no.
-func (c checkout) loose(ctx context.Context, files string) (map[string][]string, error) {
+func (c checkout) changedFiles(ctx context.Context, files string) (map[string][]string, error) {
 	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files="+files))
 	loose := map[string][]string{}
 	for _, line := range git.Fields(out) {
@@ -281,14 +281,14 @@ func conflicts(loose map[string][]string) (files []string) {
 
 // unmerged lists the files with conflicts.
 func (c checkout) unmerged(ctx context.Context) ([]string, error) {
-	loose, err := c.loose(ctx, "no")
+	loose, err := c.changedFiles(ctx, "no")
 	return conflicts(loose), err
 }
 
 // changed lists the tracked files that differ from the commit that is checked out, and the untracked
 // ones.
 func (c checkout) changed(ctx context.Context) (tracked, others []string, err error) {
-	loose, err := c.loose(ctx, "normal")
+	loose, err := c.changedFiles(ctx, "normal")
 	for xy, names := range loose {
 		if xy != untracked {
 			tracked = append(tracked, names...)

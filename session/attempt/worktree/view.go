@@ -97,7 +97,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	if j, err = k.journalOf(path); err != nil { // again: it may have changed
 		return err
 	}
-	if j.Phase != made || isThere(k.gone(j.Attempt)) {
+	if j.Phase != made || isThere(k.removalPath(j.Attempt)) {
 		return ErrNoWorktree
 	}
 	if inUse != nil && inUse() {
@@ -105,7 +105,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	}
 	b, err := j.view(ctx, path)
 	if errors.Is(err, ErrNoWorktree) {
-		return j.lost(ctx, path)
+		return j.missingError(ctx, path)
 	} else if err != nil {
 		return err
 	}

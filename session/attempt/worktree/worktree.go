@@ -70,7 +70,7 @@ type Keeper struct {
 	board    string
 	dropping func(path string)
 	log      *slog.Logger
-	at       func(point string) // tests end the process here
+	atPoint  func(point string) // tests end the process here
 }
 
 // New returns a keeper. It does not touch the disk.
@@ -81,7 +81,7 @@ func New(o Options) *Keeper {
 		o.Dropping = func(string) {}
 	}
 	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, board: o.Board, dropping: o.Dropping,
-		log: o.Logger, at: func(string) {}}
+		log: o.Logger, atPoint: func(string) {}}
 }
 
 // A Tree describes one worktree to create.
@@ -146,7 +146,7 @@ func (k *Keeper) Items(attempt, id string) (names []string, err error) {
 			continue
 		}
 		j, damaged := k.load(name)
-		if err = errors.Join(err, damaged); j != nil && j.of() == id {
+		if err = errors.Join(err, damaged); j != nil && j.attemptID() == id {
 			names = append(names, name)
 		}
 	}
@@ -167,7 +167,7 @@ func (k *Keeper) owner(name string) string {
 	if err != nil || j == nil {
 		return ""
 	}
-	return j.of()
+	return j.attemptID()
 }
 
 // Others reports whether the worktrees with this name belong to another attempt than the one with this id, which has
@@ -200,8 +200,8 @@ const privateFolder = ".journal"
 // folder returns the attempt's folder, which contains its worktrees.
 func (k *Keeper) folder(attempt string) string { return filepath.Join(k.dir, attempt) }
 
-// gone returns the path to which the attempt's folder is renamed when its removal is decided.
-func (k *Keeper) gone(attempt string) string { return k.folder(attempt) + ".removing" }
+// removalPath returns the path to which the attempt's folder is renamed when its removal is decided.
+func (k *Keeper) removalPath(attempt string) string { return k.folder(attempt) + ".removing" }
 
 func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
 
@@ -234,7 +234,7 @@ func (k *Keeper) Safe(paths ...string) error {
 	return nil
 }
 
-// empty deletes what was renamed to gone, even if folders in it are read-only, as in package caches.
+// empty deletes what was renamed to removalPath, even if folders in it are read-only, as in package caches.
 func (k *Keeper) empty(attempt string) error {
 	root, err := os.OpenRoot(k.dir)
 	if missing(err) {
@@ -243,7 +243,7 @@ func (k *Keeper) empty(attempt string) error {
 		return err
 	}
 	defer root.Close()
-	name := filepath.Base(k.gone(attempt))
+	name := filepath.Base(k.removalPath(attempt))
 	if root.RemoveAll(name) == nil {
 		return nil
 	}

@@ -292,7 +292,7 @@ func (h *hints) closed() int {
 func (h *hints) hears() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.heard.Load() && !h.soon
+	return h.arriving.Load() && !h.scheduled
 }
 
 // A change is hinted at to the other processes of the project, also after their connections were lost.
@@ -315,7 +315,7 @@ func TestAHintArrives(t *testing.T) {
 	}
 	heard()
 	must(t, server.Kill())
-	testkit.Until(t, "the connections end", func() bool { return !other.hints.heard.Load() && !third.hints.heard.Load() })
+	testkit.Until(t, "the connections end", func() bool { return !other.hints.arriving.Load() && !third.hints.arriving.Load() })
 	must(t, server.Start())
 	testkit.Until(t, "the database is back", func() bool { return second(other.Database().Changes().Since(t.Context(), "")) == nil })
 	heard()

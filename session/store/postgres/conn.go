@@ -81,13 +81,13 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (changed in
 // first reads the first row of a query once; found is false if the query has no rows.
 func (s *Store) first(ctx context.Context, query string, args []any, to ...any) (found bool, err error) {
 	err = s.pool.QueryRowContext(ctx, s.text(query), args...).Scan(to...)
-	if none(err) {
+	if isNoRows(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 // onConn calls f with a connection.
 func (s *Store) onConn(ctx context.Context, f func(c *pgconn.PgConn) error) error {
@@ -108,10 +108,10 @@ type notSent struct{ error }
 
 func (e *notSent) Unwrap() error { return e.error }
 
-// sure reports whether the statement or transaction with this error was not carried out. The server
+// notApplied reports whether the statement or transaction with this error was not carried out. The server
 // says so by any error but the end of the connection, and PgBouncer may report that as its own. That
 // pgx calls an error safe to retry is not enough: it may be that of a connection whose reply was lost.
-func sure(err error) bool {
+func notApplied(err error) bool {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return said.SeverityUnlocalized == "ERROR" || said.Severity == "ERROR"
 	}

@@ -76,16 +76,16 @@ var feed = sqlstore.Feed{
 			WHERE id = scope() AND EXISTS (SELECT FROM gone)`,
 }
 
-// A looker runs a statement that reads, in one round trip: without a transaction there is no search path, so it names
+// A singleReader runs a statement that reads, in one round trip: without a transaction there is no search path, so it names
 // the rows of the project in each table, and the clock, in full.
-type looker struct {
+type singleReader struct {
 	s     *Store
 	scope int64
 }
 
 var named = regexp.MustCompile(`(FROM|JOIN) ([a-z_]+) `)
 
-func (l looker) text(query string) string {
+func (l singleReader) text(query string) string {
 	if known, ok := l.s.looks.Load(query); ok {
 		return known.(string)
 	}
@@ -101,15 +101,15 @@ func (l looker) text(query string) string {
 	return text
 }
 
-func (l looker) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+func (l singleReader) ExecContext(context.Context, string, ...any) (sql.Result, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func (l looker) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (l singleReader) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return l.s.pool.QueryContext(ctx, l.text(query), plain(args)...)
 }
 
-func (l looker) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+func (l singleReader) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return l.s.pool.QueryRowContext(ctx, l.text(query), plain(args)...)
 }
 

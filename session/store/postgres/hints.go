@@ -29,12 +29,12 @@ var errUnheard = errors.New("the database passes no notifications on, as behind 
 type hints struct {
 	unsent        wait.Signal
 	sends, listen sync.Once
-	heard         atomic.Bool // hints arrive
+	arriving      atomic.Bool // hints arrive
 
-	mu    sync.Mutex    // guards the following fields
-	next  chan struct{} // closed soon after the next hint
-	count int           // how many were closed
-	soon  bool          // next will be closed
+	mu        sync.Mutex    // guards the following fields
+	next      chan struct{} // closed soon after the next hint
+	count     int           // how many were closed
+	scheduled bool          // next will be closed
 }
 
 func (h *hints) init() { h.unsent, h.next = wait.NewSignal(), make(chan struct{}) }
@@ -94,7 +94,7 @@ func (s *Store) listen() {
 func (s *Store) poll() {
 	position := ""
 	for wait.For(s.closing, pollPause) == nil {
-		if s.hints.heard.Load() {
+		if s.hints.arriving.Load() {
 			position = "" // what comes until hints are missing is not known
 			continue
 		}
@@ -135,7 +135,7 @@ func (s *Store) hear() error {
 		return err
 	}
 	s.hint()
-	defer s.hints.heard.Store(false)
+	defer s.hints.arriving.Store(false)
 	for within := ctx; ; {
 		said, err := c.WaitForNotification(within)
 		if err != nil {
@@ -149,12 +149,12 @@ func (s *Store) hear() error {
 		}
 		within = s.closing
 		s.hints.mu.Lock()
-		if !s.hints.soon {
-			s.hints.soon = true
+		if !s.hints.scheduled {
+			s.hints.scheduled = true
 			time.AfterFunc(hintPause, s.hints.arrived)
 		}
 		s.hints.mu.Unlock()
-		s.hints.heard.Store(true)
+		s.hints.arriving.Store(true)
 	}
 }
 
@@ -162,6 +162,6 @@ func (h *hints) arrived() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.next)
-	h.next, h.soon = make(chan struct{}), false
+	h.next, h.scheduled = make(chan struct{}), false
 	h.count++
 }

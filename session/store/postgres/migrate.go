@@ -29,8 +29,8 @@ func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	return is, len(migrations), s.explain(err)
 }
 
-// known refuses the schema of a version that this program does not know.
-func known(version int) error {
+// checkVersion refuses the schema of a version that this program does not know.
+func checkVersion(version int) error {
 	if version > len(migrations) {
 		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations), "by another schema, ?schema=NAME in its URL")
 	}
@@ -52,7 +52,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 func (s *Store) current(ctx context.Context) error {
 	is, latest, err := s.SchemaVersion(ctx)
 	if err == nil {
-		err = known(is)
+		err = checkVersion(is)
 	}
 	if err == nil && is < latest {
 		err = fmt.Errorf("%w: its schema has to be created or migrated, from version %d to %d: run 'deepwork store migrate', or start a server", task.ErrInvalid, is, latest)
@@ -67,7 +67,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil || is == latest {
 		return err
 	}
-	if err := known(is); err != nil {
+	if err := checkVersion(is); err != nil {
 		return err
 	}
 	return s.onConn(ctx, func(c *pgconn.PgConn) (err error) {
@@ -99,7 +99,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			return err
 		}
 		if _, err = fmt.Sscan(string(all[len(all)-1].Rows[0][0]), &is); err == nil {
-			err = known(is)
+			err = checkVersion(is)
 		}
 		for v := is; v < latest && err == nil; v++ {
 			if _, err = c.Exec(ctx, weaken(strings.ReplaceAll(migrations[v], "@", s.schema+"."))).ReadAll(); err != nil {

@@ -53,7 +53,7 @@ func (d database) move(ctx context.Context, now time.Time, writes ...*store.Sess
 		return nil, err
 	}
 	args := moveArgs(scope, now, writes)
-	err = d.again(ctx, func() error {
+	err = d.retry(ctx, func() error {
 		c, err := d.pool.Conn(ctx)
 		if err != nil {
 			return &notSent{err}
@@ -62,7 +62,7 @@ func (d database) move(ctx context.Context, now time.Time, writes ...*store.Sess
 		err = c.Raw(func(driver any) error {
 			return driver.(*stdlib.Conn).Conn().QueryRow(ctx, d.text(moveText), args...).Scan(&made)
 		})
-		if err != nil && !sure(err) {
+		if err != nil && !notApplied(err) {
 			err = fmt.Errorf("%w: the database did not confirm the change: %w", store.ErrPending, err)
 		}
 		return err

@@ -52,14 +52,14 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
 		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
 	}
-	testkit.FailsWith(t, s.look(), task.ErrVersion, "it looks")
+	testkit.FailsWith(t, s.probe(), task.ErrVersion, "it looks")
 	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
 	change(t, s, `DROP SCHEMA `+s.schema+` CASCADE`)
-	testkit.Fails(t, s.look(), "its schema was removed")
+	testkit.Fails(t, s.probe(), "its schema was removed")
 	other := openAs(t, url, "other", "/srv/other") // in a schema that is made again, it has the id that the project had
 	must(t, other.Open(t.Context()))
-	testkit.Fails(t, s.look(), "start the server again")
+	testkit.Fails(t, s.probe(), "start the server again")
 	testkit.Fails(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), "start the server again", "a transition")
 }
 
@@ -321,15 +321,15 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		must(t, s.Enter(t.Context()))
 	}
 	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
-	must(t, errors.Join(one.look(), two.look()))
+	must(t, errors.Join(one.probe(), two.probe()))
 	testkit.Equal(t, touched(t, one, "/srv/shop"), before, "it was touched again at once")
 	for _, next := range []*Store{one, two} {
 		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
 		before := touched(t, one, "/srv/shop")
-		must(t, next.look())
+		must(t, next.probe())
 		after := touched(t, one, "/srv/shop")
 		testkit.True(t, after != before, "it was not touched after ten seconds")
-		must(t, errors.Join(one.look(), two.look()))
+		must(t, errors.Join(one.probe(), two.probe()))
 		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
 	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
@@ -338,7 +338,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		testkit.Get(one.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, one.scope.Load(), root, left)).Must(t)
 	}
 	change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
-	must(t, one.look())
+	must(t, one.probe())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
 		testkit.Equal(t, testkit.Get(one.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
 	}
@@ -371,7 +371,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
 	s = enter()
 	alone = true
-	must(t, errors.Join(asker.look(), s.Close(t.Context())))
+	must(t, errors.Join(asker.probe(), s.Close(t.Context())))
 	got := gone(here)
 	testkit.True(t, got > 0 && got <= time.Minute, "a place that was left is gone for %v", got)
 	testkit.True(t, !elsewhere(), "another place uses the project")
@@ -381,11 +381,11 @@ func TestPlacesThatAreGone(t *testing.T) {
 	testkit.True(t, got >= time.Hour && got <= 2*time.Hour, "a place whose processes were killed is gone for %v", got)
 	for _, since := range []func(){func() { asker.contact.read = time.Now().Add(-time.Hour) }, func() { asker.contact.clock = asker.contact.clock.Add(-time.Hour) }} {
 		since()
-		must(t, asker.look())
+		must(t, asker.probe())
 		testkit.Equal(t, gone(here), 0, "the database was away, or its clock was set forward, and a place is gone for")
 		asker.contact.settled = time.Time{}
 	}
-	must(t, s.look()) // they were not: they were cut off
+	must(t, s.probe()) // they were not: they were cut off
 	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
 	must(t, s.Close(t.Context()))
 }
@@ -430,7 +430,7 @@ func TestOutcomes(t *testing.T) {
 	refused, lost := errors.New("refused"), errors.New("lost")
 	run := func(end error, within func(id commit)) (id commit) {
 		t.Helper()
-		err := s.once(t.Context(), kind{scope: scope, alone: true}, func(ctx context.Context, q sqlstore.Querier) error {
+		err := s.inTransaction(t.Context(), kind{scope: scope, alone: true}, func(ctx context.Context, q sqlstore.Querier) error {
 			must(t, q.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&id.id, &id.start))
 			within(id)
 			return end

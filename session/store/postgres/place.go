@@ -107,7 +107,7 @@ func (s *Store) Enter(ctx context.Context) error {
 	defer cancel()
 	scope, err := s.connect(ctx)
 	if err == nil {
-		err = s.again(ctx, func() error { return s.touch(ctx, scope, true) })
+		err = s.retry(ctx, func() error { return s.touch(ctx, scope, true) })
 	}
 	if err != nil {
 		return err
@@ -131,15 +131,15 @@ func (s *Store) keep() {
 	s.contact.keeping.Do(func() {
 		s.whileOpen(func() {
 			for wait.Until(s.closing, touchEvery, s.contact.probe) == nil {
-				for errors.Is(s.look(), store.ErrUnavailable) && wait.For(s.closing, probePause) == nil {
+				for errors.Is(s.probe(), store.ErrUnavailable) && wait.For(s.closing, probePause) == nil {
 				}
 			}
 		})
 	})
 }
 
-// look asks the database whether it can be used.
-func (s *Store) look() error {
+// probe asks the database whether it can be used.
+func (s *Store) probe() error {
 	scope, err := s.join(s.closing)
 	if err == nil {
 		// Closing waits for it: the database might carry out one that was given up after leave.
@@ -199,7 +199,7 @@ func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
 		return err
 	}
 	s.setClock(clock)
-	if err := known(version); err != nil || there {
+	if err := checkVersion(version); err != nil || there {
 		return err
 	}
 	return fmt.Errorf("%s was replaced, and does not have the project %q as this server knows it: put it back, or start the server again for what is there now", s.where, s.o.Project)
@@ -221,7 +221,7 @@ func (s *Store) ask(ctx context.Context, query string, to any, args ...any) erro
 	if err != nil {
 		return err
 	}
-	return s.again(ctx, func() error {
+	return s.retry(ctx, func() error {
 		_, err := s.first(ctx, query, append([]any{scope}, args...), to)
 		return err
 	})

@@ -72,7 +72,7 @@ type Store struct {
 	writing  chan struct{} // holds an element while a transaction changes the board
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
 	texts    sync.Map      // statements as given, to those of this schema
-	looks    sync.Map      // those of a looker, likewise
+	looks    sync.Map      // those of a singleReader, likewise
 	contact  contact
 	stores   *sqlstore.Store // of the database
 	hints    hints
@@ -193,7 +193,7 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	}
 	ctx, cancel := context.WithTimeout(s.closing, callTime) // for other calls, too
 	defer cancel()
-	err = s.again(ctx, func() error {
+	err = s.retry(ctx, func() error {
 		prepare := s.migrate
 		if s.o.ReadOnly {
 			prepare = s.current

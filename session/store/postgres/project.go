@@ -102,7 +102,7 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	if st.Version, st.Latest, err = s.SchemaVersion(ctx); err != nil || st.Version != st.Latest {
-		st.Refusal = known(st.Version)
+		st.Refusal = checkVersion(st.Version)
 		return st, err
 	}
 	var scope int64

@@ -56,7 +56,7 @@ func (x *side) Hold(ctx context.Context) (err error) {
 	}
 	var p Place
 	err = x.querier().QueryRowContext(soon, `SELECT machine, host, root FROM places WHERE scope = $1 AND until > clock_timestamp() LIMIT 1`, x.scope).Scan(&p.Machine, &p.Host, &p.Root)
-	if none(err) {
+	if isNoRows(err) {
 		return nil
 	}
 	if err == nil {
@@ -146,7 +146,7 @@ func (x *side) commit(ctx context.Context) error {
 		}
 		return err
 	})
-	if err == nil || sure(err) {
+	if err == nil || notApplied(err) {
 		return x.s.explain(err)
 	}
 	x.Release()

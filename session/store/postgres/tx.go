@@ -72,11 +72,11 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 		return err
 	}
 	if mode == sqlstore.Looking {
-		return s.again(ctx, func() error { return f(ctx, looker{s, scope}) })
+		return s.retry(ctx, func() error { return f(ctx, singleReader{s, scope}) })
 	}
 	how := kind{scope: scope, reads: mode == sqlstore.Reading, alone: mode != sqlstore.Swapping, unsynced: mode == sqlstore.Unsynced}
 	if how.reads || !how.alone {
-		return s.again(ctx, func() error { return s.once(ctx, how, f) })
+		return s.retry(ctx, func() error { return s.inTransaction(ctx, how, f) })
 	}
 	// Those of this process wait here, without a connection.
 	select {
@@ -85,7 +85,7 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	case <-ctx.Done():
 		return s.explain(ctx.Err())
 	}
-	return s.again(ctx, func() error { return s.once(ctx, how, f) })
+	return s.retry(ctx, func() error { return s.inTransaction(ctx, how, f) })
 }
 
 // A kind is one of transactions.
@@ -96,8 +96,8 @@ type kind struct {
 	unsynced bool
 }
 
-// once runs f in one transaction.
-func (s *Store) once(ctx context.Context, how kind, f func(context.Context, sqlstore.Querier) error) (err error) {
+// inTransaction runs f in one transaction.
+func (s *Store) inTransaction(ctx context.Context, how kind, f func(context.Context, sqlstore.Querier) error) (err error) {
 	c, err := s.pool.Conn(ctx)
 	if err != nil {
 		return &notSent{err}
@@ -162,7 +162,7 @@ func (s *Store) once(ctx context.Context, how kind, f func(context.Context, sqls
 		return err
 	})
 	switch {
-	case err != nil && !how.reads && !sure(err):
+	case err != nil && !how.reads && !notApplied(err):
 		return s.outcome(id, err)
 	case err == nil && said != "COMMIT":
 		return errors.New("the transaction was rolled back, since one of its statements had failed")
@@ -192,7 +192,7 @@ func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
 		if len(row) == 4 {
 			c = commit{string(row[2]), string(row[3])}
 		}
-		return c, known(version)
+		return c, checkVersion(version)
 	}
 	return c, errors.New("the database did not say which version its schema has")
 }
@@ -238,8 +238,8 @@ func (s *Store) outcome(c commit, lost error) error {
 // database.
 const patience = 2 * time.Second
 
-// again calls f until it succeeds or its error is final, for a short time, and explains the error.
-func (s *Store) again(ctx context.Context, f func() error) error {
+// retry calls f until it succeeds or its error is final, for a short time, and explains the error.
+func (s *Store) retry(ctx context.Context, f func() error) error {
 	err := s.explain(s.persist(ctx, patience, f))
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
 		s.keep()

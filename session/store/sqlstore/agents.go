@@ -20,21 +20,21 @@ const (
 
 	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS workflow_session_id, coalesce(step_id, '') AS step_id,
 		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, stop_asked, exit_code, created_at, started_at, ended_at,
-		machine_id, machine_name, root, step_id IS NULL AND ` + leads + ` AS lead FROM executions `
+		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
-	// leads is the condition for executions of leaders among those of attempts.
-	leads = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
+	// isLeader is the condition for executions of leaders among those of attempts.
+	isLeader = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
 )
 
 func (t Tx) execution(id string) *task.Execution {
-	t.own("execution", id)
-	return only[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
+	t.mustSee("execution", id)
+	return mustFirstRow[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
 }
 
 // latest is the newest execution of an attempt.
 func (t Tx) latest(attemptID string) *task.Execution {
-	t.own("attempt", attemptID)
-	return only[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
+	t.mustSee("attempt", attemptID)
+	return mustFirstRow[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
 // addExecution adds a waiting execution; its attempt then waits too.
@@ -50,8 +50,8 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 	return e.ID
 }
 
-// unlanded forgets what has become of an attempt, but for conflicts, which stay until they are resolved.
-const unlanded = `landed = CASE WHEN landed = 'conflicts' THEN landed ELSE '' END, `
+// resetLanded forgets what has become of an attempt, but for conflicts, which stay until they are resolved.
+const resetLanded = `landed = CASE WHEN landed = 'conflicts' THEN landed ELSE '' END, `
 
 // reopen forgets what has become of an attempt, and how its last leader ended: it is worked on again.
 func (t Tx) reopen(id string) {
@@ -65,7 +65,7 @@ func (t Tx) reopen(id string) {
 		t.Fail(err)
 		run = new(string(text))
 	}
-	t.Exec(`UPDATE attempts SET `+unlanded+`run = ? WHERE id = ?`, run, id)
+	t.Exec(`UPDATE attempts SET `+resetLanded+`run = ? WHERE id = ?`, run, id)
 }
 
 func (t Tx) setAttempt(id string, s task.AttemptState, why *string) {
@@ -83,7 +83,7 @@ func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Exe
 
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing executions", func(t Tx) []task.Execution {
-		t.own("attempt", attemptID)
+		t.mustSee("attempt", attemptID)
 		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC`, attemptID)
 	})
 }
@@ -104,10 +104,10 @@ func openExecutions(of string) string {
 func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 	may, args := "", []any(nil)
 	if t.full(max, c) {
-		may = ` AND ` + leads
+		may = ` AND ` + isLeader
 	}
 	if c != nil && c.Run != "" {
-		may += ` AND (e.attempt_id = ? OR NOT ` + leads + `)`
+		may += ` AND (e.attempt_id = ? OR NOT ` + isLeader + `)`
 		args = append(args, c.Run)
 	}
 	if c != nil && c.Place != (task.Place{}) {
@@ -119,7 +119,7 @@ func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
 	}
 	t.First(`SELECT id FROM executions e WHERE state = 'waiting' AND step_id IS NULL`+may+` ORDER BY seq LIMIT 1`, args, &id)
-	if id == "" || !t.within(l) {
+	if id == "" || !t.belowLimits(l) {
 		return ""
 	}
 	return id
@@ -239,14 +239,14 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		}
 		t.changed(store.AttemptChanged, e.AttemptID)
 		t.Exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
-			task.Running, conversation, t.between(e.CreatedAt, since), executionID)
+			task.Running, conversation, t.clampTime(e.CreatedAt, since), executionID)
 		return s
 	})
 }
 
-// between returns a moment as the board stores it, zero for now, that is never before what it
+// clampTime returns a moment as the board stores it, zero for now, that is never before what it
 // follows, whatever the clock did since, nor in the future.
-func (t Tx) between(after, at time.Time) string {
+func (t Tx) clampTime(after, at time.Time) string {
 	text := t.Now
 	if !at.IsZero() {
 		text = min(task.FormatTime(at), text)
@@ -276,7 +276,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 		if e.EndedAt != nil {
 			at = *e.EndedAt
 		}
-		since := t.between(after, at)
+		since := t.clampTime(after, at)
 		t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
 			e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, executionID)
 		if x.Lead {
@@ -339,7 +339,7 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) *task.Execution {
 
 func (b board) Steps(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing the agents of a run", func(t Tx) []task.Execution {
-		t.own("attempt", attemptID)
+		t.mustSee("attempt", attemptID)
 		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NOT NULL ORDER BY seq DESC`, attemptID)
 	})
 }
@@ -359,7 +359,7 @@ func (b board) AddStep(ctx context.Context, x task.Execution, max int, c *task.C
 		}
 		t.changeStep(x.AttemptID, `INSERT INTO executions (id, attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, variant, state, conversation, created_at)
 			SELECT ?, id, ?, ?, ?, ?, '', ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state IN ('starting', 'running')`,
-			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation, t.between(x.CreatedAt, time.Time{}), x.AttemptID)
+			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation, t.clampTime(x.CreatedAt, time.Time{}), x.AttemptID)
 		return free
 	})
 }
@@ -380,12 +380,14 @@ func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *
 }
 
 // free reports whether a slot is free and no limit reached.
-func (t Tx) free(max int, c *task.Claim, l task.Limits) bool { return !t.full(max, c) && t.within(l) }
+func (t Tx) free(max int, c *task.Claim, l task.Limits) bool {
+	return !t.full(max, c) && t.belowLimits(l)
+}
 
 // changeStep changes one row, or fails with ErrEnded: the run or the execution has ended.
 func (t Tx) changeStep(attemptID, query string, args ...any) {
 	t.changed(store.AttemptChanged, attemptID)
-	t.must(fmt.Errorf("an agent of the run %q: %w", attemptID, task.ErrEnded), query, args...)
+	t.mustChange(fmt.Errorf("an agent of the run %q: %w", attemptID, task.ErrEnded), query, args...)
 }
 
 // endSteps ends what is left of the agents of a run whose leader ends.

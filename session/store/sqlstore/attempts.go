@@ -125,7 +125,7 @@ func (t Tx) later(table, column, id string) string {
 			after = last.Add(time.Microsecond)
 		}
 	}))
-	return t.between(after, time.Time{})
+	return t.clampTime(after, time.Time{})
 }
 
 func (b board) Attempt(ctx context.Context, id string) (*task.Attempt, error) {
@@ -178,7 +178,7 @@ func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.Atte
 // touch changes columns of an attempt, and the time of its last change.
 func (t Tx) touch(attemptID, columns string, args ...any) {
 	t.changed(store.AttemptChanged, attemptID)
-	t.must(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`, append(args, t.Now, attemptID)...)
+	t.mustChange(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`, append(args, t.Now, attemptID)...)
 }
 
 func (b board) SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error {
@@ -201,8 +201,8 @@ func (t Tx) hold(a *task.Attempt) {
 
 func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {
 	return change(ctx, b, "changing the target of an attempt", func(t Tx) {
-		t.own("attempt", attemptID)
-		t.touch(attemptID, unlanded)
+		t.mustSee("attempt", attemptID)
+		t.touch(attemptID, resetLanded)
 		if t.open(attemptID) {
 			t.Fail(fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning))
 		}
@@ -213,7 +213,7 @@ func (b board) SetTargets(ctx context.Context, attemptID string, targets map[str
 // setRepos sets a column of an attempt's repositories, by their ids.
 func (t Tx) setRepos(attemptID, column string, values map[string]string) {
 	for repo, value := range values {
-		t.must(fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo)),
+		t.mustChange(fmt.Errorf("attempt %q: %w", attemptID, task.Missing("repo", repo)),
 			`UPDATE attempt_repos SET `+column+` = ? WHERE attempt_id = ? AND repo_id = ?`, value, attemptID, repo)
 	}
 }
@@ -230,7 +230,7 @@ func (b board) SetPushError(ctx context.Context, attemptID string, why *string) 
 
 func (b board) SetLanded(ctx context.Context, attemptID, landed string, done bool) (taskDone bool, err error) {
 	return write(ctx, b, "recording what became of a branch", func(t Tx) bool {
-		t.own("attempt", attemptID)
+		t.mustSee("attempt", attemptID)
 		t.touch(attemptID, ``)
 		if landed != task.LandedConflicts && t.open(attemptID) { // a follow-up has begun since
 			return false
@@ -259,14 +259,14 @@ func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
 	return change(ctx, b, "renaming the branch of an attempt", func(t Tx) {
 		t.touch(attemptID, `branch = ?, `, branch)
-		if t.made(attemptID) {
+		if t.hasWorktree(attemptID) {
 			t.Fail(fmt.Errorf("%w: attempt %q has its worktrees already", task.ErrInvalid, attemptID))
 		}
 	})
 }
 
-// made reports whether an attempt has a worktree.
-func (t Tx) made(attemptID string) bool {
+// hasWorktree reports whether an attempt has a worktree.
+func (t Tx) hasWorktree(attemptID string) bool {
 	return t.has(`FROM attempt_repos WHERE attempt_id = ? AND base_commit IS NOT NULL`, attemptID)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, err error) {
-	where, args := b.seen("")
+	where, args := b.visibleTo("")
 	all, err = read(ctx, b, "listing the attempts that need a person", func(t Tx) []task.Attention {
 		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, `+situation+`, e.session_id IS NOT NULL AND COALESCE(a.workflow_status, '') <> 'aborted' AS began, COALESCE(e.ended_at, e.created_at) AS since
 			FROM tasks t
@@ -28,7 +28,7 @@ func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, 
 }
 
 func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
-	where, args := b.seen("")
+	where, args := b.visibleTo("")
 	args = append(args, task.MaxWork)
 	const rows = `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.executor, ` + situation + `, COALESCE(a.workflow_step, '') AS step, COALESCE(e.ended_at, e.created_at) AS since
 		FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id
@@ -43,7 +43,7 @@ func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
 }
 
 func (b board) WorkedOn(ctx context.Context) ([]string, error) {
-	where, args := b.seen("")
+	where, args := b.visibleTo("")
 	return read(ctx, b, "listing the attempts that are worked on", func(t Tx) []string {
 		return List[string](t, `SELECT a.id FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE t.status IN ('inprogress', 'inreview')`+where+
 			` ORDER BY a.created_at DESC, a.id LIMIT ?`, append(args, task.MaxAttention)...)
@@ -58,8 +58,8 @@ const ready = `FROM tasks t WHERE t.status = 'todo' AND t.auto_start AND t.delet
 	AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id)
 	AND NOT EXISTS (SELECT 1 FROM task_dependencies d JOIN tasks o ON o.id = d.depends_on WHERE d.task_id = t.id AND o.status <> 'done')`
 
-// room reports whether there is any.
-func (t Tx) room(r task.Room) bool {
+// hasRoom reports whether there is any.
+func (t Tx) hasRoom(r task.Room) bool {
 	busy := t.count(`SELECT count(*) FROM executions WHERE step_id IS NULL AND (state = 'waiting'
 		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2))`, r.Place.MachineID, r.Place.Root)
 	if busy >= r.Slots {
@@ -70,12 +70,12 @@ func (t Tx) room(r task.Room) bool {
 		WHERE t.project_id IN (SELECT id FROM projects WHERE listed) AND t.status IN ('inprogress', 'inreview') AND (t.status = 'inreview'
 			OR EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.state IN ('waiting', 'starting', 'running'))
 			OR coalesce((SELECT a.state FROM attempts a WHERE a.task_id = t.id ORDER BY a.created_at DESC, a.id LIMIT 1), 'stopped') <> 'stopped')`)
-	return waiting < r.InReview && t.within(r.Limits)
+	return waiting < r.InReview && t.belowLimits(r.Limits)
 }
 
 func (b board) Ready(ctx context.Context, r task.Room) ([]task.Ready, error) {
 	return read(ctx, b, "listing tasks to start", func(t Tx) []task.Ready {
-		if !t.room(r) {
+		if !t.hasRoom(r) {
 			return nil
 		}
 		return List[task.Ready](t, `SELECT t.id, t.project_id `+ready+` ORDER BY CASE t.priority WHEN 'high' THEN 0 WHEN 'normal' THEN 1 ELSE 2 END, t.created_at, t.id LIMIT ?`, task.MaxReady)
@@ -84,7 +84,7 @@ func (b board) Ready(ctx context.Context, r task.Room) ([]task.Ready, error) {
 
 func (b board) StartReady(ctx context.Context, a task.Attempt, first task.Execution, r task.Room) error {
 	return change(ctx, b, "starting a task", func(t Tx) {
-		if !t.room(r) || !t.has(ready+` AND t.id = ?`, a.TaskID) {
+		if !t.hasRoom(r) || !t.has(ready+` AND t.id = ?`, a.TaskID) {
 			t.Fail(fmt.Errorf("task %q %w", a.TaskID, task.ErrNotReady))
 		}
 		t.createAttempt(a, first)

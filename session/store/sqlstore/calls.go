@@ -22,15 +22,15 @@ func (s calls) Add(ctx context.Context, c *store.LongCall) (*store.LongCall, err
 }
 
 func working(t Tx, identity, key string) *store.LongCall {
-	return one[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE identity = ? AND key = ? AND ended_at IS NULL`, identity, key)
+	return firstRow[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE identity = ? AND key = ? AND ended_at IS NULL`, identity, key)
 }
 
 func (s calls) LongCall(ctx context.Context, identity, id string) (*store.LongCall, error) {
-	return look(ctx, s, "reading a task", func(t Tx) *store.LongCall { return s.only(t, identity, id) })
+	return readOnce(ctx, s, "reading a task", func(t Tx) *store.LongCall { return s.only(t, identity, id) })
 }
 
 func (s calls) only(t Tx, identity, id string) *store.LongCall {
-	return only[store.LongCall](t, "task", id, `SELECT `+callColumns+` FROM long_calls c WHERE id = ? AND identity = ? AND (ended_at IS NULL OR ended_at > ?)`, id, identity, s.forgotten())
+	return mustFirstRow[store.LongCall](t, "task", id, `SELECT `+callColumns+` FROM long_calls c WHERE id = ? AND identity = ? AND (ended_at IS NULL OR ended_at > ?)`, id, identity, s.forgotten())
 }
 
 // forgotten returns the time before which calls have ended that are not kept any more.
@@ -45,13 +45,13 @@ func (s calls) End(ctx context.Context, identity, id, status string, result json
 }
 
 func (s calls) Working(ctx context.Context, identity, after string, limit int) ([]store.LongCall, error) {
-	return look(ctx, s, "listing tasks", func(t Tx) []store.LongCall {
+	return readOnce(ctx, s, "listing tasks", func(t Tx) []store.LongCall {
 		return List[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE ended_at IS NULL AND id > ? AND (? = '' OR identity = ?) ORDER BY id LIMIT ?`, after, identity, identity, limit)
 	})
 }
 
 func (s calls) Count(ctx context.Context, identity string) (int, error) {
-	return look(ctx, s, "counting tasks", func(t Tx) int {
+	return readOnce(ctx, s, "counting tasks", func(t Tx) int {
 		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL`, identity)
 	})
 }

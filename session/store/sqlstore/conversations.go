@@ -20,7 +20,7 @@ const sessionRows = `SELECT id, attempt_id, executor, variant, queued_prompt, qu
 
 // findSession returns the first conversation of a query, or nil.
 func (t Tx) findSession(where, id string) *task.Session {
-	s := one[struct {
+	s := firstRow[struct {
 		task.Session
 		QueuedPrompt, QueuedVariant *string
 		QueuedAt                    *time.Time
@@ -35,7 +35,7 @@ func (t Tx) findSession(where, id string) *task.Session {
 }
 
 func (t Tx) session(id string) *task.Session {
-	t.own("session", id)
+	t.mustSee("session", id)
 	s := t.findSession(`WHERE id = ?`, id)
 	if s == nil {
 		t.Fail(task.Missing("session", id))
@@ -180,7 +180,7 @@ func (t Tx) mark(attemptID string, ids []string) {
 // each runs a statement for comments of an attempt, or fails with ErrSent if one no longer waits.
 func (t Tx) each(query, attemptID string, ids []string) {
 	for _, id := range ids {
-		t.must(fmt.Errorf("comment %q: %w", id, task.ErrSent), query, id, attemptID)
+		t.mustChange(fmt.Errorf("comment %q: %w", id, task.ErrSent), query, id, attemptID)
 	}
 }
 

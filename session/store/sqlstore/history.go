@@ -28,7 +28,7 @@ const (
 
 func (b board) History(ctx context.Context, q task.HistoryQuery) ([]task.HistoryRow, error) {
 	sessions, sessionArgs := sessionHistory, []any{}
-	attempts, attemptArgs := b.seen(attemptHistory)
+	attempts, attemptArgs := b.visibleTo(attemptHistory)
 	if limited(b.who) {
 		sessions, sessionArgs = sessions+` AND s.identity = ?`, append(sessionArgs, b.who.Identity)
 	}

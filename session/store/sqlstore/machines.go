@@ -11,7 +11,7 @@ import (
 
 // unplace takes an attempt without worktrees from its place, so that another machine can run it.
 func (t Tx) unplace(attemptID string) {
-	if t.made(attemptID) {
+	if t.hasWorktree(attemptID) {
 		return
 	}
 	t.Exec(`UPDATE attempts SET machine_id = '', machine_name = '', root = '', workspace = '' WHERE id = ?`, attemptID)
@@ -22,7 +22,7 @@ func (t Tx) unplace(attemptID string) {
 func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
 	return change(ctx, b, "placing an attempt", func(t Tx) {
 		t.hold(a)
-		t.must(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, a.ID),
+		t.mustChange(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, a.ID),
 			`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, a.Workspace, a.ID)
 		for _, r := range a.Repos {
 			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, a.ID, r.RepoID)
@@ -59,8 +59,8 @@ func (b board) saveReport(ctx context.Context, doing, column, attemptID string, 
 
 func (b board) Report(ctx context.Context, attemptID string) (*task.Report, error) {
 	return read(ctx, b, "reading the report of an attempt", func(t Tx) *task.Report {
-		t.own("attempt", attemptID)
-		if r := one[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID); r != nil {
+		t.mustSee("attempt", attemptID)
+		if r := firstRow[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID); r != nil {
 			return r
 		}
 		return &task.Report{}
@@ -69,16 +69,16 @@ func (b board) Report(ctx context.Context, attemptID string) (*task.Report, erro
 
 func (b board) AskRemoval(ctx context.Context, attemptID string) error {
 	return change(ctx, b, "asking for a removal", func(t Tx) {
-		t.own("attempt", attemptID)
+		t.mustSee("attempt", attemptID)
 		t.changed(store.AttemptChanged, attemptID)
-		t.must(task.Missing("attempt", attemptID), `UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
+		t.mustChange(task.Missing("attempt", attemptID), `UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
 	})
 }
 
 func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
 	return read(ctx, b, "looking for a removal", func(t Tx) json.RawMessage {
-		t.own("attempt", attemptID)
-		result := *only[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
+		t.mustSee("attempt", attemptID)
+		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
 		if result == nil {
 			return nil
 		}

@@ -19,9 +19,9 @@ func (b board) view() (*Store, *session.Caller) { return b.Store, b.who }
 
 func (b board) For(who session.Caller) store.View { return board{b.Store, &who} }
 
-// mine is the condition for the tasks, as t, that a caller sees. Its arguments are the caller's
+// visibleTasks is the condition for the tasks, as t, that a caller sees. Its arguments are the caller's
 // identity and group.
-const mine = ` AND (t.identity = ? OR t.caller_group = ? AND t.caller_group <> '')`
+const visibleTasks = ` AND (t.identity = ? OR t.caller_group = ? AND t.caller_group <> '')`
 
 // ofTask finds a row with its task, as t, by its id.
 var ofTask = map[string]string{
@@ -34,21 +34,21 @@ var ofTask = map[string]string{
 // limited reports whether the caller sees only a part of the board.
 func limited(who *session.Caller) bool { return who != nil && !who.Owner }
 
-// seen restricts a query for tasks t to those that the caller sees.
-func (b board) seen(where string, args ...any) (string, []any) {
+// visibleTo restricts a query for tasks t to those that the caller sees.
+func (b board) visibleTo(where string, args ...any) (string, []any) {
 	if limited(b.who) {
-		return where + mine, append(args, b.who.Identity, b.who.Group)
+		return where + visibleTasks, append(args, b.who.Identity, b.who.Group)
 	}
 	return where, args
 }
 
 // sees reports whether the caller sees something, one of ofTask, if it exists.
 func (t Tx) sees(what, id string) bool {
-	return !limited(t.who) || t.has(ofTask[what]+mine, id, t.who.Identity, t.who.Group)
+	return !limited(t.who) || t.has(ofTask[what]+visibleTasks, id, t.who.Identity, t.who.Group)
 }
 
-// own fails with ErrNotFound for something, one of ofTask, that the caller does not see.
-func (t Tx) own(what, id string) {
+// mustSee fails with ErrNotFound for something, one of ofTask, that the caller does not see.
+func (t Tx) mustSee(what, id string) {
 	if !t.sees(what, id) {
 		t.Fail(task.Missing(what, id))
 	}
@@ -56,7 +56,7 @@ func (t Tx) own(what, id string) {
 
 func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
 	return read(ctx, b, "listing the branches of attempts", func(t Tx) []string {
-		query, args := b.seen(`SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`)
+		query, args := b.visibleTo(`SELECT a.branch FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE TRUE`)
 		return List[string](t, query, args...)
 	})
 }

@@ -53,7 +53,7 @@ func (b board) Project(ctx context.Context, id string) (*task.Project, error) {
 }
 
 func (t Tx) project(id string) *task.Project {
-	return only[task.Project](t, "project", id, projectColumns+`WHERE id = ?`, id)
+	return mustFirstRow[task.Project](t, "project", id, projectColumns+`WHERE id = ?`, id)
 }
 
 // inProject returns a function that fails with ErrNotFound if there is no such project.
@@ -77,7 +77,7 @@ func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task
 
 func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 	return read(ctx, b, "reading a repo", func(t Tx) *task.Repo {
-		r := only[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed`, id)
+		r := mustFirstRow[task.Repo](t, "repo", id, repoColumns+`WHERE id = ? AND listed`, id)
 		b.locate(r)
 		return r
 	})
@@ -135,18 +135,18 @@ func (s *syncing) change(query string, args ...any) {
 	}
 }
 
-// A known is a row of projects or repos, or its counterpart in the config.
-type known struct {
+// A knownRow is a row of projects or repos, or its counterpart in the config.
+type knownRow struct {
 	ID, Name, Path string
 	Root, Listed   bool
 }
 
 func (s *syncing) projects(all []task.ProjectSpec) {
-	var want []known
+	var want []knownRow
 	for _, p := range all {
-		want = append(want, known{Name: p.Name, Root: p.Root})
+		want = append(want, knownRow{Name: p.Name, Root: p.Root})
 	}
-	gone := s.reconcile("projects", List[known](s.t, `SELECT id, name, '' AS path, root, listed FROM projects`), want, func(k known) {
+	gone := s.reconcile("projects", List[knownRow](s.t, `SELECT id, name, '' AS path, root, listed FROM projects`), want, func(k knownRow) {
 		s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID, k.Name, k.Root, s.t.Now, s.t.Now)
 	})
 	for i := range all {
@@ -158,12 +158,12 @@ func (s *syncing) projects(all []task.ProjectSpec) {
 }
 
 func (s *syncing) repos(projectID string, all []task.RepoSpec) {
-	var want []known
+	var want []knownRow
 	for _, r := range all {
-		want = append(want, known{Name: r.Name, Path: r.Path})
+		want = append(want, knownRow{Name: r.Name, Path: r.Path})
 	}
-	rows := List[known](s.t, `SELECT id, name, path, FALSE AS root, listed FROM repos WHERE project_id = ?`, projectID)
-	s.reconcile("repos", rows, want, func(k known) {
+	rows := List[knownRow](s.t, `SELECT id, name, path, FALSE AS root, listed FROM repos WHERE project_id = ?`, projectID)
+	s.reconcile("repos", rows, want, func(k knownRow) {
 		s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
 			k.ID, projectID, k.Name, s.stored(k.Path), s.t.Now, s.t.Now)
 	})
@@ -182,10 +182,10 @@ func (s *syncing) stored(path string) string {
 
 // reconcile updates the rows of a table to wanted, sets the ids of wanted, and returns the rows
 // that are no longer listed.
-func (s *syncing) reconcile(table string, rows, want []known, insert func(known)) (gone []known) {
+func (s *syncing) reconcile(table string, rows, want []knownRow, insert func(knownRow)) (gone []knownRow) {
 	for i := range want {
 		w := &want[i]
-		at := slices.IndexFunc(rows, func(k known) bool { return k.Root == w.Root && (w.Root || k.Name == w.Name) })
+		at := slices.IndexFunc(rows, func(k knownRow) bool { return k.Root == w.Root && (w.Root || k.Name == w.Name) })
 		if at < 0 {
 			w.ID = uuid.NewString()
 			insert(*w)

@@ -27,8 +27,8 @@ const (
 	// isAhead is true if the clock was set back since until was set: what is in progress is renewed for seconds.
 	isAhead = `until > ` + dbTime + ` + 120`
 
-	// among is the condition for ids in a text of ids, which all have the same length.
-	among = `instr(?1, id) > 0`
+	// inIDs is the condition for ids in a text of ids, which all have the same length.
+	inIDs = `instr(?1, id) > 0`
 )
 
 // notSaved are the columns of a run that Save does not write.
@@ -71,7 +71,7 @@ func (e remoteRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Dura
 		how = Unsynced
 	}
 	err := e.Run(ctx, doing, how, func(t Tx) {
-		t.must(fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner), saveRemoteRun, append(Values(x, notSaved...), life.Seconds())...)
+		t.mustChange(fmt.Errorf("execution %s: %w", x.ID, store.ErrNotOwner), saveRemoteRun, append(Values(x, notSaved...), life.Seconds())...)
 		t.changed(store.RemoteRunChanged, x.ID)
 	})
 	if err == nil && x.Over() && e.lapsed.Add(1+int64(len(x.Result))/forgetBytes) >= forgetEvery {
@@ -83,16 +83,16 @@ func (e remoteRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Dura
 
 func (e remoteRuns) RemoteRun(ctx context.Context, id string) (*store.RemoteRun, error) {
 	return read(ctx, e.Store, "reading an execution", func(t Tx) *store.RemoteRun {
-		return only[store.RemoteRun](t, "execution", id, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE id = ?`, id)
+		return mustFirstRow[store.RemoteRun](t, "execution", id, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE id = ?`, id)
 	})
 }
 
 func (e remoteRuns) Find(ctx context.Context, identity, id, sourceID string) ([]store.RemoteRun, error) {
 	return read(ctx, e.Store, "looking for an execution", func(t Tx) (found []store.RemoteRun) {
-		for _, is := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
+		for _, key := range [][2]string{{"id", id}, {"source_execution_id", sourceID}} {
 			if len(found) == 0 {
-				found = List[store.RemoteRun](t, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE `+is[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
-					ORDER BY started_at DESC`, is[1], identity, e.oldest())
+				found = List[store.RemoteRun](t, `SELECT `+remoteRunColumns+`, result FROM workflow_executions WHERE `+key[0]+` = ? AND identity = ? AND NOT (`+forgettable+`)
+					ORDER BY started_at DESC`, key[1], identity, e.oldest())
 			}
 		}
 		return found
@@ -110,7 +110,7 @@ func (e remoteRuns) Newest(ctx context.Context, identity string, limit int) ([]s
 }
 
 func (e remoteRuns) Asking(ctx context.Context) ([]store.RemoteRun, error) {
-	return look(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.RemoteRun {
+	return readOnce(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.RemoteRun {
 		return List[store.RemoteRun](t, `SELECT `+remoteRunColumns+` FROM workflow_executions x WHERE `+isOpen+` AND progress LIKE '%"asks":%' ORDER BY started_at DESC`)
 	})
 }
@@ -120,7 +120,7 @@ func textOfIDs(ids []string) string { return strings.Join(ids, " ") }
 func (e remoteRuns) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
 	ids := textOfIDs(slices.Collect(maps.Keys(following)))
 	return transact(ctx, e.Store, "renewing executions", Unsynced, func(t Tx) []string {
-		held := List[string](t, `UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE owner = ?3 AND `+isOpen+` AND `+among+` RETURNING id`, ids, life.Seconds(), owner)
+		held := List[string](t, `UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE owner = ?3 AND `+isOpen+` AND `+inIDs+` RETURNING id`, ids, life.Seconds(), owner)
 		for _, id := range held {
 			if progress := following[id]; progress != nil {
 				t.Exec(`UPDATE workflow_executions SET progress = ? WHERE id = ? AND owner = ? AND `+isOpen, string(progress), id, owner)
@@ -138,7 +138,7 @@ func (e remoteRuns) Release(ctx context.Context, owner string) error {
 
 func (e remoteRuns) Due(ctx context.Context, following []string) (in time.Duration, found bool, err error) {
 	seconds, err := read(ctx, e.Store, "looking for executions of other servers", func(t Tx) (s *float64) {
-		t.First(`SELECT min(CASE WHEN `+isAhead+` THEN 0 ELSE until - `+dbTime+` END) FROM workflow_executions WHERE `+isOpen+` AND NOT `+among, []any{textOfIDs(following)}, &s)
+		t.First(`SELECT min(CASE WHEN `+isAhead+` THEN 0 ELSE until - `+dbTime+` END) FROM workflow_executions WHERE `+isOpen+` AND NOT `+inIDs, []any{textOfIDs(following)}, &s)
 		return s
 	})
 	if seconds == nil {
@@ -150,13 +150,13 @@ func (e remoteRuns) Due(ctx context.Context, following []string) (in time.Durati
 func (e remoteRuns) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.RemoteRun, error) {
 	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.RemoteRun {
 		// Their owners may live: then they renew them before that is over.
-		t.Exec(`UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE `+isOpen+` AND `+isAhead+` AND NOT `+among, textOfIDs(following), life.Seconds())
+		t.Exec(`UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE `+isOpen+` AND `+isAhead+` AND NOT `+inIDs, textOfIDs(following), life.Seconds())
 		all := List[store.RemoteRun](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,
 			ended_at = CASE state WHEN 'running' THEN NULL ELSE max(?4, started_at) END,
 			progress = CASE state WHEN 'running' THEN progress END,
 			error = CASE state WHEN 'waiting' THEN ?5 WHEN 'starting' THEN ?6 ELSE error END,
 			state = CASE state WHEN 'waiting' THEN 'failed' WHEN 'starting' THEN 'unknown' ELSE state END
-			WHERE `+isOpen+` AND `+isLapsed+` AND NOT `+among+` RETURNING `+remoteRunColumns,
+			WHERE `+isOpen+` AND `+isLapsed+` AND NOT `+inIDs+` RETURNING `+remoteRunColumns,
 			textOfIDs(following), owner, life.Seconds(), e.stamp(), store.NeverStarted, store.LostSight)
 		for _, x := range all {
 			t.changed(store.RemoteRunChanged, x.ID)

@@ -49,7 +49,7 @@ func (b board) Tasks(ctx context.Context, projectID string, f task.Filter, p tas
 	if f.Text != "" {
 		add(` AND replace(lower(t.title), lower(?), '') <> lower(t.title)`, f.Text)
 	}
-	where, args = b.seen(where, args...)
+	where, args = b.visibleTo(where, args...)
 	return listPage(ctx, b, p, []string{"tasks", projectID, string(f.Status), string(f.Priority), strings.Join(f.Labels, " "), f.Text}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
 		inProject(projectID),
 		total+` WHERE `+where,
@@ -65,7 +65,7 @@ func (t Tx) findTask(id string) *task.Summary {
 	if !t.sees("task", id) {
 		return nil
 	}
-	return one[task.Summary](t, summary+`WHERE t.id = ?`, id)
+	return firstRow[task.Summary](t, summary+`WHERE t.id = ?`, id)
 }
 
 func (t Tx) task(id string) *task.Summary {
@@ -153,7 +153,7 @@ func (b board) BeginDelete(ctx context.Context, id string) ([]string, error) {
 
 func (b board) UndoDelete(ctx context.Context, id string) error {
 	return change(ctx, b, "keeping a task", func(t Tx) {
-		t.own("task", id)
+		t.mustSee("task", id)
 		t.changed(store.TaskChanged, id)
 		t.Exec(`UPDATE attempts SET remove_asked = NULL, removal = NULL WHERE task_id = ? AND remove_asked IS NOT NULL`, id)
 		t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
@@ -187,7 +187,7 @@ func (t Tx) idle(id string) {
 // staying fails with ErrNotFound if there is no such task, and with ErrDeleting if it is
 // being deleted.
 func (t Tx) staying(id string) {
-	t.own("task", id)
+	t.mustSee("task", id)
 	var deleting bool
 	switch found := t.First(`SELECT deleting_at IS NOT NULL FROM tasks WHERE id = ?`, []any{id}, &deleting); {
 	case !found:

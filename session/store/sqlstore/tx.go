@@ -146,17 +146,17 @@ func (t Tx) text(stored string) string {
 	return strings.ReplaceAll(stored, t.nul, "\x00")
 }
 
-// one reads the first row of a query, or returns nil if there is none.
-func one[T any](t Tx, query string, args ...any) *T {
+// firstRow reads the first row of a query, or returns nil if there is none.
+func firstRow[T any](t Tx, query string, args ...any) *T {
 	if all := List[T](t, query, args...); len(all) > 0 {
 		return &all[0]
 	}
 	return nil
 }
 
-// only is one, and fails with ErrNotFound for something of this kind and id if there is none.
-func only[T any](t Tx, what, id, query string, args ...any) *T {
-	found := one[T](t, query, args...)
+// mustFirstRow is firstRow, and fails with ErrNotFound for something of this kind and id if there is none.
+func mustFirstRow[T any](t Tx, what, id, query string, args ...any) *T {
+	found := firstRow[T](t, query, args...)
 	if found == nil {
 		t.Fail(task.Missing(what, id))
 	}
@@ -182,8 +182,8 @@ func (t Tx) count(query string, args ...any) (n int) {
 	return n
 }
 
-// must runs a statement that changes one row, and fails with an error if it changes none.
-func (t Tx) must(missing error, query string, args ...any) {
+// mustChange runs a statement that changes one row, and fails with an error if it changes none.
+func (t Tx) mustChange(missing error, query string, args ...any) {
 	if t.Exec(query, args...) == 0 {
 		t.Fail(missing)
 	}
@@ -328,8 +328,8 @@ func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T
 	return transact(ctx, v, doing, Reading, f)
 }
 
-// look runs f, which reads by one statement.
-func look[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T, error) {
+// readOnce runs f, which reads by one statement.
+func readOnce[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T, error) {
 	return transact(ctx, v, doing, Looking, f)
 }
 

@@ -23,25 +23,25 @@ func (b board) Spent(ctx context.Context, taskID, attemptID string) (task.Spent,
 		where, args := "", []any(nil)
 		switch {
 		case attemptID != "":
-			t.own("attempt", attemptID)
+			t.mustSee("attempt", attemptID)
 			where, args = `WHERE attempt_id = ?`, []any{attemptID}
 		case taskID != "" || limited(t.who):
-			t.own("task", taskID)
+			t.mustSee("task", taskID)
 			where, args = `WHERE attempt_id IN (SELECT id FROM attempts WHERE task_id = ?)`, []any{taskID}
 		}
-		return *one[task.Spent](t, spentRows+where, args...)
+		return *firstRow[task.Spent](t, spentRows+where, args...)
 	})
 }
 
 func (b board) Used(ctx context.Context, attemptID string) ([]task.Use, error) {
 	return read(ctx, b, "reading what executions used", func(t Tx) []task.Use {
-		t.own("attempt", attemptID)
+		t.mustSee("attempt", attemptID)
 		return List[task.Use](t, usageRows+`WHERE attempt_id = ? ORDER BY seq`, attemptID)
 	})
 }
 
-// within reports whether what has ended is below the limits, so that an execution may start.
-func (t Tx) within(l task.Limits) bool {
+// belowLimits reports whether what has ended is below the limits, so that an execution may start.
+func (t Tx) belowLimits(l task.Limits) bool {
 	if l == (task.Limits{}) {
 		return true
 	}

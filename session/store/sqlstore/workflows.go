@@ -80,14 +80,14 @@ func Fresh(now time.Time) string { return task.FormatTime(now.Add(-time.Hour)) }
 // writeSession makes a transition; it fails with errNotWritten if the session is not as expected.
 func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	if s.Before < 0 {
-		t.must(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
+		t.mustChange(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
 	} else if t.Exec(keepStatus, s.Revision, s.Step, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition,
 		task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before, s.Status, s.Waiting) == 0 {
-		t.must(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting,
+		t.mustChange(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting,
 			task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before)
 	}
 	if v := s.Verdict; v != nil {
-		t.must(store.ErrReviewTaken, endReview, s.ID, v.Step, v.Runner)
+		t.mustChange(store.ErrReviewTaken, endReview, s.ID, v.Step, v.Runner)
 	}
 	for _, step := range s.Reviewed {
 		t.Exec(dropReview, s.ID, step)
@@ -175,7 +175,7 @@ type partRow struct {
 func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
 	doing := "reading session " + id
 	if known >= 0 {
-		revision, err := look(ctx, w.Store, doing, func(t Tx) (revision int64) {
+		revision, err := readOnce(ctx, w.Store, doing, func(t Tx) (revision int64) {
 			if !t.First(`SELECT revision FROM workflow_sessions s WHERE id = ?`, []any{id}, &revision) {
 				t.Fail(store.ErrNotFound)
 			}
@@ -189,8 +189,8 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		}
 	}
 	for { // until nobody has moved it between the two statements
-		s, err := look(ctx, w.Store, doing, func(t Tx) *store.SessionRecord {
-			s := one[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM workflow_sessions s WHERE id = ?`, id)
+		s, err := readOnce(ctx, w.Store, doing, func(t Tx) *store.SessionRecord {
+			s := firstRow[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM workflow_sessions s WHERE id = ?`, id)
 			if s == nil {
 				t.Fail(store.ErrNotFound)
 			}
@@ -199,7 +199,7 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		if err != nil {
 			return nil, err
 		}
-		parts, err := look(ctx, w.Store, doing, func(t Tx) []partRow {
+		parts, err := readOnce(ctx, w.Store, doing, func(t Tx) []partRow {
 			return List[partRow](t, `SELECT s.revision, p.kind, p.key, p.position, p.body FROM workflow_sessions s LEFT JOIN session_parts p ON p.session_id = s.id AND p.kind <> '`+store.JudgedPart+`'
 				WHERE s.id = ? ORDER BY p.kind, p.position`, id)
 		})
@@ -219,7 +219,7 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 }
 
 func (w workflows) Judged(ctx context.Context, id, step string) (body string, err error) {
-	return look(ctx, w.Store, "reading what was handed in for a person in session "+id, func(t Tx) (body string) {
+	return readOnce(ctx, w.Store, "reading what was handed in for a person in session "+id, func(t Tx) (body string) {
 		t.First(`SELECT body FROM session_parts p WHERE session_id = ? AND kind = ? AND key = ?`, []any{id, store.JudgedPart, step}, &body)
 		return body
 	})
@@ -231,12 +231,12 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	}
 	var where []string
 	var args []any
-	is := func(condition string, values ...any) {
+	require := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
 	}
 	among := func(column string, ids []string) {
-		condition, values := in(column, ids)
-		is(condition, values...)
+		condition, values := inCondition(column, ids)
+		require(condition, values...)
 	}
 	if q.IDs != nil {
 		among("id", q.IDs)
@@ -245,25 +245,25 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 		among("parent", q.Parents)
 	}
 	if q.Identity != "" {
-		is(`identity = ?`, q.Identity)
+		require(`identity = ?`, q.Identity)
 	}
 	if q.Root != "" {
-		is(`root = ?`, q.Root)
+		require(`root = ?`, q.Root)
 	}
 	if q.Active {
-		is(`status = 'active'`)
+		require(`status = 'active'`)
 	}
 	if q.Ended {
-		is(`status <> 'active'`)
+		require(`status <> 'active'`)
 	}
 	if q.Attempt != nil {
-		is(`attempt_id = ?`, *q.Attempt)
+		require(`attempt_id = ?`, *q.Attempt)
 	}
 	if q.Waiting {
-		is(`waiting <> ''`)
+		require(`waiting <> ''`)
 	}
 	if !q.Before.IsZero() {
-		is(`updated_at < ?`, task.FormatTime(q.Before))
+		require(`updated_at < ?`, task.FormatTime(q.Before))
 	}
 	columns := sessionColumns
 	if q.Brief {
@@ -277,12 +277,12 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if q.Limit > 0 {
 		query += fmt.Sprintf(` LIMIT %d`, q.Limit)
 	}
-	return look(ctx, w.Store, "listing the sessions", func(t Tx) []store.Session { return List[store.Session](t, query, args...) })
+	return readOnce(ctx, w.Store, "listing the sessions", func(t Tx) []store.Session { return List[store.Session](t, query, args...) })
 }
 
 func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
 	query := ancestry + ` SELECT s.` + strings.ReplaceAll(sessionColumns, ", ", ", s.") + ` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth`
-	all, err := look(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) []store.Session { return List[store.Session](t, query, id) })
+	all, err := readOnce(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) []store.Session { return List[store.Session](t, query, id) })
 	for i := range all { // of a cycle, which only an import can make, once around
 		if slices.ContainsFunc(all[:i], func(s store.Session) bool { return s.ID == all[i].ID }) {
 			all = all[:i]
@@ -293,8 +293,8 @@ func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, er
 	return all, err
 }
 
-// in is the condition that a column has one of some values.
-func in(column string, values []string) (condition string, args []any) {
+// inCondition is the condition that a column has one of some values.
+func inCondition(column string, values []string) (condition string, args []any) {
 	n := 1 << bits.Len(uint(len(values)-1)) // few different statements
 	for i := range n {
 		args = append(args, values[min(i, len(values)-1)])
@@ -308,12 +308,12 @@ const removedAtOnce = 256
 func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 	for some := range slices.Chunk(ids, removedAtOnce) {
 		err := change(ctx, w.Store, "removing sessions", func(t Tx) {
-			these, args := in("id", some)
+			these, args := inCondition("id", some)
 			gone := List[string](t, `DELETE FROM workflow_sessions WHERE status <> 'active' AND `+these+` RETURNING id`, args...)
 			if len(gone) == 0 {
 				return
 			}
-			these, args = in("session_id", gone)
+			these, args = inCondition("session_id", gone)
 			for _, table := range []string{"session_parts", "session_requests", "session_reviews"} {
 				t.Exec(`DELETE FROM `+table+` WHERE `+these, args...)
 			}
@@ -329,14 +329,14 @@ func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 }
 
 func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, err error) {
-	return look(ctx, w.Store, "looking for a request_id", func(t Tx) (id string) {
+	return readOnce(ctx, w.Store, "looking for a request_id", func(t Tx) (id string) {
 		t.First(`SELECT session_id FROM session_requests r WHERE key = ?`, []any{hex.EncodeToString(key[:])}, &id)
 		return id
 	})
 }
 
 func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
-	return look(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) []store.Review {
+	return readOnce(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) []store.Review {
 		return List[store.Review](t, `SELECT step, runner, total, done, `+isReviewOver+` AS over FROM session_reviews r WHERE session_id = ?`, id)
 	})
 }
@@ -352,7 +352,7 @@ func (w workflows) LeaveReviews(ctx context.Context, runner string) error {
 }
 
 func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) {
-	return look(ctx, w.Store, "reading definition "+hash, func(t Tx) []byte {
+	return readOnce(ctx, w.Store, "reading definition "+hash, func(t Tx) []byte {
 		var data string
 		if !t.First(`SELECT data FROM definitions d WHERE hash = ?`, []any{hash}, &data) {
 			t.Fail(store.ErrNotFound)

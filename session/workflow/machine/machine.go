@@ -216,7 +216,7 @@ func (s *State) summary(def *Definition, lost []string) string {
 		text += " Items that a person has dropped: " + strings.Join(dropped, ", ") + "."
 	}
 	for _, p := range s.StepProgress {
-		if where := s.elsewhere(p.Value); p.Value.Done() && where != "" {
+		if where := s.outputsPlace(p.Value); p.Value.Done() && where != "" {
 			text += fmt.Sprintf(" The outputs of step '%s' are on the machine %s.", p.Key, where)
 		}
 	}

@@ -379,7 +379,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 		if made {
 			out.FromStep = id
 			if room.show(out, v); v.Text == nil {
-				out.Machine = s.elsewhere(p)
+				out.Machine = s.outputsPlace(p)
 			}
 			return
 		}
@@ -406,7 +406,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 			if !p.Done() {
 				continue
 			}
-			c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
+			c := CompletedStep{StepID: id, Machine: s.outputsPlace(p)}
 			for _, o := range p.Outputs {
 				paths, list := o.Value.Paths, o.Value.List
 				if o.Value.Text != nil {
@@ -428,9 +428,9 @@ func (s *State) Reaches(p *StepProgress) bool {
 	return p.Place == nil || s.Place != nil && p.Place.Is(*s.Place)
 }
 
-// elsewhere describes where the outputs of a step are; "" means at the place that moved the
+// outputsPlace describes where the outputs of a step are; "" means at the place that moved the
 // session last.
-func (s *State) elsewhere(p *StepProgress) string {
+func (s *State) outputsPlace(p *StepProgress) string {
 	if s.Reaches(p) || len(p.Outputs) == 0 {
 		return ""
 	}

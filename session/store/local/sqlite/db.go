@@ -63,7 +63,7 @@ type DB struct {
 	watcher *sql.DB
 	info    os.FileInfo // of the file that was opened for writing, or is to be
 	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
-	again   time.Time   // when a file that could only be read as it was is opened anew; zero if it is not one
+	retryAt time.Time   // when a file that could only be read as it was is opened anew; zero if it is not one
 	closed  bool
 }
 
@@ -163,7 +163,7 @@ func (d *DB) use(ctx context.Context) (release func(), err error) {
 const openAgain = time.Second
 
 // due reports whether the database is to be opened, or anew.
-func (d *DB) due() bool { return d.reader == nil || !d.again.IsZero() && time.Now().After(d.again) }
+func (d *DB) due() bool { return d.reader == nil || !d.retryAt.IsZero() && time.Now().After(d.retryAt) }
 
 func (d *DB) open(ctx context.Context) (err error) {
 	if d.reader != nil {
@@ -174,8 +174,8 @@ func (d *DB) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	known := !d.again.IsZero()
-	d.again = time.Time{}
+	known := !d.retryAt.IsZero()
+	d.retryAt = time.Time{}
 	if !filepath.IsAbs(d.o.Path) {
 		return fmt.Errorf("%w: its path is to be absolute", task.ErrInvalid)
 	}
@@ -220,7 +220,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
 		return errors.Join(why, err)
 	}
-	if d.again = time.Now().Add(openAgain); !known {
+	if d.retryAt = time.Now().Add(openAgain); !known {
 		d.o.Logger.Warn("the database can only be read now", "path", d.o.Path, "error", why)
 	}
 	return nil
