@@ -41,19 +41,19 @@ type taskBoard struct {
 func (p *opening) openBoard() (err error) {
 	b := &taskBoard{byAgent: board.ByAgent(p.getenv), log: p.logger}
 	p.board = b
-	o := attempt.Options{Leader: Leader(p.options, p.around), Passive: b.byAgent || p.inside != nil}
-	o.Options = board.Options{Root: p.root, State: p.around, Config: p.settings.Current, Logger: p.logger, Stores: p.stores,
+	o := attempt.Options{Leader: Leader(p.options, p.projectState), Passive: b.byAgent || p.workspace != nil}
+	o.Options = board.Options{Root: p.root, State: p.projectState, Config: p.settings.Current, Logger: p.logger, Stores: p.stores,
 		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
 		CheckWorkflow: func(ctx context.Context, job, name string) (*job.Workflow, error) {
 			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
 		}}
-	if p.inside != nil {
+	if p.workspace != nil {
 		if b.context, err = board.OpenContext(p.attempt(), p.stores.Database); err != nil {
 			return fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		o.Root, o.Attempt, o.Steps = p.around.Root, p.attempt(), nil
+		o.Root, o.Attempt, o.Steps = p.projectState.Root, p.attempt(), nil
 	}
 	if slices.Contains(p.sets, "board") {
 		if b.engine, err = attempt.Open(p.ctx, o); err != nil {

@@ -59,12 +59,12 @@ type connections struct {
 
 // Open opens the connection of a session whose client has made no call yet.
 func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
-	_, err := c.of(ctx, ss)
+	_, err := c.get(ctx, ss)
 	return err
 }
 
-// of returns the connection of a session, or tool.ErrStopping.
-func (c *connections) of(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
+// get returns the connection of a session, or tool.ErrStopping.
+func (c *connections) get(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(session.CallerOf(ctx), ss)

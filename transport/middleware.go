@@ -94,7 +94,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		caller := &tool.Caller{Caller: who, Workflows: conn.workflows}
 		if call, ok := req.(*mcp.CallToolRequest); ok {
 			if telemetry.On() {
-				caller.From = s.from(who, call)
+				caller.From = s.callSpan(who, call)
 			}
 			return s.tools.Dispatch(ctx, caller, call, next, method)
 		}
@@ -103,7 +103,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, err
 			}
 			if telemetry.On() {
-				caller.From = s.from(who, req)
+				caller.From = s.callSpan(who, req)
 			}
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
@@ -149,9 +149,9 @@ func (l *library) needs(method string) bool {
 	return false
 }
 
-// from returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
+// callSpan returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
 // was started.
-func (s *Server) from(who session.Caller, req mcp.Request) telemetry.Ref {
+func (s *Server) callSpan(who session.Caller, req mcp.Request) telemetry.Ref {
 	var header http.Header
 	if x := req.GetExtra(); x != nil {
 		header = x.Header

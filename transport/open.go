@@ -90,10 +90,10 @@ type opening struct {
 	opened  closers
 
 	// locate
-	root   string           // that is served: of the project, or the workspace of an attempt
-	folder *state.Folder    // its state
-	inside *board.Workspace // nil outside of workspaces
-	around *state.Folder    // the state of the project
+	root         string           // that is served: of the project, or the workspace of an attempt
+	folder       *state.Folder    // its state
+	workspace    *board.Workspace // nil outside of workspaces
+	projectState *state.Folder    // the state of the project
 
 	// configure
 	settings *config.Source
@@ -115,10 +115,10 @@ type opening struct {
 
 // attempt returns the id of the attempt in whose workspace the server is, or "".
 func (p *opening) attempt() string {
-	if p.inside == nil {
+	if p.workspace == nil {
 		return ""
 	}
-	return p.inside.Attempt
+	return p.workspace.Attempt
 }
 
 // locate finds the root, its state, and the project around it.
@@ -133,12 +133,12 @@ func (p *opening) locate() (err error) {
 		p.logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		p.folder = state.None(p.root, err)
 	}
-	if p.inside, err = Workspace(p.ctx, p.options, p.folder, p.getenv, p.logger); err != nil {
+	if p.workspace, err = Workspace(p.ctx, p.options, p.folder, p.getenv, p.logger); err != nil {
 		return err
 	}
-	p.around = p.folder
-	if p.inside != nil {
-		p.around, _ = p.inside.State() // calls are refused with its error
+	p.projectState = p.folder
+	if p.workspace != nil {
+		p.projectState, _ = p.workspace.State() // calls are refused with its error
 		err = keepApart(p.folder)
 	} else if board.ByAgent(p.getenv) {
 		p.logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", p.getenv(config.AttemptEnv))
@@ -146,17 +146,17 @@ func (p *opening) locate() (err error) {
 			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
 		}
 	}
-	process.Avoid(p.around.Root)
+	process.Avoid(p.projectState.Root)
 	return err
 }
 
 // configure opens the config of the project.
 func (p *opening) configure() (err error) {
-	p.settings = config.Open(p.around.Root)
+	p.settings = config.Open(p.projectState.Root)
 	p.settings.Logger = p.logger
-	p.policy = &trust.Policy{Root: p.around.Root, File: p.settings.Path(), Ledger: trust.OpenLedger(p.around.Grants(), p.around.Root), Logger: p.logger}
+	p.policy = &trust.Policy{Root: p.projectState.Root, File: p.settings.Path(), Ledger: trust.OpenLedger(p.projectState.Grants(), p.projectState.Root), Logger: p.logger}
 	p.settings.Approve = p.policy.Approve
-	if p.reviews, err = newReviewing(p.options, p.around.Root, p.root, p.settings.Current); err != nil {
+	if p.reviews, err = newReviewing(p.options, p.projectState.Root, p.root, p.settings.Current); err != nil {
 		return err
 	}
 	p.reviews.own = p.settings.User
@@ -202,7 +202,7 @@ func (p *opening) openStores() error {
 	if p.choice, err = backend.Choose(p.options.Store, p.options.Project, own); err != nil {
 		return err
 	}
-	if p.stores, err = backend.Open(p.ctx, p.around, p.choice, false, p.logger); err != nil {
+	if p.stores, err = backend.Open(p.ctx, p.projectState, p.choice, false, p.logger); err != nil {
 		return fmt.Errorf("opening the store: %w", err)
 	}
 	p.opened.add("closing the stores", p.stores.Close)
@@ -218,7 +218,7 @@ func (p *opening) openStores() error {
 
 // current returns the config, or why calls are refused.
 func (p *opening) current(ctx context.Context) (*config.Config, error) {
-	if err := confirm(ctx, p.inside, p.stores.Database); err != nil {
+	if err := confirm(ctx, p.workspace, p.stores.Database); err != nil {
 		return nil, err
 	}
 	c, err := p.settings.Current(ctx)
@@ -271,7 +271,7 @@ func (p *opening) openSessions() (err error) {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
 	}
 	p.opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(p.engine.Close(ctx)) })
-	if p.inside == nil {
+	if p.workspace == nil {
 		p.opened.follow("removing old sessions", (&pruner{p.engine, p.settings.Current, p.logger}).follow)
 	}
 	return nil
@@ -284,7 +284,7 @@ func (p *opening) openServer() (err error) {
 		return err
 	}
 	if s.remote != nil {
-		o := remotetools.Options{Root: p.around.Root, Version: p.options.Version, Member: p.stores.Members, Database: p.stores.Database, Settings: p.settings.Current, Refused: p.settings.Refused, Changes: p.jobs.Changes}
+		o := remotetools.Options{Root: p.projectState.Root, Version: p.options.Version, Member: p.stores.Members, Database: p.stores.Database, Settings: p.settings.Current, Refused: p.settings.Refused, Changes: p.jobs.Changes}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = p.freshJobs
 		}

@@ -109,13 +109,13 @@ func (l *library) refresh(ctx context.Context) {
 			l.server.AddResource(&r, l.readJob)
 		}
 	}
-	l.server.RemovePrompts(gone(l.prompts, prompts)...)
-	l.server.RemoveResources(gone(l.resources, resources)...)
+	l.server.RemovePrompts(removedKeys(l.prompts, prompts)...)
+	l.server.RemoveResources(removedKeys(l.resources, resources)...)
 	l.prompts, l.resources = prompts, resources
 }
 
-// gone returns the keys that are in old alone.
-func gone[V any](old, now map[string]V) []string {
+// removedKeys returns the keys that are in old alone.
+func removedKeys[V any](old, now map[string]V) []string {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(old)), func(key string) bool { _, still := now[key]; return still })
 }
 
@@ -261,14 +261,14 @@ func (s *Server) instructions(ctx context.Context) string {
 		how = append(how, lifecycle)
 	}
 	all := strings.Join(how, "\n\n")
-	if news := s.news(ctx, instructionBytes-len(all)-len("\n\n")); news != "" {
+	if news := s.changesPart(ctx, instructionBytes-len(all)-len("\n\n")); news != "" {
 		return strings.TrimSuffix(news+"\n\n"+all, "\n\n")
 	}
 	return all
 }
 
-// news returns the part that changes, in at most room bytes.
-func (s *Server) news(ctx context.Context, room int) string {
+// changesPart returns the part that changes, in at most room bytes.
+func (s *Server) changesPart(ctx context.Context, room int) string {
 	if s.check != nil {
 		if _, err := s.check(ctx); err != nil {
 			return fit("The configuration of this project is not valid. Calls fail until it is corrected:", []string{tool.OneLine(err.Error(), 400)}, "", room)

@@ -244,12 +244,12 @@ func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.Ste
 	if err == nil {
 		return nil
 	}
-	what, remedy := fmt.Sprintf("%v", err), fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call again.", session.InShell(p.around.Root))
+	what, remedy := fmt.Sprintf("%v", err), fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call again.", session.InShell(p.projectState.Root))
 	switch {
-	case err == trust.ErrUnapproved && s.Root != p.around.Root:
+	case err == trust.ErrUnapproved && s.Root != p.projectState.Root:
 		what += " as it is here, with this command, folder, limit and script"
 	case errors.Is(err, trust.ErrDenied):
-		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", session.InShell(p.around.Root))
+		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", session.InShell(p.projectState.Root))
 	}
 	return session.NotNow(codes.Untrusted, "Step '%s' cannot be finished: it has the check '%s' (%s), and %s. Nothing was run and nothing has moved. %s",
 		s.Step, c.Name, strings.Join(c.Run, " "), what, remedy).With("key", e.Key).With("step_id", s.Step).Because(err)

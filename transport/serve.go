@@ -67,7 +67,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 	if err != nil {
 		return err
 	}
-	conn, err := s.conns.of(calling, ss)
+	conn, err := s.conns.get(calling, ss)
 	if errors.Is(err, errIdle) { // the input has ended, and all calls are answered
 		return cmp.Or(c.Err(), ss.Wait())
 	}

@@ -169,7 +169,7 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
 			call, ok := req.(*mcp.CallToolRequest)
-			if r, is := res.(*mcp.CallToolResult); !ok || err != nil || is && r.InputRequests != nil {
+			if r, isResult := res.(*mcp.CallToolResult); !ok || err != nil || isResult && r.InputRequests != nil {
 				return res, err
 			}
 			name := call.Params.Name

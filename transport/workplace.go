@@ -218,12 +218,14 @@ func (w *workplace) agent(identity string) telemetry.Ref {
 // stepIdentity begins the identity of the agent of an execution.
 const stepIdentity = "step-"
 
-// as returns a context in which calls are the leader's.
-func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }
+// asLeader returns a context in which calls are the leader's.
+func (w *workplace) asLeader(ctx context.Context) context.Context {
+	return session.WithCaller(ctx, w.who)
+}
 
 // Start implements run.Workplace.
 func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (string, error) {
-	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request, Isolated: !run.InPlace})
+	r, err := w.own.Start(w.asLeader(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request, Isolated: !run.InPlace})
 	if err != nil {
 		return "", err
 	}
@@ -253,7 +255,7 @@ func (w *workplace) Started(ctx context.Context, parents map[string]bool) (all [
 
 // Step implements run.Workplace.
 func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machine.StepReply, error) {
-	return w.own.Step(w.as(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
+	return w.own.Step(w.asLeader(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
 }
 
 // Changed implements run.Workplace.
@@ -271,18 +273,18 @@ func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string
 // Finish implements run.Workplace.
 func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
 	if q == nil {
-		return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
+		return w.own.Finish(w.asLeader(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
 	}
 	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}
-	return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+	return w.own.Finish(w.asLeader(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
 }
 
 // Isolate implements run.Workplace.
 func (w *workplace) Isolate(ctx context.Context, id, stepID, folder string) error {
-	return w.base.isolate(w.as(ctx), id, stepID, folder)
+	return w.base.isolate(w.asLeader(ctx), id, stepID, folder)
 }
 
 // Defined implements run.Workplace.

@@ -163,10 +163,10 @@ func TestWorkspacesElsewhere(t *testing.T) {
 	t.Setenv(config.BoardEnv, state.Of(root).Database())
 	below := filepath.Join(workspace, "sub")
 	must(t, os.MkdirAll(below, 0o755))
-	for dir, is := range map[string]bool{workspace: true, below: true, alike: false, root: false, trees: false} {
+	for dir, want := range map[string]bool{workspace: true, below: true, alike: false, root: false, trees: false} {
 		cs := insideOf(t, dir)
-		testkit.Equal(t, listed(t, cs)["get_context"] != nil, is, "%s is in the workspace", dir)
-		if is {
+		testkit.Equal(t, listed(t, cs)["get_context"] != nil, want, "%s is in the workspace", dir)
+		if want {
 			testkit.Equal(t, into[board.ContextReply](t, cs, "get_context", `{}`).AttemptID, id, "%s", dir)
 		} else {
 			callTool(t, cs, "get_workflows", `{}`)

@@ -151,8 +151,8 @@ func inspect(t *testing.T, server []string, args ...string) (tools []string, res
 		}
 	}
 	testkit.Need(t, json.Unmarshal(out, &said) == nil, "%v ended with %v\n%s", args, err, out)
-	refused, is := errors.AsType[*exec.ExitError](err)
-	testkit.Need(t, said.Result.IsError == is && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s", args, err, out)
+	refused, ok := errors.AsType[*exec.ExitError](err)
+	testkit.Need(t, said.Result.IsError == ok && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s", args, err, out)
 	for _, tool := range said.Result.Tools {
 		tools = append(tools, tool.Name)
 	}

@@ -84,11 +84,11 @@ func (w wants) check(t *testing.T, saw map[string]sight) {
 	for at, values := range w {
 		s, ok := saw[at]
 		testkit.True(t, ok, "%s was not seen", at)
-		for path, is := range values {
+		for path, want := range values {
 			if path == "text" {
-				testkit.Contains(t, s.Text, is, at)
+				testkit.Contains(t, s.Text, want, at)
 			} else {
-				testkit.Equal(t, s.value(t, path), is, "%s: %s", at, path)
+				testkit.Equal(t, s.value(t, path), want, "%s: %s", at, path)
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
 		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
 	if !a.Open { // the changes of an agent at work would be counted all the time
-		p.Stat = s.changes.of(a.AttemptID)
+		p.Stat = s.changes.stat(a.AttemptID)
 	}
 	if a.WorkflowSession != nil && board.OrEmpty(a.WorkflowStatus) == board.WorkflowActive {
 		if at, err := s.Engine.Info(ctx, *a.WorkflowSession); err == nil { // else it is gone
@@ -143,13 +143,13 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
+	return &shown{view: "attempt", title: p.Task.Title, data: p, topics: []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID, changesTopic,
 	}}, nil
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
-	return s.said(who, sameTab(r), inPages(who, board.OrEmpty(a.Notice)))
+	return s.withNotice(who, sameTab(r), inPages(who, board.OrEmpty(a.Notice)))
 }
 
 func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
@@ -160,7 +160,7 @@ func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.Follow
 	case f.Status == attempt.FollowUpCancelled && f.DroppedPrompt != nil:
 		said = "Dropped: " + *f.DroppedPrompt
 	}
-	return s.said(who, sameTab(r), said)
+	return s.withNotice(who, sameTab(r), said)
 }
 
 // sameTab returns the page of the attempt that an action was for, on the tab that its form was on.
@@ -190,7 +190,7 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
 			return nil, err
 		}
-		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, on: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
+		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, topics: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
 	}
 	return nil, nil
 }
@@ -204,7 +204,7 @@ func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session
 		if done.TaskDone { // so the page Now has the next one
 			next = back(r, next)
 		}
-		return s.said(who, next, outcome(who, done))
+		return s.withNotice(who, next, outcome(who, done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))

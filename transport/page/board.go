@@ -146,9 +146,9 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 			continue
 		}
 		args := board.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards),
-			Text: p.Filter.Text, Labels: strings.Fields(p.Filter.Labels), Priority: blank(p.Filter.Priority)}
+			Text: p.Filter.Text, Labels: strings.Fields(p.Filter.Labels), Priority: nonEmpty(p.Filter.Priority)}
 		if show != "" {
-			args.Limit, args.Cursor = new(board.DefaultLimit), blank(from)
+			args.Limit, args.Cursor = new(board.DefaultLimit), nonEmpty(from)
 		}
 		tasks, err := s.Board.ListTasks(ctx, who, args)
 		if err != nil {
@@ -159,7 +159,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 			c.Next = *tasks.NextCursor
 		}
 		for _, t := range tasks.Tasks {
-			c.Tasks = append(c.Tasks, card{Task: t, Move: others(status)})
+			c.Tasks = append(c.Tasks, card{Task: t, Move: otherStatuses(status)})
 			p.Labels = append(p.Labels, t.Labels...)
 		}
 		p.Columns = append(p.Columns, c)
@@ -170,7 +170,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if err := s.progress(ctx, who, p); err != nil {
 		return nil, err
 	}
-	return &shown{view: "board", title: "Board", data: p, on: []string{store.TaskChanged, store.AttemptChanged, store.SessionChanged, configTopic, jobsTopic, changesTopic}}, nil
+	return &shown{view: "board", title: "Board", data: p, topics: []string{store.TaskChanged, store.AttemptChanged, store.SessionChanged, configTopic, jobsTopic, changesTopic}}, nil
 }
 
 // newTaskForm reads what the form for a new task offers.
@@ -212,13 +212,13 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 		return next, nil
 	}
 	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
-	started, err := s.Board.StartTaskAttempt(ctx, who, attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: blank(variant)})
+	started, err := s.Board.StartTaskAttempt(ctx, who, attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: nonEmpty(variant)})
 	if err != nil {
 		why := err.Error()
 		if refused, ok := errors.AsType[*session.Error](err); ok {
 			why = inPages(who, refused.Message)
 		}
-		return s.said(who, next, "The task is on the board, but no agent was started. "+why), nil
+		return s.withNotice(who, next, "The task is on the board, but no agent was started. "+why), nil
 	}
 	return "/attempts/" + started.AttemptID, nil
 }
@@ -246,7 +246,7 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 			if c.Folded() {
 				continue
 			}
-			t.Changes = s.changes.of(*t.LatestAttemptID)
+			t.Changes = s.changes.stat(*t.LatestAttemptID)
 			if at := of[*t.LatestAttemptID]; at != nil && at.Status == "active" {
 				t.Step = s.stepOf(at)
 			}
@@ -298,8 +298,8 @@ func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
 	}
 }
 
-// others returns the statuses that a task can be moved to.
-func others(status string) (all []string) {
+// otherStatuses returns the statuses that a task can be moved to.
+func otherStatuses(status string) (all []string) {
 	for _, other := range statuses {
 		if other != status {
 			all = append(all, other)
@@ -308,8 +308,8 @@ func others(status string) (all []string) {
 	return all
 }
 
-// blank returns nil for "".
-func blank(text string) *string {
+// nonEmpty returns nil for "".
+func nonEmpty(text string) *string {
 	if text == "" {
 		return nil
 	}
@@ -317,4 +317,6 @@ func blank(text string) *string {
 }
 
 // back returns the page that a form was on, if it says so and it is one of this site.
-func back(r *http.Request, otherwise string) string { return here(r.PostForm.Get("back"), otherwise) }
+func back(r *http.Request, otherwise string) string {
+	return localURL(r.PostForm.Get("back"), otherwise)
+}

@@ -34,7 +34,7 @@ type changes struct {
 
 // A counted is a diffstat as of a number of the feed; it is nil if git could not tell.
 type counted struct {
-	at uint64
+	version uint64
 	*diffstat
 }
 
@@ -45,19 +45,19 @@ func newChanges(f *feed) *changes {
 	return &changes{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
 }
 
-// of returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
-func (c *changes) of(attempt string) *diffstat {
+// stat returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
+func (c *changes) stat(attempt string) *diffstat {
 	stat, _ := c.current(attempt)
 	return stat
 }
 
-// current is of, and reports whether what it returns is current.
+// current is stat, and reports whether what it returns is current.
 func (c *changes) current(attempt string) (*diffstat, bool) {
 	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	have, ok := c.known[attempt]
-	current := ok && have.at >= last
+	current := ok && have.version >= last
 	if !current {
 		c.wanted[attempt] = true
 		select {

@@ -119,21 +119,21 @@ func FuzzParseDiff(f *testing.F) {
 // What an action says is shown to its caller alone, and no link makes a page say anything else.
 func TestNotices(t *testing.T) {
 	s, ann := &Site{Options: Options{Key: []byte("key")}}, session.Caller{Identity: "ann"}
-	next := testkit.Get(url.Parse(s.said(ann, "/board?project=p", "Done & merged."))).Must(t)
+	next := testkit.Get(url.Parse(s.withNotice(ann, "/board?project=p", "Done & merged."))).Must(t)
 	given := next.Query().Get("notice")
 	testkit.Equal(t, s.notice(ann, next.Query())+" at "+next.Query().Get("project"), "Done & merged. at p")
 	for _, forged := range []string{"", "x", given[:2*signature], given + "x", "x" + given[1:]} {
 		testkit.Equal(t, s.notice(ann, url.Values{"notice": {forged}}), "", "%q shows", forged)
 	}
 	testkit.Equal(t, s.notice(session.Caller{Identity: "bob"}, next.Query()), "", "another caller is shown")
-	testkit.Equal(t, s.said(ann, "/board", ""), "/board", "nothing to say is said")
+	testkit.Equal(t, s.withNotice(ann, "/board", ""), "/board", "nothing to say is said")
 }
 
 // No address leads away from the pages.
 func TestHere(t *testing.T) {
 	for address, want := range map[string]string{"/board?status=done": "/board?status=done", "/": "/", "": "else", "board": "else", "//evil.example": "else", "https://evil.example/": "else",
 		`/\evil.example`: "else", "javascript:alert(1)": "else", "///evil.example": "else", "/%2f/evil.example": "else", "\t//evil.example": "else"} {
-		testkit.Equal(t, here(address, "else"), want, "%q", address)
+		testkit.Equal(t, localURL(address, "else"), want, "%q", address)
 	}
 	p := &boardPage{Filter: boardFilter{Labels: "a b"}} // a filter gets another label once
 	testkit.Equal(t, p.Labelled("c")+" "+p.Labelled("b"), "/board?labels=a+b+c /board?labels=a+b")
@@ -165,7 +165,7 @@ func TestRunFits(t *testing.T) {
 		v.fit()
 		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
 		var b bytes.Buffer
-		testkit.Must(t, views.of["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
+		testkit.Must(t, views.templates["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
 		shown := len(v.Tree.Entries)
 		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished, b.Len(), most)
 		testkit.True(t, shown+v.Before+v.After == 250 && shown <= maxSteps, "with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
@@ -350,6 +350,6 @@ func TestTimeline(t *testing.T) {
 	testkit.Same(t, line.Ticks, []string{"0", "5 min", "10 min", "15 min", "20 min"})
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
-	testkit.Must(t, views.of["attempt"].ExecuteTemplate(&page, "lanes", line))
+	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", line))
 	testkit.Contains(t, page.String(), `<rect class="bar-limit" x="250" y="0" width="250" height="10">`, "the page")
 }

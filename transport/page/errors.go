@@ -24,14 +24,14 @@ func (e *refusal) Error() string { return e.message }
 // An errorPage says what is wrong, and what to do next.
 type errorPage struct{ What, Next string }
 
-// titles and nexts are those of error pages, by their status.
+// titles and remedies are those of error pages, by their status.
 var (
 	titles = map[int]string{
 		http.StatusBadRequest: "Not understood", http.StatusUnauthorized: "Not logged in", http.StatusForbidden: "Not allowed",
 		http.StatusNotFound: "Not found", http.StatusMethodNotAllowed: "Not a page", http.StatusConflict: "Not possible",
 		http.StatusServiceUnavailable: "Not available", http.StatusInternalServerError: "Something went wrong",
 	}
-	nexts = map[int]string{
+	remedies = map[int]string{
 		http.StatusBadRequest:          "Go back, correct the form and send it again.",
 		http.StatusUnauthorized:        "Log in and do it again: nothing was changed.",
 		http.StatusForbidden:           "Nothing was changed.",
@@ -95,10 +95,10 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 			w.Header().Set("X-Field", field) // which the page marks
 		}
 		w.WriteHeader(status)
-		_ = s.views.of["error"].ExecuteTemplate(w, "alert", what) // the page shows it beside what it has
+		_ = s.views.templates["error"].ExecuteTemplate(w, "alert", what) // the page shows it beside what it has
 		return
 	}
-	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, nexts[status]}}, who, 0, r)
+	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, remedies[status]}}, who, 0, r)
 	if rerr != nil {
 		http.Error(w, what, status)
 		return
@@ -134,9 +134,9 @@ func fieldOf(r *http.Request, err error) string {
 	return ""
 }
 
-// lost answers a request that no page is for: with an error page for browsers, and for MCP clients, which
+// notFound answers a request that no page is for: with an error page for browsers, and for MCP clients, which
 // look for metadata at such paths, as a server without pages does.
-func (s *Site) lost(w http.ResponseWriter, r *http.Request, plain http.Handler) {
+func (s *Site) notFound(w http.ResponseWriter, r *http.Request, plain http.Handler) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		plain.ServeHTTP(w, r)
 		return
@@ -176,7 +176,7 @@ func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	}
 	next := "/"
 	if from, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil {
-		next = here(strings.TrimPrefix(from.RequestURI(), web.Link(r, "")), next)
+		next = localURL(strings.TrimPrefix(from.RequestURI(), web.Link(r, "")), next)
 	}
 	w.Header().Set("HX-Redirect", web.Link(r, loginURL(next)))
 	http.Error(w, why.Error(), http.StatusUnauthorized)

@@ -33,17 +33,17 @@ type feed struct {
 	changes store.Changes
 	reading sync.Mutex // held while changes are read
 	began   bool       // they were read before
-	place   string     // the position after what was read
+	cursor  string     // the position after what was read
 
 	work atomic.Int64 // nanoseconds that pages took since the last telling
 
-	mu     sync.Mutex
-	number uint64            // of the last batch
-	last   map[string]uint64 // the batch in which a topic changed last
-	reset  uint64            // the last batch after which anything may have changed
-	toldAt time.Time         // when open pages were told last
-	later  bool              // there will be another telling
-	more   chan struct{}     // closed by the next telling
+	mu        sync.Mutex
+	number    uint64            // of the last batch
+	last      map[string]uint64 // the batch in which a topic changed last
+	reset     uint64            // the last batch after which anything may have changed
+	toldAt    time.Time         // when open pages were told last
+	scheduled bool              // there will be another telling
+	nextBatch chan struct{}     // closed by the next telling
 }
 
 const (
@@ -62,7 +62,7 @@ const (
 func newFeed(changes store.Changes) *feed {
 	// The number is about a time, so that a page of an earlier process is older than any of this one.
 	n := uint64(time.Now().UnixMicro())
-	return &feed{changes: changes, number: n, reset: n, last: make(map[string]uint64), more: make(chan struct{})}
+	return &feed{changes: changes, number: n, reset: n, last: make(map[string]uint64), nextBatch: make(chan struct{})}
 }
 
 // follow reads the changes until ctx ends, and calls seen after some were read.
@@ -80,7 +80,7 @@ func (f *feed) follow(ctx context.Context, log *slog.Logger, seen func()) {
 		failed = false
 		seen()
 		f.reading.Lock()
-		place := f.place
+		place := f.cursor
 		f.reading.Unlock()
 		if err := f.changes.Wait(ctx, place); err != nil && ctx.Err() == nil {
 			_ = wait.For(ctx, retry)
@@ -94,7 +94,7 @@ func (f *feed) catchUp(ctx context.Context) error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	for {
-		news, err := f.changes.Since(ctx, f.place)
+		news, err := f.changes.Since(ctx, f.cursor)
 		if err != nil {
 			if ctx.Err() == nil {
 				f.batch(nil, true)
@@ -103,10 +103,10 @@ func (f *feed) catchUp(ctx context.Context) error {
 		}
 		first := !f.began
 		f.began = true
-		if f.place == news.Next {
+		if f.cursor == news.Next {
 			return nil
 		}
-		f.place = news.Next
+		f.cursor = news.Next
 		f.batch(news.Changes, news.Reset && !first) // at the first call there is nothing older to replace
 	}
 }
@@ -135,24 +135,24 @@ func (f *feed) batch(changes []store.Change, reset bool) {
 // tell tells open pages of what has changed, or sees to it that they are told after the pause. f.mu is
 // held.
 func (f *feed) tell() {
-	if f.later {
+	if f.scheduled {
 		return
 	}
 	needed := time.Duration(f.work.Load()) * share / time.Duration(runtime.GOMAXPROCS(0))
 	if left := min(max(needed, minPause), maxPause) - time.Since(f.toldAt); left > 0 {
-		f.later = true
+		f.scheduled = true
 		time.AfterFunc(left, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.later = false
+			f.scheduled = false
 			f.tell()
 		})
 		return
 	}
 	f.toldAt = time.Now()
 	f.work.Store(0)
-	close(f.more)
-	f.more = make(chan struct{})
+	close(f.nextBatch)
+	f.nextBatch = make(chan struct{})
 }
 
 // worked notes the time that a page took.
@@ -177,7 +177,7 @@ func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 	for _, t := range topics {
 		last = max(last, f.last[t])
 	}
-	return last, f.more
+	return last, f.nextBatch
 }
 
 // maxFollows is how many topics one stream follows: more than any page has.

@@ -60,12 +60,12 @@ var errReadOnly = &refusal{http.StatusForbidden, "These pages are read-only: the
 
 // post registers an action.
 func (s *Site) post(pattern string, do action) {
-	s.mux.HandleFunc("POST "+pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("POST "+pattern, s.authenticated(func(w http.ResponseWriter, r *http.Request) {
 		next, err := s.act(w, r, do)
 		switch {
 		case err != nil:
 			s.fail(w, r, err)
-		case r.Header.Get("HX-Request") != "" && elsewhere(r, next):
+		case r.Header.Get("HX-Request") != "" && isOtherPage(r, next):
 			w.Header().Set("HX-Redirect", web.Link(r, next)) // it follows other changes
 		default:
 			http.Redirect(w, r, web.Link(r, next), http.StatusSeeOther)
@@ -99,8 +99,8 @@ func (s *Site) titled(ctx context.Context, who session.Caller, message string) s
 	})
 }
 
-// elsewhere reports whether a URL is of another page than the one that a request was sent from.
-func elsewhere(r *http.Request, next string) bool {
+// isOtherPage reports whether a URL is of another page than the one that a request was sent from.
+func isOtherPage(r *http.Request, next string) bool {
 	from, err := url.Parse(r.Header.Get("HX-Current-URL"))
 	to, terr := url.Parse(next)
 	return err != nil || terr != nil || from.Path != web.Link(r, to.Path)

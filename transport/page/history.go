@@ -80,14 +80,14 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
 		p.Rows = append(p.Rows, row)
 	}
-	return &shown{view: "history", title: "History", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged}}, nil
+	return &shown{view: "history", title: "History", data: p, topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged}}, nil
 }
 
 func (s *Site) historyRow(of task.HistoryRow) historyRow {
 	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
 	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
 	if of.EndedAt != nil { // else the page counts
-		row.Took = strings.Replace(took(of.StartedAt, of.EndedAt), "less than a second", "< 1 s", 1)
+		row.Took = strings.Replace(duration(of.StartedAt, of.EndedAt), "less than a second", "< 1 s", 1)
 	}
 	if of.Job != "" {
 		row.Workflow = of.Job + "/" + of.Workflow
@@ -106,12 +106,12 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 // With returns the URL of the history that has one more filter, or without it if it has that one.
 func (p *historyPage) With(name, value string) string {
 	q := url.Values{}
-	for filter, is := range map[string]string{"kind": p.Kind, "state": p.State, "workflow": p.Workflow, "who": p.Who, "q": p.Text} {
+	for filter, current := range map[string]string{"kind": p.Kind, "state": p.State, "workflow": p.Workflow, "who": p.Who, "q": p.Text} {
 		if filter == name {
-			is = value
+			current = value
 		}
-		if is != "" {
-			q.Set(filter, is)
+		if current != "" {
+			q.Set(filter, current)
 		}
 	}
 	if len(q) == 0 {

@@ -26,12 +26,12 @@ const jobsTopic = "jobs"
 // A jobPage shows a job, with each step's text as an agent reads it.
 type jobPage struct {
 	*job.Job
-	Err   *catalog.LoadError // nil if it has no errors
-	Texts []stepText         // in the order of the steps
-	Info  template.HTML      // what all steps are told
-	Ran   map[string]*ran    // by workflow; nil for one that never ran
-	Start *runForm           // nil if no run can be started
-	Board bool               // tasks can be made
+	Err   *catalog.LoadError   // nil if it has no errors
+	Texts []stepText           // in the order of the steps
+	Info  template.HTML        // what all steps are told
+	Ran   map[string]*runStats // by workflow; nil for one that never ran
+	Start *runForm             // nil if no run can be started
+	Board bool                 // tasks can be made
 }
 
 // A runForm is what a person is asked who starts a run.
@@ -51,26 +51,26 @@ type stepText struct {
 	Brief        bool // both are on a page of its own
 }
 
-// A ran is how a workflow has gone: how many of its sessions that have ended are complete.
-type ran struct {
+// A runStats is how a workflow has gone: how many of its sessions that have ended are complete.
+type runStats struct {
 	Done, Ended, Open int
 	Last              time.Time // when one last moved
 }
 
-// ran returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while the store is away.
-func (s *Site) ran(ctx context.Context, who session.Caller) (map[string]*ran, error) {
+// workflowStats returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while the store is away.
+func (s *Site) workflowStats(ctx context.Context, who session.Caller) (map[string]*runStats, error) {
 	sessions, err := s.sessions(ctx)
 	if errors.Is(err, store.ErrUnavailable) {
 		return nil, nil // the jobs are in files
 	}
-	of := map[string]*ran{}
+	of := map[string]*runStats{}
 	for _, i := range sessions {
 		if !sees(who, i) {
 			continue
 		}
 		name := i.Job + "/" + i.Workflow
 		if of[name] == nil {
-			of[name] = &ran{Last: i.UpdatedAt} // the last one that moved is first
+			of[name] = &runStats{Last: i.UpdatedAt} // the last one that moved is first
 		}
 		switch i.Status {
 		case "active":
@@ -95,7 +95,7 @@ const (
 type jobsPage struct {
 	Errors []catalog.LoadError
 	Jobs   []*job.Job
-	Ran    map[string]*ran
+	Ran    map[string]*runStats
 	Board  bool // runs can be started
 	More   int  // jobs that follow
 	Next   int  // the first of these
@@ -110,10 +110,10 @@ func (s *Site) jobs(ctx context.Context, who session.Caller, r *http.Request) (*
 		p.Errors = all.Errors
 	}
 	var err error
-	if p.Ran, err = s.ran(ctx, who); err != nil {
+	if p.Ran, err = s.workflowStats(ctx, who); err != nil {
 		return nil, err
 	}
-	return &shown{view: "jobs", title: "Jobs", data: p, on: []string{jobsTopic, store.SessionChanged}}, nil
+	return &shown{view: "jobs", title: "Jobs", data: p, topics: []string{jobsTopic, store.SessionChanged}}, nil
 }
 
 func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -127,13 +127,13 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		p.texts(r.URL.Query().Get("step"))
 	}
 	var err error
-	if p.Ran, err = s.ran(ctx, who); err != nil {
+	if p.Ran, err = s.workflowStats(ctx, who); err != nil {
 		return nil, err
 	}
 	if p.Start, err = s.runForm(ctx, who, p.Job, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
-	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic, store.SessionChanged}}, nil
+	return &shown{view: "job", title: name, data: p, topics: []string{jobsTopic, configTopic, store.SessionChanged}}, nil
 }
 
 // texts sets what the steps are told, or one alone with the text that an agent reads, as far as it fits on the page.

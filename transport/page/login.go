@@ -29,7 +29,7 @@ func loginURL(next string) string {
 // loginForm asks for a token, or takes the one-time secret of a URL: GET /login?secret=…
 func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
-	p := loginPage{Next: here(asked.Get("next"), ""), Out: asked.Has("out")}
+	p := loginPage{Next: localURL(asked.Get("next"), ""), Out: asked.Has("out")}
 	secret := asked.Get("secret")
 	if secret == "" || r.Method == http.MethodHead { // a look at where the URL leads
 		s.askLogin(w, r, http.StatusOK, p)
@@ -49,7 +49,7 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	cookie, err := s.Callers.WithToken(r, r.PostFormValue("token"))
-	s.enter(w, r, cookie, err, loginPage{Next: here(r.PostFormValue("next"), "")})
+	s.enter(w, r, cookie, err, loginPage{Next: localURL(r.PostFormValue("next"), "")})
 }
 
 func (s *Site) enter(w http.ResponseWriter, r *http.Request, cookie *http.Cookie, err error, p loginPage) {
@@ -99,8 +99,8 @@ func (s *Site) readForm(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// here returns a URL if it is one of this site.
-func here(address, otherwise string) string {
+// localURL returns a URL if it is one of this site.
+func localURL(address, otherwise string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.ContainsAny(u.Path, "\\") {
 		return otherwise
@@ -111,9 +111,9 @@ func here(address, otherwise string) string {
 // maxNotice is how many bytes of what an action says about its result are shown.
 const maxNotice = 4000
 
-// said returns the URL of a page that shows a text to the caller, the page alone if the text is "". The URL
+// withNotice returns the URL of a page that shows a text to the caller, the page alone if the text is "". The URL
 // has the text, so that the page shows it with and without a script, and a signature, so that no link does.
-func (s *Site) said(who session.Caller, next, text string) string {
+func (s *Site) withNotice(who session.Caller, next, text string) string {
 	if text == "" {
 		return next
 	}

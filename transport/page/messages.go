@@ -160,7 +160,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
 		v.Text = string(data)
 	}
-	return &shown{view: "output", title: path, data: v, on: []string{store.SessionChanged + ":" + p.ID}}, nil
+	return &shown{view: "output", title: path, data: v, topics: []string{store.SessionChanged + ":" + p.ID}}, nil
 }
 
 // openFile opens a regular file in a folder by its path as an agent gave it, which may have links in it.

@@ -37,8 +37,8 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
-	Do      *deed  // what a person can do about it in its row, nil if nothing
-	Step    string // where its workflow is, such as step 2 of 5
+	Do      *personAction // what a person can do about it in its row, nil if nothing
+	Step    string        // where its workflow is, such as step 2 of 5
 	Changes *diffstat
 	Cost    *board.Cost
 
@@ -47,8 +47,8 @@ type item struct {
 	group         int                   // of what needs a person: see groups
 }
 
-// A deed is what a person can do about an item: a link, or a form that is sent to a path.
-type deed struct {
+// A personAction is what a person can do about an item: a link, or a form that is sent to a path.
+type personAction struct {
 	Label  string
 	Link   string
 	Post   string
@@ -165,7 +165,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged, configTopic, changesTopic}}, nil
+	return &shown{view: "now", title: "Now", data: p, topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged, configTopic, changesTopic}}, nil
 }
 
 // workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
@@ -263,8 +263,8 @@ func sessionItem(i *workflow.SessionInfo) *item {
 	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: i.Status, Since: i.UpdatedAt, flow: i}
 }
 
-// attentions say what needs a person: what it is, its status, what to do, and the group that it is in.
-var attentions = map[string]struct {
+// attentionKinds say what needs a person: what it is, its status, what to do, and the group that it is in.
+var attentionKinds = map[string]struct {
 	kind, status, about string
 	group               int
 }{
@@ -294,7 +294,7 @@ func endedRun(end *board.RunEnd) string {
 // attentionItem returns what needs a person, with the page that shows it. of is the workflow of its attempt, nil if
 // it has none.
 func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
-	words := attentions[a.Kind]
+	words := attentionKinds[a.Kind]
 	i := &item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
@@ -302,17 +302,17 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	switch a.Kind {
 	case board.AttentionStep:
 		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
-		i.Do = &deed{Label: "Decide…", Link: i.Link, Right: "person"}
+		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
 		if a.Waits.Review {
 			i.About, i.Do.Label = "look at its outputs, then pass or fail them", "Pass…"
 		}
 		return i
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
-		i.Do = &deed{Label: "Read…", Link: i.Link}
+		i.Do = &personAction{Label: "Read…", Link: i.Link}
 		return i
 	case board.AttentionSource:
-		i.Link, i.Do = "/sources", &deed{Label: "Open", Link: "/sources"}
+		i.Link, i.Do = "/sources", &personAction{Label: "Open", Link: "/sources"}
 		return i
 	case board.AttentionBudget:
 		i.Link = "/board"
@@ -322,19 +322,19 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	if a.End != nil {
 		i.Kind = "run"
 	}
-	i.Do = &deed{Label: "Open", Link: i.Link}
+	i.Do = &personAction{Label: "Open", Link: i.Link}
 	switch {
 	case a.Kind == board.AttentionRun:
 		i.About = endedRun(a.End)
-		i.Do = &deed{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
+		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
 		if *a.State == board.Paused { // which needs a larger budget
-			i.Do = &deed{Label: "Resume…", Link: i.Link, Right: "agents"}
+			i.Do = &personAction{Label: "Resume…", Link: i.Link, Right: "agents"}
 		}
 	case a.Kind == board.AttentionConflicts:
 		i.Do.Label = "Resolve…"
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
-		i.Do = &deed{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
+		i.Do = &personAction{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
 		if a.InPlace {
 			i.Do = doneDeed(a.TaskID)
 		}
@@ -350,13 +350,13 @@ func (i *item) merges() {
 	case i.Changes.Files == 0:
 		i.Do = doneDeed(i.task)
 	case !i.Changes.Loose && i.Do.Right == "merge":
-		i.Do = &deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		i.Do = &personAction{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
 	}
 }
 
 // doneDeed moves a task to done.
-func doneDeed(task string) *deed {
-	return &deed{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
+func doneDeed(task string) *personAction {
+	return &personAction{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
 }
 
 // work returns the attempts and the executions of other systems that are under way, and those that have

@@ -63,15 +63,15 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux     *http.ServeMux
-	sites   http.CrossOriginProtection
-	feed    *feed
-	views   *views
-	index   index
-	edits   edits
-	changes *changes
-	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
-	chosen  sync.Map // the folders of projects by the paths of their pages: string
+	mux           *http.ServeMux
+	sites         http.CrossOriginProtection
+	feed          *feed
+	views         *views
+	index         index
+	edits         edits
+	changes       *changes
+	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
+	chosen        sync.Map // the folders of projects by the paths of their pages: string
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -94,7 +94,7 @@ func New(o Options) (*Site, error) {
 	})
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
-	s.mux.HandleFunc("POST /logout", s.known(s.logout))
+	s.mux.HandleFunc("POST /logout", s.authenticated(s.logout))
 	s.pages()
 	return s, nil
 }
@@ -111,7 +111,7 @@ func (s *Site) pages() {
 		s.mux.HandleFunc("/projects/{id}/{page...}", s.project)
 		return
 	}
-	s.mux.HandleFunc("GET /events", s.known(s.events))
+	s.mux.HandleFunc("GET /events", s.authenticated(s.events))
 	s.page("GET /{$}", s.now)
 	s.page("GET /history", s.history)
 	s.page("GET /sessions/{id}", s.session)
@@ -120,7 +120,7 @@ func (s *Site) pages() {
 	s.post("/sessions/{id}/override", s.onSession(s.overrideStep))
 	s.post("/sessions/{id}/review", s.onSession(s.answer))
 	s.page("GET /sessions/{id}/output", s.output)
-	s.mux.HandleFunc("GET /sessions/{id}/image", s.known(s.image))
+	s.mux.HandleFunc("GET /sessions/{id}/image", s.authenticated(s.image))
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
@@ -168,7 +168,7 @@ func (s *Site) pages() {
 // missing refuses requests for a part of the server that is not served.
 func (s *Site) missing(why error, patterns ...string) {
 	for _, p := range patterns {
-		s.mux.HandleFunc(p, s.known(func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, why) }))
+		s.mux.HandleFunc(p, s.authenticated(func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, why) }))
 	}
 }
 
@@ -211,14 +211,14 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h, pattern := s.mux.Handler(r); pattern == "" {
-		s.lost(w, r, h)
+		s.notFound(w, r, h)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// known calls a handler with the caller in the context, and sends others to the login.
-func (s *Site) known(next http.HandlerFunc) http.HandlerFunc {
+// authenticated calls a handler with the caller in the context, and sends others to the login.
+func (s *Site) authenticated(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.Callers.Caller(r)
 		if err != nil {
@@ -237,10 +237,10 @@ func (s *Site) known(next http.HandlerFunc) http.HandlerFunc {
 
 // A shown is what a page shows, and which changes it follows.
 type shown struct {
-	view  string // the template
-	title string
-	data  any
-	on    []string // topics: the kinds of changes, each alone or with an id as kind:id
+	view   string // the template
+	title  string
+	data   any
+	topics []string // topics: the kinds of changes, each alone or with an id as kind:id
 }
 
 // A maker makes what a page shows to a caller.
@@ -248,7 +248,7 @@ type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 
 // page registers a page.
 func (s *Site) page(pattern string, make maker) {
-	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc(pattern, s.authenticated(func(w http.ResponseWriter, r *http.Request) {
 		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
 		if had == "" && s.Chooser == nil { // else it was told of changes, and the feed has them
 			s.look(r.Context())

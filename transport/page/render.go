@@ -29,8 +29,8 @@ import (
 // views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
 // and those in parts.
 type views struct {
-	of     map[string]*template.Template
-	assets string // version of what is in static
+	templates map[string]*template.Template
+	assets    string // version of what is in static
 }
 
 func parseViews() (*views, error) {
@@ -38,7 +38,7 @@ func parseViews() (*views, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &views{of: make(map[string]*template.Template), assets: assetsVersion()}
+	v := &views{templates: make(map[string]*template.Template), assets: assetsVersion()}
 	for _, file := range all {
 		name := strings.TrimSuffix(path.Base(file), ".html")
 		if name == "layout" || name == "parts" {
@@ -48,7 +48,7 @@ func parseViews() (*views, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parsing the page %s: %w", name, err)
 		}
-		v.of[name] = t
+		v.templates[name] = t
 	}
 	return v, nil
 }
@@ -76,7 +76,7 @@ var functions = template.FuncMap{
 	"short": func(id string) string { return id[:min(8, len(id))] },
 	"clip":  func(n int, s string) string { return jsontext.Clip(s, n) },
 	"shell": session.InShell,
-	"word":  word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
+	"word":  word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": duration,
 	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
@@ -133,10 +133,10 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
 		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice, Version: s.Version, Help: s.Help != nil, Others: s.AmongOthers,
 	}
-	if len(p.on) > 0 {
-		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))
+	if len(p.topics) > 0 {
+		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.topics, ",")))
 	}
-	t := s.views.of[p.view]
+	t := s.views.templates[p.view]
 	if t == nil {
 		return nil, fmt.Errorf("there is no page %q", p.view)
 	}
@@ -238,9 +238,9 @@ func reliesOn(e *machine.Evidence) string {
 	case machine.BySelf:
 		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
 	case machine.Passed:
-		return "Passed by a person: " + e.Identity + " over " + e.Channel + remark(e)
+		return "Passed by a person: " + e.Identity + " over " + e.Channel + reviewNote(e)
 	case machine.PassedIn:
-		return "Passed by a person, as the client of " + e.Identity + " says" + remark(e)
+		return "Passed by a person, as the client of " + e.Identity + " says" + reviewNote(e)
 	case machine.ByOverride: // of the other reviews of a step that a person has passed
 		return "Overridden by the agent"
 	case machine.Unreviewed:
@@ -249,8 +249,8 @@ func reliesOn(e *machine.Evidence) string {
 	return "None of its reviews is of the outputs that were submitted"
 }
 
-// remark returns what a person said who passed a step, and what its other reviews rely on.
-func remark(e *machine.Evidence) string {
+// reviewNote returns what a person said who passed a step, and what its other reviews rely on.
+func reviewNote(e *machine.Evidence) string {
 	text := ""
 	if e.Reason != "" {
 		text = ": " + jsontext.Clip(e.Reason, 2000)
@@ -261,8 +261,8 @@ func remark(e *machine.Evidence) string {
 	return text
 }
 
-// took returns how long something lasted.
-func took(from time.Time, to *time.Time) string {
+// duration returns how long something lasted.
+func duration(from time.Time, to *time.Time) string {
 	d := to.Sub(from)
 	switch {
 	case d < time.Second:

@@ -194,7 +194,7 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}
-	return s.said(who, back(r, attemptURL(r)), said), nil
+	return s.withNotice(who, back(r, attemptURL(r)), said), nil
 }
 
 // A folder is a part of the tree of changed files.

@@ -81,7 +81,7 @@ func (v *runView) Took(x *run.Step) string {
 	if x.Took == 0 {
 		return ""
 	}
-	return took(time.Time{}, new(time.Time{}.Add(x.Took)))
+	return duration(time.Time{}, new(time.Time{}.Add(x.Took)))
 }
 
 // Tries returns the newest processes for a step, nil if there was one at most.
@@ -170,7 +170,7 @@ func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Reques
 			run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
 		}
 	})
-	return s.said(who, attemptURL(r), "The run goes on where it was."), err
+	return s.withNotice(who, attemptURL(r), "The run goes on where it was."), err
 }
 
 // minutes returns how long a run may take, 0 for any time.

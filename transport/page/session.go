@@ -95,7 +95,7 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	}
 	title := p.Goal
 	title = cmp.Or(title, p.ID)
-	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
+	return &shown{view: "session", title: title, data: p, topics: p.topics()}, nil
 }
 
 // maxRelated is how many related sessions a page follows each by itself.
@@ -119,7 +119,7 @@ func (s *Site) onSession(do func(context.Context, session.Caller, string, url.Va
 		if err != nil {
 			return "", err
 		}
-		return here(r.PostForm.Get("back"), "/sessions/"+p.ID), do(ctx, who, p.ID, r.PostForm)
+		return localURL(r.PostForm.Get("back"), "/sessions/"+p.ID), do(ctx, who, p.ID, r.PostForm)
 	}
 }
 
@@ -236,14 +236,14 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 
 // stepOf returns where a session is in its workflow, such as step 2 of 5, "" if its definition cannot be read.
 func (s *Site) stepOf(i *workflow.SessionInfo) string {
-	flow, known := s.flows.Load(i.Definition)
+	flow, known := s.workflowCache.Load(i.Definition)
 	if !known {
 		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
 		if err != nil {
 			return "" // it has none yet, or its page says why
 		}
 		flow = def.Workflow
-		s.flows.Store(i.Definition, flow)
+		s.workflowCache.Store(i.Definition, flow)
 	}
 	w := flow.(*job.Workflow)
 	at := w.Find(i.Step)
@@ -299,9 +299,9 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 // An index has the heads of all sessions, so that a page does not read each record again. It reads
 // those that the feed says have changed. The zero value is empty.
 type index struct {
-	mu  sync.Mutex
-	at  uint64 // the number of the feed that it is as of; 0 means never
-	all map[string]*workflow.SessionInfo
+	mu      sync.Mutex
+	version uint64 // the number of the feed that it is as of; 0 means never
+	all     map[string]*workflow.SessionInfo
 	// newest has the same, the last changed one first; nil if that is not known. It is replaced, never
 	// changed.
 	newest []*workflow.SessionInfo
@@ -316,7 +316,7 @@ func (s *Site) readSessions(ctx context.Context) {
 	x := &s.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.at == 0 || s.edits.streams.Load() > 0 {
+	if x.version == 0 || s.edits.streams.Load() > 0 {
 		_ = x.read(ctx, s) // a page meets the error
 	}
 }
@@ -324,9 +324,9 @@ func (s *Site) readSessions(ctx context.Context) {
 // read reads what has changed. x.mu is held.
 func (x *index) read(ctx context.Context, s *Site) error {
 	at := s.feed.position()
-	ids, all := s.feed.since(x.at, store.SessionChanged)
+	ids, all := s.feed.since(x.version, store.SessionChanged)
 	switch {
-	case all || x.at == 0:
+	case all || x.version == 0:
 		list, err := s.Engine.List(ctx)
 		if err != nil {
 			return err
@@ -351,7 +351,7 @@ func (x *index) read(ctx context.Context, s *Site) error {
 			}
 		}
 	}
-	x.at = at
+	x.version = at
 	return nil
 }
 

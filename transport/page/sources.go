@@ -80,7 +80,7 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		return nil, err
 	}
 	p.Executions, p.More = list, total-len(list)
-	return &shown{view: "sources", title: "Sources", data: p, on: []string{sourcesTopic, store.RemoteRunChanged, configTopic}}, nil
+	return &shown{view: "sources", title: "Sources", data: p, topics: []string{sourcesTopic, store.RemoteRunChanged, configTopic}}, nil
 }
 
 type executionPage struct {
@@ -108,7 +108,7 @@ func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Reques
 		text = string(x.Result)
 	}
 	p.Cut, p.Text = len(text) > maxResult, jsontext.Clip(text, maxResult)
-	return &shown{view: "execution", title: x.WorkflowName, data: p, on: []string{sourcesTopic, store.RemoteRunChanged + ":" + x.ExecutionID}}, nil
+	return &shown{view: "execution", title: x.WorkflowName, data: p, topics: []string{sourcesTopic, store.RemoteRunChanged + ":" + x.ExecutionID}}, nil
 }
 
 func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.Request) (string, error) {
@@ -129,7 +129,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 	if len(said) == 0 {
 		said = []string{"Nothing has changed."}
 	}
-	return s.said(who, "/sources", strings.Join(said, "\n")), nil
+	return s.withNotice(who, "/sources", strings.Join(said, "\n")), nil
 }
 
 func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
@@ -138,5 +138,5 @@ func (s *Site) cancelExecution(ctx context.Context, who session.Caller, r *http.
 		return "", err
 	}
 	s.Touch(sourcesTopic)
-	return s.said(who, back(r, "/sources"), fmt.Sprintf("%s: %s", x.WorkflowName, x.State)), nil
+	return s.withNotice(who, back(r, "/sources"), fmt.Sprintf("%s: %s", x.WorkflowName, x.State)), nil
 }

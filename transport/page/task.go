@@ -22,7 +22,7 @@ type taskPage struct {
 	Compared  []compared           // the newest attempts side by side, none if the page does not compare
 	Workflows []string             // of all jobs, as job/workflow
 	Notice    *string              // why those that wait do not start
-	Needs     []need
+	Needs     []dependency
 	Others    []board.Task // that it could wait for
 	Executors []attempt.ExecutorInfo
 	Last      string // the executor of its newest attempt, with the variant
@@ -45,7 +45,7 @@ func (c compared) Took() string {
 	if from.IsZero() || to.IsZero() {
 		return ""
 	}
-	return took(from, &to)
+	return duration(from, &to)
 }
 
 // Files returns the files that it has changed.
@@ -65,8 +65,8 @@ const (
 // maxDescription is how many bytes of a description a page shows in which it is not edited.
 const maxDescription = 20_000
 
-// A need is a task that must be done first.
-type need struct {
+// A dependency is a task that must be done first.
+type dependency struct {
 	board.Task
 	Left string // the ids of the others
 }
@@ -107,7 +107,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &taskPage{TaskReply: t, Move: others(t.Status), Changes: map[string]*diffstat{}}
+	p := &taskPage{TaskReply: t, Move: otherStatuses(t.Status), Changes: map[string]*diffstat{}}
 	size := len(board.OrEmpty(t.Description))
 	for _, in := range t.Inputs {
 		size += len(strings.Join(in.Value.Paths, "\n"))
@@ -126,7 +126,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	}
 	p.Workflows = s.workflows(ctx)
 	for _, a := range p.Attempts[:min(len(p.Attempts), maxStats)] {
-		p.Changes[a.AttemptID] = s.changes.of(a.AttemptID)
+		p.Changes[a.AttemptID] = s.changes.stat(a.AttemptID)
 	}
 	if r.URL.Query().Get("compare") != "" {
 		for _, a := range p.Attempts[:min(len(p.Attempts), maxCompared)] {
@@ -156,7 +156,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, on: []string{configTopic, changesTopic, store.TaskChanged, store.AttemptChanged}}, nil
+	return &shown{view: "task", title: t.Title, data: p, topics: []string{configTopic, changesTopic, store.TaskChanged, store.AttemptChanged}}, nil
 }
 
 // dependencies reads the tasks that a task waits for, and those that it could wait for.
@@ -167,7 +167,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 			continue // the caller does not see it
 		}
 		left := slices.DeleteFunc(slices.Clone(p.DependsOn), func(other string) bool { return other == id })
-		p.Needs = append(p.Needs, need{by.Task, strings.Join(left, " ")})
+		p.Needs = append(p.Needs, dependency{by.Task, strings.Join(left, " ")})
 	}
 	for _, status := range statuses[:3] { // the others are over
 		some, err := s.Board.ListTasks(ctx, who, board.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(board.MaxLimit)})
@@ -226,12 +226,12 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	if done.Notice != nil {
 		said = append(said, *done.Notice)
 	}
-	return s.said(who, "/board?project="+t.ProjectID, strings.Join(said, "\n")), nil
+	return s.withNotice(who, "/board?project="+t.ProjectID, strings.Join(said, "\n")), nil
 }
 
 func executorAndRepos(r *http.Request, a *attempt.StartArgs) error {
 	executor, variant, _ := strings.Cut(a.Executor, ":")
-	a.Executor, a.Variant = executor, blank(variant)
+	a.Executor, a.Variant = executor, nonEmpty(variant)
 	for _, repo := range r.PostForm["repo"] {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
 	}

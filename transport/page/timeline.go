@@ -38,8 +38,8 @@ type bar struct {
 }
 
 const (
-	// whole is the length of a timeline, and shortest that of a bar that can still be seen.
-	whole, shortest = 1000, 4
+	// timelineLength is the length of a timeline, and shortest that of a bar that can still be seen.
+	timelineLength, shortest = 1000, 4
 	// maxDepth is how far nested workflows are indented.
 	maxDepth = 3
 	// ticks is how many parts the axis has.
@@ -75,15 +75,15 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 		return nil
 	}
 	length := max(to.Sub(from), time.Second)
-	at := func(when time.Time) int { return int(whole * when.Sub(from).Seconds() / length.Seconds()) }
+	at := func(when time.Time) int { return int(timelineLength * when.Sub(from).Seconds() / length.Seconds()) }
 	for i, of := range spans {
 		for _, x := range of {
-			begin := min(at(x.from), whole-shortest)
-			t.Lanes[i].Bars = append(t.Lanes[i].Bars, bar{X: begin, Width: max(at(x.to)-begin, shortest), Kind: x.kind, Title: fmt.Sprintf("%s, %s", x.title, took(x.from, &x.to))})
+			begin := min(at(x.from), timelineLength-shortest)
+			t.Lanes[i].Bars = append(t.Lanes[i].Bars, bar{X: begin, Width: max(at(x.to)-begin, shortest), Kind: x.kind, Title: fmt.Sprintf("%s, %s", x.title, duration(x.from, &x.to))})
 		}
 	}
 	for i := range ticks + 1 {
-		t.Ticks = append(t.Ticks, took(from, new(from.Add(length*time.Duration(i)/ticks))))
+		t.Ticks = append(t.Ticks, duration(from, new(from.Add(length*time.Duration(i)/ticks))))
 	}
 	t.Ticks[0] = "0"
 	return t

@@ -66,5 +66,5 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 		e.Print(&b, "")
 		p.Entries = append(p.Entries, trustEntry{trust.Word(e.Key), b.String(), lines[e.Key]})
 	}
-	return &shown{view: "trust", title: "Trust", data: p, on: []string{configTopic, jobsTopic}}, nil
+	return &shown{view: "trust", title: "Trust", data: p, topics: []string{configTopic, jobsTopic}}, nil
 }

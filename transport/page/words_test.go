@@ -133,8 +133,8 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		testkit.Equal(t, i.Kind+", "+i.Status+": "+i.About+". "+does, c.want)
 		testkit.Equal(t, i.Since.Year(), 2026, "%s", c.want)
 	}
-	merging := deed{Label: "Merge…", Right: "merge"}
-	for want, i := range map[string]*item{"Done": {Changes: &diffstat{}, Do: &merging}, "Merge": {Changes: &diffstat{Files: 1}, Do: &merging}, "Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging}, "Review": {Changes: &diffstat{Files: 1}, Do: &deed{Label: "Review"}}} {
+	merging := personAction{Label: "Merge…", Right: "merge"}
+	for want, i := range map[string]*item{"Done": {Changes: &diffstat{}, Do: &merging}, "Merge": {Changes: &diffstat{Files: 1}, Do: &merging}, "Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging}, "Review": {Changes: &diffstat{Files: 1}, Do: &personAction{Label: "Review"}}} {
 		i.Do, i.Link, i.task = new(*i.Do), "/attempts/a", "t"
 		i.merges()
 		testkit.Equal(t, i.Do.Label, want, "%+v", i.Changes)
@@ -146,7 +146,7 @@ func TestTimes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Second - 1: "less than a second", time.Second: "1 s", time.Minute - 1: "59 s", time.Minute: "1 min", time.Hour - 1: "59 min", time.Hour: "1 h 0 min", 26*time.Hour + 30*time.Minute: "26 h 30 min",
 	} {
-		testkit.Equal(t, took(from, new(from.Add(d))), want)
+		testkit.Equal(t, duration(from, new(from.Add(d))), want)
 	}
 	text := func(at time.Time) *string { return new(at.Format(time.RFC3339Nano)) }
 	ended := func(from, to *string) compared {

@@ -38,8 +38,8 @@ import (
 // Extension is the name with which clients and servers declare the extension.
 const Extension = "io.modelcontextprotocol/tasks"
 
-// after is how long a call is waited for before its client gets a task.
-const after = 3 * time.Second
+// taskDelay is how long a call is waited for before its client gets a task.
+const taskDelay = 3 * time.Second
 
 // A Set is the tasks of one server.
 type Set struct {
@@ -116,7 +116,7 @@ func (s *Set) Within(ctx context.Context, req *mcp.CallToolRequest) context.Cont
 	if looking(ctx) || given && said["extensions"] == nil || !Declared(req) {
 		return ctx
 	}
-	return session.WithReplyWithin(ctx, after)
+	return session.WithReplyWithin(ctx, taskDelay)
 }
 
 // Instead implements tool.Tasks.

@@ -87,8 +87,8 @@ func canonical(arguments json.RawMessage) string {
 	return string(encoded)
 }
 
-// elsewhere is the error of a task that only a server with other toolsets can look at.
-var elsewhere = session.NotNow(codes.ToolsetMissing, "This server was started without the tools of this task (--toolsets): another one of the project answers.").Wait(30 * time.Second)
+// errToolsetMissing is the error of a task that only a server with other toolsets can look at.
+var errToolsetMissing = session.NotNow(codes.ToolsetMissing, "This server was started without the tools of this task (--toolsets): another one of the project answers.").Wait(30 * time.Second)
 
 // look returns the reply that the call would have now, and waits for nothing.
 func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
@@ -101,7 +101,7 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 		args.Of, args.Untold = &w.Step.Going, !asked
 		return c.Workflows.Finish(ctx, args)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
-		return nil, elsewhere
+		return nil, errToolsetMissing
 	case w.Agent != nil:
 		now, err := s.Agents.GetAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 		if err != nil {
@@ -146,7 +146,7 @@ func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error)
 	case w.Step != nil:
 		return c.Workflows.CancelReview(ctx, w.Step.Going, w.Step.Args.Outputs)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
-		return false, elsewhere
+		return false, errToolsetMissing
 	case w.Agent != nil:
 		r, err := s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 		return err == nil && r.Agent != task.Completed && r.Agent != task.Failed, err

@@ -196,7 +196,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	m := newMetrics(telemetry.LocalMetrics())
 	count := func() {
 		m.ended(t.Context(), "finished_step", "ok", time.Millisecond)
-		m.errors.Add(t.Context(), 1, m.of("finished_step", "kind", "refused").add...)
+		m.errors.Add(t.Context(), 1, m.series("finished_step", "kind", "refused").add...)
 	}
 	count()
 	testkit.Equal(t, testing.AllocsPerRun(100, count), 0)

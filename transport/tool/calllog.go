@@ -157,9 +157,9 @@ func stackAttr(stack []machine.StackEntry) slog.Attr {
 // InFlight tracks the running tool calls, so that a server that stops can wait for them and name
 // those that did not end.
 type InFlight struct {
-	mu    sync.Mutex
-	calls map[*CallLog]struct{}
-	of    map[string]int // by identity
+	mu         sync.Mutex
+	calls      map[*CallLog]struct{}
+	byIdentity map[string]int // by identity
 }
 
 // begin records a call until the returned function is called.
@@ -167,16 +167,16 @@ func (f *InFlight) begin(l *CallLog) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls == nil {
-		f.calls, f.of = map[*CallLog]struct{}{}, map[string]int{}
+		f.calls, f.byIdentity = map[*CallLog]struct{}{}, map[string]int{}
 	}
 	f.calls[l] = struct{}{}
-	f.of[l.identity]++
+	f.byIdentity[l.identity]++
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.calls, l)
-		if f.of[l.identity]--; f.of[l.identity] == 0 {
-			delete(f.of, l.identity)
+		if f.byIdentity[l.identity]--; f.byIdentity[l.identity] == 0 {
+			delete(f.byIdentity, l.identity)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (f *InFlight) Len() int {
 func (f *InFlight) Of(identity string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.of[identity]
+	return f.byIdentity[identity]
 }
 
 // Names returns the tool, the caller and the age of each call.
@@ -232,8 +232,8 @@ func newMetrics(m *telemetry.Metrics) *metrics {
 	}
 }
 
-// of returns the series of a tool with one more label.
-func (m *metrics) of(tool, label, value string) *series {
+// series returns the series of a tool with one more label.
+func (m *metrics) series(tool, label, value string) *series {
 	key := [3]string{tool, label, value}
 	m.mu.RLock()
 	s := m.known[key]
@@ -250,7 +250,7 @@ func (m *metrics) of(tool, label, value string) *series {
 
 // ended counts a call.
 func (m *metrics) ended(ctx context.Context, tool, outcome string, took time.Duration) {
-	s := m.of(tool, "outcome", outcome)
+	s := m.series(tool, "outcome", outcome)
 	m.calls.Add(ctx, 1, s.add...)
 	m.took.Record(ctx, took.Seconds(), s.record...)
 }

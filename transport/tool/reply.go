@@ -61,7 +61,7 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 // shortened, since nobody could see what is missing.
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	x := ExecutionOf(reply)
-	what, next := "was executed, but its reply is too large to send", s.again(tool)
+	what, next := "was executed, but its reply is too large to send", s.retryAdvice(tool)
 	switch t := s.tools[tool]; {
 	case t.Hints.ReadOnly:
 		what = "has a reply that is too large to send"
@@ -170,7 +170,7 @@ func IsTemporary(res *mcp.CallToolResult) bool {
 // broken returns the result of a call that failed because of an internal error.
 func (s *Set) broken(tool string) *mcp.CallToolResult {
 	return refused(session.Wrong(codes.Internal,
-		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.again(tool)))
+		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.retryAdvice(tool)))
 }
 
 // failed returns the result of a call whose handler returned an error, and notes it for the log.
@@ -179,7 +179,7 @@ func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolR
 		if errors.Is(context.Cause(ctx), ErrStopping) {
 			l.outcome = "stopping"
 			return refused(session.NotNow(codes.Stopping, "The server is stopping, and %s was interrupted. "+
-				"Everything confirmed before is saved. Connect again; %s", l.Tool, s.again(l.Tool))), nil
+				"Everything confirmed before is saved. Connect again; %s", l.Tool, s.retryAdvice(l.Tool))), nil
 		}
 		l.outcome = "cancelled"
 		return nil, context.Canceled
@@ -235,8 +235,8 @@ func (s *Set) howToFindOut(tool string) string {
 	return SeeExecution
 }
 
-// again ends a sentence about the outcome of a call.
-func (s *Set) again(tool string) string {
+// retryAdvice ends a sentence about the outcome of a call.
+func (s *Set) retryAdvice(tool string) string {
 	if s.tools[tool].Hints.ReadOnly {
 		return "it changes nothing, so call " + tool + " again."
 	}

@@ -282,7 +282,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		}
 		if kind := errorKind(log.outcome, res, err); kind != "" {
 			log.level = max(log.level, slog.LevelInfo)
-			s.metrics.errors.Add(ctx, 1, s.metrics.of(log.label(), "kind", kind).add...)
+			s.metrics.errors.Add(ctx, 1, s.metrics.series(log.label(), "kind", kind).add...)
 		}
 		if span != nil && (!log.waits || span.HasParts()) {
 			log.trace(span, res, err)

@@ -161,23 +161,23 @@ func hasCall(body []byte) bool {
 
 // requests counts those in flight, streams not counted.
 type requests struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by the identity of their caller
+	mu       sync.Mutex
+	total    int
+	byCaller map[string]int // by the identity of their caller
 }
 
 // add adds n, and returns the new counts of all callers and of this one.
 func (q *requests) add(identity string, n int) (all, own int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.of == nil {
-		q.of = map[string]int{}
+	if q.byCaller == nil {
+		q.byCaller = map[string]int{}
 	}
-	q.all += n
-	if q.of[identity] += n; q.of[identity] == 0 {
-		delete(q.of, identity)
+	q.total += n
+	if q.byCaller[identity] += n; q.byCaller[identity] == 0 {
+		delete(q.byCaller, identity)
 	}
-	return q.all, q.of[identity]
+	return q.total, q.byCaller[identity]
 }
 
 // isStream reports whether the response of a request lasts: a GET and, in the newest version, a

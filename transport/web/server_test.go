@@ -51,7 +51,7 @@ func TestSlots(t *testing.T) {
 	}()
 	release()
 	(<-served)()
-	testkit.Equal(t, len(s.all), 0, "are taken at the end")
+	testkit.Equal(t, len(s.tokens), 0, "are taken at the end")
 	// The user's own slot goes to the next of the user's requests that wait when it is free again.
 	synctest.Test(t, func(t *testing.T) {
 		s := &slots{limit: func() int { return 1 }}

@@ -100,25 +100,25 @@ func withSocket(ctx context.Context, conn net.Conn) context.Context {
 type slots struct {
 	limit func() int
 
-	mu   sync.Mutex
-	all  chan struct{} // has as much room as the limit; replaced when that changes
-	user chan struct{} // has room for one
+	mu     sync.Mutex
+	tokens chan struct{} // has as much room as the limit; replaced when that changes
+	user   chan struct{} // has room for one
 }
 
 // channels returns the channels of which a request fills one.
 func (s *slots) channels(user bool) (all, own chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if limit := s.limit(); cap(s.all) != limit || s.user == nil {
-		s.all = make(chan struct{}, limit)
+	if limit := s.limit(); cap(s.tokens) != limit || s.user == nil {
+		s.tokens = make(chan struct{}, limit)
 	}
 	if s.user == nil {
 		s.user = make(chan struct{}, 1)
 	}
 	if !user {
-		return s.all, nil
+		return s.tokens, nil
 	}
-	return s.all, s.user
+	return s.tokens, s.user
 }
 
 // take waits for a slot, which release frees. It reports false if ctx ends first.

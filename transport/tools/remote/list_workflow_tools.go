@@ -75,7 +75,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 	}
 	r.follow(ctx)
 	l := r.Listing(ctx)
-	reply := &ListReply{Tools: []toolInfo{}, Skipped: skipped(r.unused(ctx), append(away(l.From), r.withheld(ctx)...), l.From.Skipped)}
+	reply := &ListReply{Tools: []toolInfo{}, Skipped: skipped(r.unused(ctx), append(unavailableSources(l.From), r.withheld(ctx)...), l.From.Skipped)}
 	begin, found := slices.BinarySearchFunc(l.Tools, after, byName)
 	if found {
 		begin++

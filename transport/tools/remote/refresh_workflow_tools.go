@@ -75,8 +75,8 @@ func (r *Tools) disabled(ctx context.Context) bool {
 	return err == nil && !settings.WorkflowTools.Enabled
 }
 
-// away returns the unavailable sources, with reasons.
-func away(now *sources.Snapshot) []sources.Skipped {
+// unavailableSources returns the unavailable sources, with reasons.
+func unavailableSources(now *sources.Snapshot) []sources.Skipped {
 	var all []sources.Skipped
 	for _, s := range now.Sources {
 		if s.Err != nil {

@@ -194,9 +194,9 @@ func (r *Tools) untrusted(ctx context.Context, what string) error {
 	return session.UntrustedSources(r.Root, settings, what)
 }
 
-// unasked refuses a call about a run whose source may not be asked now, for want of the user's
+// checkApproval refuses a call about a run whose source may not be asked now, for want of the user's
 // approval. nil means that it may be. The run stays, and is followed again with the approval.
-func (r *Tools) unasked(ctx context.Context, x *remote.Run) error {
+func (r *Tools) checkApproval(ctx context.Context, x *remote.Run) error {
 	err := r.changed(r.catalog.Snapshot(), x.Source)
 	if settings, serr := r.Settings(ctx); serr == nil && err == nil {
 		err = session.UntrustedSources(r.Root, settings, fmt.Sprintf("Run '%s' may go on, but its source cannot be asked about it, because the user has not approved it:", x.ExecutionID), x.Source)

@@ -27,7 +27,7 @@ func addWorkflowStatus(s *tool.Set, r *Tools) {
 			return nil, err
 		}
 		if x.EndedAt == nil {
-			if err := r.unasked(ctx, x); err != nil {
+			if err := r.checkApproval(ctx, x); err != nil {
 				return nil, err
 			}
 		}
