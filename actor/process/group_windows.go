@@ -145,7 +145,9 @@ var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 func startDetached(cmd *exec.Cmd) error {
 	begin := func(flags uint32) error {
 		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,
-			SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW | flags}}
+			SysProcAttr: &syscall.SysProcAttr{
+				CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_NO_WINDOW | flags,
+			}}
 		if err := free.Start(); err != nil {
 			return err
 		}

@@ -173,9 +173,7 @@ func forms(limits string) map[string]yamltree.Form {
 			}
 		},
 		"worker": func(d *yamltree.Decoder, v yamltree.Value, to any) {
-			var in struct {
-				Projects map[string]string `yaml:"projects" each:"folder" is:"a mapping of the names of projects to folders"`
-			}
+			var in writtenWorker
 			d.Decode(v, &in)
 			*to.(*map[string]string) = in.Projects
 		},
@@ -238,10 +236,7 @@ func autoStart(d *yamltree.Decoder, v yamltree.Value, to any) {
 		*start = nil
 		return
 	}
-	var in struct {
-		Executor    string `yaml:"executor" as:"executor" add:"the executor of the attempts, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns auto_start off"`
-		MaxInReview int    `yaml:"max_in_review" min:"1" max:"10000" add:"how many tasks may wait for a review, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns auto_start off"`
-	}
+	var in writtenAutoStart
 	faults := d.Faults()
 	if d.Decode(v, &in); d.Faults() > faults {
 		return
@@ -250,14 +245,43 @@ func autoStart(d *yamltree.Decoder, v yamltree.Value, to any) {
 	*start = &AutoStart{name, variant, in.MaxInReview}
 }
 
+// A writtenAutoStart is attempts.auto_start as written.
+type writtenAutoStart struct {
+	Executor    string `yaml:"executor" as:"executor"`
+	MaxInReview int    `yaml:"max_in_review" min:"1" max:"10000"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (writtenAutoStart) Tags() map[string]string {
+	const example = `, as in {executor: CLAUDE_CODE, max_in_review: 3}; false turns auto_start off"`
+	return map[string]string{
+		"Executor":    `add:"the executor of the attempts` + example,
+		"MaxInReview": `add:"how many tasks may wait for a review` + example,
+	}
+}
+
+// A writtenWorker is what a machine works for, as written.
+type writtenWorker struct {
+	Projects map[string]string `yaml:"projects" each:"folder" is:"a mapping of the names of projects to folders"`
+}
+
+// A writtenPrice holds the prices of a model as written.
+type writtenPrice struct {
+	Input      float64  `yaml:"input" max:"1e6" is:"the USD per million tokens,"`
+	Output     float64  `yaml:"output" max:"1e6" is:"the USD per million tokens,"`
+	CacheRead  *float64 `yaml:"cache_read" max:"1e6" is:"the USD per million tokens,"`
+	CacheWrite *float64 `yaml:"cache_write" max:"1e6" is:"the USD per million tokens,"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (writtenPrice) Tags() map[string]string {
+	const example = `add:"the USD per million tokens, as in {input: 3, output: 15}"`
+	return map[string]string{"Input": example, "Output": example}
+}
+
 // price decodes the prices of a model.
 func price(d *yamltree.Decoder, v yamltree.Value, to any) {
-	var in struct {
-		Input      float64  `yaml:"input" max:"1e6" is:"the USD per million tokens," add:"the USD per million tokens, as in {input: 3, output: 15}"`
-		Output     float64  `yaml:"output" max:"1e6" is:"the USD per million tokens," add:"the USD per million tokens, as in {input: 3, output: 15}"`
-		CacheRead  *float64 `yaml:"cache_read" max:"1e6" is:"the USD per million tokens,"`
-		CacheWrite *float64 `yaml:"cache_write" max:"1e6" is:"the USD per million tokens,"`
-	}
+	var in writtenPrice
 	d.Decode(v, &in)
 	p := Price{Input: in.Input, CacheRead: in.Input, CacheWrite: in.Input, Output: in.Output}
 	if in.CacheRead != nil {

@@ -22,6 +22,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/actor/xslices"
+	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -402,6 +403,7 @@ func checkShape(t *testing.T, of any, o object) {
 	t.Helper()
 	var all, required []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+		f.Tag = fieldtag.Of(reflect.TypeOf(of), f)
 		name := f.Tag.Get("yaml")
 		if name == "" || name[0] == ',' {
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
@@ -127,7 +128,7 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 		for i := range v.NumField() {
 			f := v.Field(i)
 			at := path + "." + f.Name
-			name, tag := f.Tag.Get("json"), f.Tag.Get("jsonschema")
+			name, tag := f.Tag.Get("json"), fieldtag.Of(v, f).Get("jsonschema")
 			if name == "-" {
 				continue // it is for people, and no agent sees it
 			}

@@ -37,7 +37,8 @@ var programs = []struct{ names, instead string }{
 	{`^lfs\.(customtransfer\..*\.path|extension\..*\.(clean|smudge))$`, "false"},
 	{`^lfs\.(.*\.)?standalonetransferagent$`, ""},
 	{`^http\.(.*\.)?sslverify$`, "true"},
-	{`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|savecookies|curloptresolve)$`, ""},
+	{`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|` +
+		`savecookies|curloptresolve)$`, ""},
 	{`^alias\.lfs$`, "lfs"}, // which git refuses
 }
 

@@ -213,7 +213,8 @@ func (p started) actions() []string {
 func TestHostileTexts(t *testing.T) {
 	_, call, b := open(t)
 	p := begin(call)
-	inline := regexp.MustCompile(`<script(>| [^>]*>[^<])|<style|<[a-z]+(\s+[a-z:-]+(="[^"]*")?)*\s+(on[a-z]+|style)=|="javascript:|(src|href)="(https?:)?//`)
+	inline := regexp.MustCompile(`<script(>| [^>]*>[^<])|<style|<[a-z]+(\s+[a-z:-]+(="[^"]*")?)*\s+(on[a-z]+|style)=|` +
+		`="javascript:|(src|href)="(https?:)?//`)
 	for _, path := range append(p.paths(), "/?q="+url.QueryEscape(pagetest.Hostile), "/login", "/none") {
 		a := b.do("GET", path, nil, "Accept: text/html").lacks("<script>window", "<img", `onerror="`, "</textarea><", "ZgotmplZ", "<nil>")
 		testkit.Equal(t, a.StatusCode == http.StatusOK, path != "/none", "%s: %s", path, a.Status)

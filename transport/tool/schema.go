@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
@@ -62,6 +63,7 @@ func argumentsOf(of reflect.Type, optional bool) (all []Argument) {
 			}
 			continue
 		}
+		f.Tag = fieldtag.Of(of, f)
 		description, ok := f.Tag.Lookup("arg")
 		if !ok {
 			continue
@@ -227,8 +229,33 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 	if err != nil {
 		panic(fmt.Sprintf("transport: %v", err))
 	}
+	describe(s, reflect.TypeFor[R]())
 	complete(s, w)
 	return s
+}
+
+// describe adds the descriptions of fields that are in a method of their type, which jsonschema.For does not read.
+func describe(s *jsonschema.Schema, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		describe(s, t.Elem())
+	case reflect.Slice:
+		if s.Items != nil {
+			describe(s.Items, t.Elem())
+		}
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			p := s.Properties[name]
+			if p == nil {
+				continue
+			}
+			if text := fieldtag.Of(t, f).Get("jsonschema"); text != "" {
+				p.Description = text
+			}
+			describe(p, f.Type)
+		}
+	}
 }
 
 // complete adds what Go's types cannot express: that lists and fields that may be absent are never

@@ -122,8 +122,13 @@ func Send(ctx context.Context, url, traceparent, name string) error {
 	}
 	trace, within, now := parent.TraceID(), parent.SpanID(), uint64(time.Now().UnixNano())
 	id := telemetry.Derive(parent, traceparent, name).SpanID()
-	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{
-		{TraceId: trace[:], SpanId: id[:], ParentSpanId: within[:], Name: name, StartTimeUnixNano: now, EndTimeUnixNano: now}}}}}}})
+	span := &tracepb.Span{
+		TraceId: trace[:], SpanId: id[:], ParentSpanId: within[:], Name: name, StartTimeUnixNano: now, EndTimeUnixNano: now,
+	}
+	scope := &tracepb.ScopeSpans{Spans: []*tracepb.Span{span}}
+	body, err := proto.Marshal(&tracepb.TracesData{
+		ResourceSpans: []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{scope}}},
+	})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/xslices"
+	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/jsontext"
 )
 
@@ -280,6 +281,7 @@ func shapeOf(t reflect.Type) *shape {
 	}
 	s := &shape{}
 	for _, v := range reflect.VisibleFields(t) {
+		v.Tag = fieldtag.Of(t, v)
 		name, tagged := v.Tag.Lookup("yaml")
 		if !tagged {
 			continue

@@ -29,7 +29,8 @@ var forms = []form{
 		return duration(digits().FindString(rest)+"s", now)
 	}},
 	{compiled(`(?i)\b(?:again|retry(?:ing)?|resets?|renews?|available|wait(?:ing)?|over|back)\b(?:[^\n.\d]{0,20}\b(?:in|after|for|within))?\s+(?:about |around |~)?`), duration},
-	{compiled(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
+	{compiled(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b` +
+		`[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
 }
 
 // Ends returns when a limit ends according to its message, which arrived now, in now's time zone. It reports false if

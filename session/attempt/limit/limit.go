@@ -31,7 +31,8 @@ var reached = compiled(`(?i)` + strings.Join([]string{
 }, "|"))
 
 // quotes match a line in which a test or a compiler speaks, as an agent's program may show it on stderr.
-var quotes = compiled(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
+var quotes = compiled(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|` +
+	`\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
 
 // compiled returns a function that compiles an expression once, when it is needed: few processes meet a limit.
 func compiled(expression string) func() *regexp.Regexp {

@@ -89,7 +89,8 @@ func TestToolsOfOtherSystems(t *testing.T) {
 		return strings.Contains(listed, "w-add") && strings.Contains(listed, "connecting:")
 	})
 	var out strings.Builder
-	varies := regexp.MustCompile(`"([^"]*_at|project_root|job_dir|description_changed)":"[^"]*"|[0-9a-f]{8}-[0-9a-f-]{27}|"(session_id|duration_ms|took_ms)":[^,}]+|127\.0\.0\.1:\d+|"connecting: (\\.|[^"\\])*"`)
+	varies := regexp.MustCompile(`"([^"]*_at|project_root|job_dir|description_changed)":"[^"]*"|[0-9a-f]{8}-[0-9a-f-]{27}|` +
+		`"(session_id|duration_ms|took_ms)":[^,}]+|127\.0\.0\.1:\d+|"connecting: (\\.|[^"\\])*"`)
 	say := func(name, args string) {
 		fmt.Fprintf(&out, "%s %s\n  %s\n", name, args, varies.ReplaceAllString(call(name, args), "…"))
 	}

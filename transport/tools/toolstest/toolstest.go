@@ -28,7 +28,10 @@ import (
 var (
 	ids = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b|\b[0-9a-f]{40}\b|\b[0-9a-f]{8}\b`)
 	// What differs from run to run, or by whether the server has started an attempt already.
-	varies = regexp.MustCompile(`"started_at":(?:null|"[^"]*")|"exists":(?:true|false)|"notice":(?:null|"It is about to be started\.")|"\d{4}-\d\d-\d\dT[^"]*"|-?\d{4}-\d\d-\d\d|"(?:duration|took)_ms":\d+|-[0-9a-f]{4}\b|-[0-9a-f]{12}\b|"available":(?:true|false)|"state":"(?:queued|running)"|/[a-z/]+/sh as process \d+|after [0-9.]+m?s`)
+	varies = regexp.MustCompile(
+		`"started_at":(?:null|"[^"]*")|"exists":(?:true|false)|"notice":(?:null|"It is about to be started\.")|` +
+			`"\d{4}-\d\d-\d\dT[^"]*"|-?\d{4}-\d\d-\d\d|"(?:duration|took)_ms":\d+|-[0-9a-f]{4}\b|-[0-9a-f]{12}\b|` +
+			`"available":(?:true|false)|"state":"(?:queued|running)"|/[a-z/]+/sh as process \d+|after [0-9.]+m?s`)
 )
 
 // Update is whether replies are written to the files with which they are compared.

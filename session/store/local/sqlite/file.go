@@ -23,7 +23,9 @@ import (
 // on disk when it returns. The log is used from its beginning again after a megabyte: syncing a file
 // that grows takes nearly twice as long. Each connection keeps half a megabyte of pages, not two: the
 // system has the file in memory anyway.
-const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synchronous(2)&_pragma=journal_size_limit(16777216)&_pragma=wal_autocheckpoint(250)&_pragma=cache_size(-512)"
+const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synchronous(2)" +
+	"&_pragma=journal_size_limit(16777216)&_pragma=wal_autocheckpoint(250)" +
+	"&_pragma=cache_size(-512)"
 
 const readOnly = "&_pragma=query_only(1)"
 
