@@ -174,7 +174,9 @@ func TestPlanOneTaskForEachJudgement(t *testing.T) {
 	testkit.WriteAll(t, p.root, map[string]string{"r.md": "content of r.md", "a.md": "content of a.md", "b.md": "content of b.md"})
 	tasks := p.plan(p.submission("step", "docs", "report").submit("report", "r.md").submit("docs", "a.md", "b.md", "a.md"))
 	testkit.Same(t, keys(tasks), []string{"0/step", "1/docs/a.md", "1/docs/b.md", "2/report/r.md"})
-	testkit.True(t, tasks[0].Target == nil && len(tasks[0].Files) == 4 && tasks[0].Files[0].Output == "report", "the whole step: %+v", tasks[0])
+	testkit.Need(t, tasks[0].Target == nil, "the whole step: %+v", tasks[0])
+	testkit.Need(t, len(tasks[0].Files) == 4, "the whole step: %+v", tasks[0])
+	testkit.Equal(t, tasks[0].Files[0].Output, "report", "the whole step: %+v", tasks[0])
 	sum := sha256.Sum256([]byte("content of b.md"))
 	testkit.Same(t, tasks[2].Files, []File{{Output: "docs", Path: "b.md", SHA256: hex.EncodeToString(sum[:])}}, "one file")
 	testkit.Equal(t, *tasks[2].Target, "b.md", "one file")
@@ -202,7 +204,10 @@ func TestReviewsByPeopleAreNotForReviewers(t *testing.T) {
 	s.Step.Reviews[2].Criteria = []job.Criteria{{Name: "Sound", Question: "Would you sign it?"}}
 	testkit.Same(t, keys(p.plan(s)), []string{"0/step"})
 	tasks := PlanHuman(s, nil)
-	testkit.True(t, len(tasks) == 1 && tasks[0].Key == "2/docs" && len(tasks[0].Files) == 1 && tasks[0].Criteria[0].Name == "Sound", "for people %+v", tasks)
+	testkit.Need(t, len(tasks) == 1, "for people %+v", tasks)
+	testkit.Equal(t, tasks[0].Key, "2/docs", "for people %+v", tasks)
+	testkit.Need(t, len(tasks[0].Files) == 1, "for people %+v", tasks)
+	testkit.Equal(t, tasks[0].Criteria[0].Name, "Sound", "for people %+v", tasks)
 	testkit.Contains(t, SelfReview(s), "## Criteria to Evaluate")
 	lacks(t, SelfReview(s), "sign it")
 }

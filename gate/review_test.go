@@ -23,13 +23,17 @@ func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
 	passed(t, v)
 	testkit.Equal(t, v.Feedback, "all is well")
 	testkit.Equal(t, v.Reviewer, words(saying(passes)), "reviewer")
-	testkit.True(t, v.StartedAt.Location() == time.UTC && !v.StartedAt.Before(began.Add(-time.Second)) && v.EndedAt.After(v.StartedAt), "from %v to %v", v.StartedAt, v.EndedAt)
+	testkit.Equal(t, v.StartedAt.Location(), time.UTC, "from %v to %v", v.StartedAt, v.EndedAt)
+	testkit.True(t, !v.StartedAt.Before(began.Add(-time.Second)), "from %v to %v", v.StartedAt, v.EndedAt)
+	testkit.True(t, v.EndedAt.After(v.StartedAt), "from %v to %v", v.StartedAt, v.EndedAt)
 	testkit.True(t, v.Task.Key == "0/step" && v.Task.Digest != "", "of task %+v", v.Task)
 }
 
 func TestReq001_4_12_ReviewThatFails(t *testing.T) {
 	v := judge(t, Settings{Command: saying(fails)})
-	testkit.True(t, v.Err == nil && !v.Passed && v.Feedback == "the summary is missing", "got %+v", v)
+	testkit.Need(t, v.Err == nil, "got %+v", v)
+	testkit.True(t, !v.Passed, "got %+v", v)
+	testkit.Equal(t, v.Feedback, "the summary is missing", "got %+v", v)
 }
 
 func TestReviewersThatGiveNoVerdict(t *testing.T) {
@@ -103,7 +107,10 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict) {
 	testkit.Equal(t, r.Dir, p.root, "it runs in")
 	_, secret := r.Env["SHOP_TOKEN"]
 	_, within := r.Env["CLAUDECODE"]
-	testkit.True(t, !secret && !within && r.Env[ReviewEnv] == "1" && r.Env["PATH"] == os.Getenv("PATH"), "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
+	testkit.Need(t, !secret, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
+	testkit.Need(t, !within, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
+	testkit.Equal(t, r.Env[ReviewEnv], "1", "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
+	testkit.Equal(t, r.Env["PATH"], os.Getenv("PATH"), "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
 	return r, v
 }
 
@@ -127,7 +134,9 @@ func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
 	testkit.Must(t, json.Unmarshal([]byte(schema), &s))
 	testkit.True(t, s.Type == "object" && len(s.Properties) == 3, "the schema is %s", schema)
 	testkit.Contains(t, schema, `"enum":["complete","Plain words"]`, "the criteria's names in the schema")
-	testkit.True(t, v.Err == nil && !v.Passed && v.Reviewer == "claude", "got %+v", v)
+	testkit.Need(t, v.Err == nil, "got %+v", v)
+	testkit.True(t, !v.Passed, "got %+v", v)
+	testkit.Equal(t, v.Reviewer, "claude", "got %+v", v)
 	testkit.Same(t, v.Criteria, []CriterionResult{{Criterion: "Plain words", Feedback: new("jargon")}, {Criterion: "complete", Passed: true}})
 }
 
@@ -210,7 +219,10 @@ func TestAReviewerThatTakesAnArgument(t *testing.T) {
 		},
 	}
 	v := judge(t, s)
-	testkit.True(t, v.Err == nil && !v.Passed && v.Feedback == "I have the answer" && v.Reviewer == "executor X:Y", "%+v", v)
+	testkit.Need(t, v.Err == nil, "%+v", v)
+	testkit.True(t, !v.Passed, "%+v", v)
+	testkit.Equal(t, v.Feedback, "I have the answer")
+	testkit.Equal(t, v.Reviewer, "executor X:Y")
 	r, _ := receivedIn(t, file)
 	testkit.Equal(t, r.Stdin, "")
 	testkit.Equal(t, r.Env["MODE"], "review")
@@ -303,7 +315,10 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 		"cut off after it":         {`{"passed":true} {"and":`, true, "", 0},
 	} {
 		r, err := parseVerdict([]byte(c.in), twoCriteria)
-		testkit.Need(t, err == nil && r.passed == c.passed && r.feedback == c.feedback && len(r.criteria) == c.criteria, "%s: got %+v, %v", name, r, err)
+		testkit.Need(t, err == nil, "%s: got %+v, %v", name, r, err)
+		testkit.Need(t, r.passed == c.passed, "%s: got %+v, %v", name, r, err)
+		testkit.Need(t, r.feedback == c.feedback, "%s: got %+v, %v", name, r, err)
+		testkit.Need(t, len(r.criteria) == c.criteria, "%s: got %+v, %v", name, r, err)
 		for i, cr := range r.criteria[:min(2, len(r.criteria))] {
 			testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "%s: criterion %d", name, i)
 		}
@@ -352,7 +367,9 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 	} {
 		r, err := parseVerdict([]byte(c.in), twoCriteria)
 		m, ok := errors.AsType[*misreading](err)
-		testkit.True(t, ok && m.code == c.code && strings.Contains(err.Error(), c.want), "%s: got %+v, %v", name, r, err)
+		testkit.Need(t, ok, "%s: got %+v, %v", name, r, err)
+		testkit.Equal(t, m.code, c.code, "%s: got %+v, %v", name, r, err)
+		testkit.Contains(t, err.Error(), c.want, "%s: got %+v, %v", name, r, err)
 	}
 }
 
@@ -381,7 +398,9 @@ func FuzzVerdict(f *testing.F) {
 		testkit.Need(t, (r == nil) != (err == nil), "%+v and %v", r, err)
 		if err != nil {
 			m, ok := errors.AsType[*misreading](err)
-			testkit.Need(t, ok && m.what != "" && m.code != "", "a %T: %v", err, err)
+			testkit.Need(t, ok, "a %T: %v", err, err)
+			testkit.Need(t, m.what != "", "a %T: %v", err, err)
+			testkit.Need(t, m.code != "", "a %T: %v", err, err)
 			return
 		}
 		testkit.Need(t, utf8.ValidString(r.feedback) && utf8.RuneCountInString(r.feedback) <= feedbackLimit+1, "feedback %.50q", r.feedback)

@@ -159,7 +159,11 @@ func TestWordsAndErrors(t *testing.T) {
 	testkit.Equal(t, err.Error(), "StateError: Waiting: Call it again.")
 	testkit.Same(t, *err.Waiting(), Waiting{"busy", 1000})
 	testkit.FailsWith(t, err, cause)
-	testkit.True(t, CodeOf(errors.Join(cause, err)) == "busy" && CodeOf(cause) == "" && err.Details["n"] == 1 && err.Details["m"] == 2 && Wrong("x", "y").Waiting() == nil, "%+v", err)
+	testkit.Equal(t, CodeOf(errors.Join(cause, err)), "busy")
+	testkit.Equal(t, CodeOf(cause), "")
+	testkit.True(t, err.Details["n"] == 1, "%+v", err)
+	testkit.True(t, err.Details["m"] == 2, "%+v", err)
+	testkit.True(t, Wrong("x", "y").Waiting() == nil, "%+v", err)
 }
 
 // A project is copied only while no server uses it, and none starts meanwhile.
@@ -178,7 +182,9 @@ func TestServersAreHeldOff(t *testing.T) {
 	testkit.Must(t, m.Leave())
 	testkit.Get(HoldServers(t.Context(), f)).Must(t)()
 	here := testkit.Get(PlaceOf(f)).Must(t)
-	testkit.True(t, here.MachineID != "" && here.MachineName != "" && here.Root == f.Root, "%+v", here)
+	testkit.True(t, here.MachineID != "", "%+v", here)
+	testkit.True(t, here.MachineName != "", "%+v", here)
+	testkit.Equal(t, here.Root, f.Root)
 }
 
 func TestFoldersOfSessions(t *testing.T) {

@@ -227,7 +227,9 @@ func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 		testkit.True(t, r["resultType"] == "complete" && r["_meta"].(map[string]any)["io.modelcontextprotocol/serverInfo"] != nil, "%s: %+v", tool, r)
 		for _, way := range []string{"Accept: application/*, text/*", "Accept: */*"} {
 			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
-			testkit.True(t, r.status == 200 && !strings.Contains(r.body, "resultType") && !strings.Contains(r.body, "serverInfo"), "%s: %+v", tool, r)
+			testkit.Equal(t, r.status, 200)
+			testkit.True(t, !strings.Contains(r.body, "resultType"), "%s: %+v", tool, r)
+			testkit.True(t, !strings.Contains(r.body, "serverInfo"), "%s: %+v", tool, r)
 		}
 	}
 }
@@ -413,14 +415,21 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 		name := strings.Split(params+`""""`, `"`)[3] // the URI, "" without one
 		r, fault := c.request(method, name, params)
 		ttl, ok := r["ttlMs"].(float64)
-		testkit.True(t, fault == "" && r["resultType"] == "complete" && r["cacheScope"] == "private" && ok && ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.Equal(t, fault, "", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.True(t, r["resultType"] == "complete", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.True(t, r["cacheScope"] == "private", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.Need(t, ok, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.True(t, ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
 		if method != "server/discover" {
 			continue
 		}
 		can, _ := r["capabilities"].(map[string]any)
 		extensions, _ := can["extensions"].(map[string]any)
 		versions, _ := r["supportedVersions"].([]any)
-		testkit.True(t, extensions["io.modelcontextprotocol/tasks"] != nil && can["tools"] != nil && slices.Contains(versions, "2026-07-28") && r["instructions"] != "", "server/discover: %v", r)
+		testkit.Need(t, extensions["io.modelcontextprotocol/tasks"] != nil, "server/discover: %v", r)
+		testkit.Need(t, can["tools"] != nil, "server/discover: %v", r)
+		testkit.True(t, slices.Contains(versions, "2026-07-28"), "server/discover: %v", r)
+		testkit.True(t, r["instructions"] != "", "server/discover: %v", r)
 	}
 	r := c.call("get_workflows", `{}`)
 	testkit.True(t, r["ttlMs"] == nil && r["cacheScope"] == nil, "a call may not be kept: %v", r)

@@ -120,8 +120,15 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 		Stack  []machine.StackEntry
 	}
 	got := into[workflows](t, cs, "get_workflows", `{}`)
-	testkit.True(t, len(got.Jobs) == 1 && got.Jobs[0].Name == "trip" && len(got.Jobs[0].Workflows) == 2 && got.Jobs[0].Workflows[0].Name == "plan" && got.Stack != nil, "got %+v", got)
-	testkit.True(t, len(got.Errors) == 1 && got.Errors[0].JobName == "broken" && strings.Contains(got.Errors[0].Error, "job.yml:") && filepath.IsAbs(got.Errors[0].JobDir), "errors %+v", got.Errors)
+	testkit.Need(t, len(got.Jobs) == 1, "got %+v", got)
+	testkit.Equal(t, got.Jobs[0].Name, "trip", "got %+v", got)
+	testkit.Need(t, len(got.Jobs[0].Workflows) == 2, "got %+v", got)
+	testkit.Equal(t, got.Jobs[0].Workflows[0].Name, "plan", "got %+v", got)
+	testkit.True(t, got.Stack != nil, "got %+v", got)
+	testkit.Need(t, len(got.Errors) == 1, "errors %+v", got.Errors)
+	testkit.Equal(t, got.Errors[0].JobName, "broken", "errors %+v", got.Errors)
+	testkit.Contains(t, got.Errors[0].Error, "job.yml:", "errors %+v", got.Errors)
+	testkit.True(t, filepath.IsAbs(got.Errors[0].JobDir), "errors %+v", got.Errors)
 	// An agent that writes and calls at once sees what it wrote.
 	write(t, root, map[string]string{".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1)})
 	jobs := into[workflows](t, cs, "get_workflows", `{}`).Jobs
@@ -209,13 +216,19 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	})
 	ctx := context.Background()
 	c := cs.InitializeResult().Capabilities
-	testkit.True(t, c.Prompts != nil && c.Prompts.ListChanged && c.Resources != nil && c.Resources.ListChanged && !c.Resources.Subscribe, "capabilities %+v", c)
+	testkit.Need(t, c.Prompts != nil, "capabilities %+v", c)
+	testkit.True(t, c.Prompts.ListChanged, "capabilities %+v", c)
+	testkit.Need(t, c.Resources != nil, "capabilities %+v", c)
+	testkit.True(t, c.Resources.ListChanged, "capabilities %+v", c)
+	testkit.True(t, !c.Resources.Subscribe, "capabilities %+v", c)
 	has := func(want ...string) {
 		t.Helper()
 		var got []string
 		for p, err := range cs.Prompts(ctx, nil) {
 			must(t, err)
-			testkit.True(t, len(p.Arguments) == 1 && p.Arguments[0].Name == "goal" && p.Description != "", "prompt %+v", p)
+			testkit.Need(t, len(p.Arguments) == 1, "prompt %+v", p)
+			testkit.Equal(t, p.Arguments[0].Name, "goal", "prompt %+v", p)
+			testkit.True(t, p.Description != "", "prompt %+v", p)
 			got = append(got, p.Name)
 		}
 		for r, err := range cs.Resources(ctx, nil) {
@@ -262,7 +275,9 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 	uri := "deepwork://sessions/" + started.BeginStep.SessionID
 	read(t, ann, uri, "trip/plan", `See the sea`, "idea", "in progress")
 	templates, err := ann.ListResourceTemplates(context.Background(), nil)
-	testkit.True(t, err == nil && len(templates.ResourceTemplates) == 1 && templates.ResourceTemplates[0].URITemplate == "deepwork://sessions/{session_id}", "templates %+v, %v", templates, err)
+	testkit.Need(t, err == nil, "templates %+v, %v", templates, err)
+	testkit.Need(t, len(templates.ResourceTemplates) == 1, "templates %+v, %v", templates, err)
+	testkit.Equal(t, templates.ResourceTemplates[0].URITemplate, "deepwork://sessions/{session_id}", "templates %+v, %v", templates, err)
 	id := started.BeginStep.SessionID
 	for begin, want := range map[string][2]int{"": {1, 0}, id[:3]: {1, 0}, id + "0": {}} {
 		for i, cs := range []*mcp.ClientSession{ann, bob} {

@@ -254,13 +254,18 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			res := <-ended
 			var got remote.Run
 			must(t, json.Unmarshal([]byte(text(res)), &got))
-			testkit.True(t, got.State == remote.Completed && string(got.Result) == `{"idea":"idea.txt","hotels":["h1.txt"]}` && *got.SourceExecutionID == id, "got %+v, result %s", got, got.Result)
+			testkit.Equal(t, got.State, remote.Completed, "got %+v, result %s", got, got.Result)
+			testkit.Equal(t, string(got.Result), `{"idea":"idea.txt","hotels":["h1.txt"]}`, "got %+v, result %s", got, got.Result)
+			testkit.Equal(t, *got.SourceExecutionID, id, "got %+v, result %s", got, got.Result)
 
 			// Cancelled there is cancelled here.
 			_, done := inBackground(t, cs, "trip-dream", `{"goal":"g"}`)
 			into[machine.AbortReply](t, agent, "abort_workflow", `{"explanation":"no money","session_id":"`+keptBy(t, agent)+`"}`)
 			res = <-done
-			testkit.True(t, res != nil && res.IsError && errorMetaOf(t, res)["code"] == "workflow_cancelled" && strings.Contains(text(res), "no money"), "got %+v", res)
+			testkit.Need(t, res != nil, "got %+v", res)
+			testkit.True(t, res.IsError, "got %+v", res)
+			testkit.True(t, errorMetaOf(t, res)["code"] == "workflow_cancelled", "got %+v", res)
+			testkit.Contains(t, text(res), "no money", "got %+v", res)
 		})
 	}
 }
@@ -326,7 +331,9 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	testkit.Equal(t, len(offered()), len(names), "are listed once jobs are exposed")
 	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
 	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
-	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
+	testkit.Need(t, got.BeginStep != nil, "got %+v", got)
+	testkit.Equal(t, got.BeginStep.StepID, "idea", "got %+v", got)
+	testkit.True(t, strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
 	tour := strings.NewReplacer("name: trip", "name: tour", "steps: [idea]", "steps: [{workflow: trip/dream}]").Replace(tripJob)
 	write(t, root, map[string]string{".deepwork/jobs/tour/idea.md": "Think.", ".deepwork/jobs/tour/job.yml": tour})
 	id := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"tour/dream","input":{"goal":"g"}}`).ExecutionID

@@ -98,7 +98,9 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	})
 	testkit.ContainsAll(t, log.String(), []string{"level=WARN", "no-such-program", "source=gone"}, "the log")
 	skipped := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped
-	testkit.True(t, len(skipped) == 3 && skipped[0].Source == "gone" && strings.Contains(skipped[0].Reason, "no-such-program"), "got %+v", skipped)
+	testkit.Need(t, len(skipped) == 3, "got %+v", skipped)
+	testkit.Equal(t, skipped[0].Source, "gone", "got %+v", skipped)
+	testkit.Contains(t, skipped[0].Reason, "no-such-program", "got %+v", skipped)
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
@@ -120,7 +122,10 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 		testkit.True(t, p.Description != "", "%s is not described", where)
 	})
 	a := echo.Annotations
-	testkit.True(t, a != nil && !a.ReadOnlyHint && *a.OpenWorldHint && *a.DestructiveHint, "annotations %+v", a)
+	testkit.Need(t, a != nil, "annotations %+v", a)
+	testkit.True(t, !a.ReadOnlyHint, "annotations %+v", a)
+	testkit.True(t, *a.OpenWorldHint, "annotations %+v", a)
+	testkit.True(t, *a.DestructiveHint, "annotations %+v", a)
 	testkit.Equal(t, all["odd"].Description, "[From the source factory] abcd\ne", "hidden characters are left")
 	n := len([]rune(all["long"].Description))
 	testkit.True(t, n <= 2048 && n >= 2000, "the description has %d characters", n)
@@ -139,9 +144,13 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 		testkit.Need(t, all[name] != nil, "%s is not listed", name)
 		schema := schemaFrom(t, all[name].InputSchema)
 		resolved, err := schema.Resolve(nil)
-		testkit.True(t, err == nil && schema.Type == "object" && resolved.Validate(map[string]any{"any": []any{1.0}}) == nil, "%s: %+v %v", name, schema, err)
+		testkit.Need(t, err == nil, "%s: %+v %v", name, schema, err)
+		testkit.Equal(t, schema.Type, "object")
+		testkit.True(t, resolved.Validate(map[string]any{"any": []any{1.0}}) == nil, "%s: %+v %v", name, schema, err)
 		meta := all[name].Meta[remotetools.WorkflowMeta].(map[string]any)
-		testkit.True(t, meta["category"] == "workflow" && meta["version"] == "1.0.0" && meta["execution_type"] == "async", "%s: %v", name, meta)
+		testkit.True(t, meta["category"] == "workflow", "%s: %v", name, meta)
+		testkit.True(t, meta["version"] == "1.0.0", "%s: %v", name, meta)
+		testkit.True(t, meta["execution_type"] == "async", "%s: %v", name, meta)
 	}
 	reply := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	testkit.True(t, len(reply.Tools) == 3 && len(reply.Skipped) == 3, "got %+v", reply)
@@ -167,7 +176,9 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	testkit.Equal(t, log.Count("changed the description"), 1, "logged")
 	testkit.Contains(t, log.String(), "tool=echo source=factory", "the log")
 	tools := listed(t, cs)
-	testkit.True(t, tools["steps"] != nil && tools["boom"] == nil && strings.Contains(tools["echo"].Description, "] Returns"), "tools/list is not as the refresh told")
+	testkit.Need(t, tools["steps"] != nil, "tools/list is not as the refresh told")
+	testkit.Need(t, tools["boom"] == nil, "tools/list is not as the refresh told")
+	testkit.Contains(t, tools["echo"].Description, "] Returns", "tools/list is not as the refresh told")
 }
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
@@ -248,7 +259,9 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	refusedAs(t, cs, strings.Repeat("z", 1000), `{}`, "untrusted")
 	testkit.True(t, !strings.Contains(book.String(), strings.Repeat("z", 500)), "a name of any length is logged")
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	testkit.True(t, len(listed.Skipped) == 1 && listed.Skipped[0].Source == "factory" && strings.Contains(listed.Skipped[0].Reason, "not approved"), "list_workflow_tools: %+v", listed)
+	testkit.Need(t, len(listed.Skipped) == 1, "list_workflow_tools: %+v", listed)
+	testkit.Equal(t, listed.Skipped[0].Source, "factory", "list_workflow_tools: %+v", listed)
+	testkit.Contains(t, listed.Skipped[0].Reason, "not approved", "list_workflow_tools: %+v", listed)
 	status := `{"execution_id":"` + running.ExecutionID + `"}`
 	f.mu.Lock()
 	asked := f.runs["x-1"].looks
@@ -258,7 +271,9 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 		res := callTool(t, cs, "workflow_status", status)
 		e := errorMetaOf(t, res)
 		run, _ := e["run"].(map[string]any)
-		testkit.True(t, e["code"] == "untrusted" && run["state"] == "running" && strings.Contains(text(res), "'factory' (\""+f.url+"\")"), "workflow_status: %s", text(res))
+		testkit.True(t, e["code"] == "untrusted", "workflow_status: %s", text(res))
+		testkit.True(t, run["state"] == "running", "workflow_status: %s", text(res))
+		testkit.Contains(t, text(res), "'factory' (\""+f.url+"\")", "workflow_status: %s", text(res))
 		time.Sleep(20 * time.Millisecond)
 	}
 	f.mu.Lock()

@@ -130,7 +130,9 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	approval := &config.Approval{Files: []map[string]string{set[len(set)-1].Files}}
 	r := &reviewing{root: root, work: root, approved: func(string, []string) (*config.Approval, error) { return approval, nil }}
 	reviewer, err := r.earlier(`["./review.sh"]`)
-	testkit.Need(t, err == nil && reviewer.Program == script && reviewer.Allowed() == nil, "%v %v", reviewer, err)
+	testkit.Need(t, err == nil, "%v %v", reviewer, err)
+	testkit.Need(t, reviewer.Program == script, "%v %v", reviewer, err)
+	testkit.Need(t, reviewer.Allowed() == nil, "%v %v", reviewer, err)
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho swapped\n"), 0o700))
 	testkit.FailsWith(t, reviewer.Allowed(), trust.ErrChanged)
 }

@@ -82,7 +82,9 @@ func TestStopCutsCalls(t *testing.T) {
 		tell()
 		if !stubborn {
 			res := <-done
-			testkit.True(t, res != nil && res.IsError && strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
+			testkit.Need(t, res != nil, "in flight: %+v", res)
+			testkit.True(t, res.IsError, "in flight: %+v", res)
+			testkit.True(t, strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
 		}
 		testkit.Works(t, <-stopped)
 		close(b.free)
@@ -227,7 +229,9 @@ func TestClientThatNeverReads(t *testing.T) {
 	waitFor(t, "its end", func() bool { return h.Stats().Requests == 0 })
 	conn.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(conn)
-	testkit.True(t, len(got) != 0 && len(got) < 2*size && !errors.Is(err, os.ErrDeadlineExceeded), "it was sent %d bytes, then %v: %.500q", len(got), err, got)
+	testkit.Need(t, len(got) != 0, "it was sent %d bytes, then %v: %.500q", len(got), err, got)
+	testkit.Need(t, len(got) < 2*size, "it was sent %d bytes, then %v: %.500q", len(got), err, got)
+	testkit.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "it was sent %d bytes, then %v: %.500q", len(got), err, got)
 	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, id).is(t, 200)
 }
 

@@ -181,7 +181,10 @@ func TestField10_InitializeTwice(t *testing.T) {
 	lines := overStdio(t, s, hello+again+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
 		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"_meta":{"progressToken":1.0},"name":"get_workflows","arguments":{}}}`+"\n")
 	all := strings.Join(lines, "\n")
-	testkit.True(t, !strings.Contains(all, `"error":{`) && strings.Count(all, `"protocolVersion":"2025-06-18"`) == 2 && strings.Count(all, `"instructions"`) == 2 && strings.Contains(all, `"id":8`), "stdio: %s", all)
+	testkit.True(t, !strings.Contains(all, `"error":{`), "stdio: %s", all)
+	testkit.Equal(t, strings.Count(all, `"protocolVersion":"2025-06-18"`), 2, "stdio: %s", all)
+	testkit.Equal(t, strings.Count(all, `"instructions"`), 2, "stdio: %s", all)
+	testkit.Contains(t, all, `"id":8`, "stdio: %s", all)
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
 	send(t, c, "POST", h.URL(), again, id).is(t, 200, `"protocolVersion":"2025-06-18"`)

@@ -146,7 +146,11 @@ func TestAReviewIsATask(t *testing.T) {
 	s, c := taking(t, root, takesTasks)
 	id := c.start()
 	made := c.call("finished_step", finishText(id))
-	testkit.Need(t, made["resultType"] == "task" && made["status"] == "working" && made["ttlMs"] == nil && made["pollIntervalMs"].(float64) >= 1000 && strings.Contains(made["statusMessage"].(string), "Review running"), "made: %v", made)
+	testkit.Need(t, made["resultType"] == "task", "made: %v", made)
+	testkit.Need(t, made["status"] == "working", "made: %v", made)
+	testkit.Need(t, made["ttlMs"] == nil, "made: %v", made)
+	testkit.Need(t, made["pollIntervalMs"].(float64) >= 1000, "made: %v", made)
+	testkit.Need(t, strings.Contains(made["statusMessage"].(string), "Review running"), "made: %v", made)
 	var repeats sync.WaitGroup
 	for i := range 4 { // at both servers
 		args := finishText(id)

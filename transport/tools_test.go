@@ -260,7 +260,10 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	cs, ctx := client(t, s), t.Context()
 	c := cs.InitializeResult().Capabilities
-	testkit.True(t, c.Prompts == nil && c.Resources == nil && c.Completions == nil && c.Tools != nil, "capabilities %+v", c)
+	testkit.Need(t, c.Prompts == nil, "capabilities %+v", c)
+	testkit.Need(t, c.Resources == nil, "capabilities %+v", c)
+	testkit.Need(t, c.Completions == nil, "capabilities %+v", c)
+	testkit.True(t, c.Tools != nil, "capabilities %+v", c)
 	for method, err := range map[string]error{
 		"prompts/list":             testkit.Get(cs.ListPrompts(ctx, nil)).Err(),
 		"prompts/get":              testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "p"})).Err(),
@@ -269,7 +272,9 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 		"resources/read":           testkit.Get(cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "file:///r"})).Err(),
 	} {
 		e, ok := errors.AsType[*jsonrpc.Error](err)
-		testkit.True(t, ok && e.Code == jsonrpc.CodeMethodNotFound && strings.Contains(e.Message, method), "%s: %v", method, err)
+		testkit.Need(t, ok, "%s: %v", method, err)
+		testkit.Equal(t, e.Code, jsonrpc.CodeMethodNotFound)
+		testkit.Contains(t, e.Message, method)
 	}
 	accepted(t, cs, "get_step", `{}`)
 }

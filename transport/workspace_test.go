@@ -123,7 +123,9 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 		}
 		refusedAs(t, c.cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan","parent_session_id":"`+c.session+`"}`, "other_root")
 		got := into[machine.WorkflowsReply](t, c.cs, "get_workflows", `{}`)
-		testkit.True(t, len(got.Resumable) == 0 && len(got.Stack) == 1 && got.Stack[0].SessionID != c.session, "%+v %+v", got.Resumable, got.Stack)
+		testkit.Need(t, len(got.Resumable) == 0, "%+v %+v", got.Resumable, got.Stack)
+		testkit.Need(t, len(got.Stack) == 1, "%+v %+v", got.Resumable, got.Stack)
+		testkit.True(t, got.Stack[0].SessionID != c.session, "%+v %+v", got.Resumable, got.Stack)
 	}
 	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
@@ -367,7 +369,9 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
 		p.prune(t.Context(), time.Now().Add(tt.after))
 		left, err := engine.List(t.Context())
-		testkit.True(t, err == nil && len(left) == tt.left && left[0].ID == active, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
+		testkit.Need(t, err == nil, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
+		testkit.Need(t, len(left) == tt.left, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
+		testkit.Equal(t, left[0].ID, active, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
 	}
 	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
 }

@@ -59,7 +59,9 @@ func TestExplain(t *testing.T) {
 	} {
 		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: err})
 		got := Explain(wrapped, "/p")
-		testkit.True(t, errors.Is(got, err) && strings.Contains(got.Error(), hint) && (hint == "") == (got == wrapped), "%v: %v", err, got)
+		testkit.FailsWith(t, got, err)
+		testkit.Contains(t, got.Error(), hint)
+		testkit.Equal(t, (hint == ""), (got == wrapped))
 		testkit.Equal(t, Explain(fmt.Errorf("more: %w", got), "/q").Error(), "more: "+got.Error())
 	}
 	testkit.True(t, Explain(nil, "/p") == nil, "no error is explained")

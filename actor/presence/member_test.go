@@ -38,7 +38,9 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	testkit.Need(t, s.Alive(p.id) && s.Alive(q.id), "a running server looks dead")
 	testkit.ContainsAll(t, s.Describe(p.id), []string{fmt.Sprintf("pid %d on ", p.Process.Pid), " since 2"})
 	p.Crash()
-	testkit.True(t, !s.Alive(p.id) && exists(s.Path(p.id)) && s.Describe(p.id) != "", "a killed server does not look like one")
+	testkit.True(t, !s.Alive(p.id), "a killed server does not look like one")
+	testkit.True(t, exists(s.Path(p.id)), "a killed server does not look like one")
+	testkit.True(t, s.Describe(p.id) != "", "a killed server does not look like one")
 	testkit.True(t, s.Alive(q.id), "the other one looks dead")
 	q.In.Close()
 	testkit.Works(t, q.Wait(), "%s", &q.Err)
@@ -119,7 +121,10 @@ func TestLeaving(t *testing.T) {
 	must(t, errors.Join(never.Leave(), gone.Leave(), gone.Leave()))
 	fell.Fall()
 	for _, s := range []*Member{never, gone, fell} {
-		testkit.True(t, !s.Alive(s.ID()) && !other.Alive(s.ID()) && !s.Entered() && exists(s.Path(s.ID())) == (s == fell), "a server that left looks alive")
+		testkit.True(t, !s.Alive(s.ID()), "a server that left looks alive")
+		testkit.True(t, !other.Alive(s.ID()), "a server that left looks alive")
+		testkit.True(t, !s.Entered(), "a server that left looks alive")
+		testkit.Equal(t, exists(s.Path(s.ID())), (s == fell), "a server that left looks alive")
 		testkit.Equal(t, s.Enter(t.Context()), ErrLeft, "it entered again")
 	}
 }
@@ -157,7 +162,10 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	must(t, errors.Join(os.Mkdir(a.Path(fakeID("1")), 0o700), os.WriteFile(filepath.Join(dir, "note"), nil, 0o600)))
 	b.Sweep()
 	testkit.Equal(t, exists(a.Path(p.id)), os.PathSeparator == '\\', "the dead one is left") // where an open file cannot be removed
-	testkit.True(t, exists(a.Path(fakeID("1"))) && exists(filepath.Join(dir, "note")) && exists(a.Path(a.ID())) && exists(b.Path(b.ID())), "too much was swept")
+	testkit.True(t, exists(a.Path(fakeID("1"))), "too much was swept")
+	testkit.True(t, exists(filepath.Join(dir, "note")), "too much was swept")
+	testkit.True(t, exists(a.Path(a.ID())), "too much was swept")
+	testkit.True(t, exists(b.Path(b.ID())), "too much was swept")
 	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
 }
 
@@ -193,7 +201,9 @@ func TestManyServersAtOnce(t *testing.T) {
 			for range 50 {
 				s := newMember(dir)
 				testkit.Works(t, s.Enter(t.Context()))
-				testkit.True(t, s.Entered() && resident.Alive(s.ID()) && s.Alive(resident.ID()), "a server looks dead, or was swept")
+				testkit.True(t, s.Entered(), "a server looks dead, or was swept")
+				testkit.True(t, resident.Alive(s.ID()), "a server looks dead, or was swept")
+				testkit.True(t, s.Alive(resident.ID()), "a server looks dead, or was swept")
 				s.Sweep()
 				testkit.Works(t, s.Leave())
 			}

@@ -79,13 +79,23 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	s := spec(t, "fail", nil)
 	s.StderrLimit = 5000
 	r, err := run(t, t.Context(), s)
-	testkit.Need(t, err != nil && err.Kind == process.Exit && err.ExitCode == 3 && r.ExitCode == 3, "got %+v", err)
-	testkit.True(t, len(r.Stderr) <= 5000 && len(r.Stderr) >= 4900 && strings.HasPrefix(r.Stderr, "line ") && strings.HasSuffix(r.Stderr, "line 9999\n"), "kept %.20q", r.Stderr)
+	testkit.Need(t, err != nil, "got %+v", err)
+	testkit.Need(t, err.Kind == process.Exit, "got %+v", err)
+	testkit.Need(t, err.ExitCode == 3, "got %+v", err)
+	testkit.Need(t, r.ExitCode == 3, "got %+v", err)
+	testkit.Need(t, len(r.Stderr) <= 5000, "kept %.20q", r.Stderr)
+	testkit.Need(t, len(r.Stderr) >= 4900, "kept %.20q", r.Stderr)
+	testkit.True(t, strings.HasPrefix(r.Stderr, "line "), "kept %.20q", r.Stderr)
+	testkit.True(t, strings.HasSuffix(r.Stderr, "line 9999\n"), "kept %.20q", r.Stderr)
 	testkit.Equal(t, string(r.Stdout), "out\n")
-	testkit.True(t, len(err.Tail) <= 2000 && strings.HasPrefix(err.Tail, "line ") && strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
+	testkit.Need(t, len(err.Tail) <= 2000, "the tail is %q", err.Tail)
+	testkit.True(t, strings.HasPrefix(err.Tail, "line "), "the tail is %q", err.Tail)
+	testkit.True(t, strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
 	_, err = run(t, t.Context(), spec(t, "failout", nil)) // with nothing on its standard error
-	testkit.True(t, err != nil && err.ExitCode == 4 && err.Tail == "first\nlast", "got %+v", err)
+	testkit.Need(t, err != nil, "got %+v", err)
+	testkit.Equal(t, err.ExitCode, 4, "got %+v", err)
+	testkit.Equal(t, err.Tail, "first\nlast", "got %+v", err)
 }
 
 func TestTooMuchOutputKills(t *testing.T) {
@@ -96,7 +106,9 @@ func TestTooMuchOutputKills(t *testing.T) {
 	testkit.True(t, err == nil && len(r.Stdout) == 1000, "at the limit: %d bytes, %v", len(r.Stdout), err)
 	s.StdoutLimit = 999
 	r, err = run(t, t.Context(), s)
-	testkit.Need(t, err != nil && err.Kind == process.TooMuchOutput && len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
+	testkit.Need(t, err != nil, "one byte more: %d bytes, %v", len(r.Stdout), err)
+	testkit.Need(t, err.Kind == process.TooMuchOutput, "one byte more: %d bytes, %v", len(r.Stdout), err)
+	testkit.Need(t, len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	s = spec(t, "flood", nil)
 	s.Grace = time.Hour // it is not waited for
 	r, err = run(t, t.Context(), s)
@@ -111,7 +123,9 @@ func TestTimeout(t *testing.T) {
 	all := make(chan *testkit.Visitor, 1)
 	go func() { all <- h.Next(); cancel(context.DeadlineExceeded) }()
 	_, err := run(t, deadline{ctx}, spec(t, "hang", h))
-	testkit.True(t, err != nil && err.Kind == process.Timeout && errors.Is(err, context.DeadlineExceeded), "got %v", err)
+	testkit.Need(t, err != nil, "got %v", err)
+	testkit.Equal(t, err.Kind, process.Timeout, "got %v", err)
+	testkit.FailsWith(t, err, context.DeadlineExceeded, "got %v", err)
 	gone(<-all)
 }
 
@@ -140,13 +154,18 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	go func() { all <- h.Next(); cancel() }()
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
-	testkit.True(t, err != nil && err.Kind == process.Cancelled && errors.Is(err, context.Canceled) && r.ExitCode == 0, "got %v", err)
+	testkit.Need(t, err != nil, "got %v", err)
+	testkit.Equal(t, err.Kind, process.Cancelled, "got %v", err)
+	testkit.FailsWith(t, err, context.Canceled, "got %v", err)
+	testkit.Equal(t, r.ExitCode, 0, "got %v", err)
 	testkit.Equal(t, string(r.Stdout), "tidied up\n")
 	gone(<-all)
 	cause, end := context.WithCancelCause(t.Context())
 	end(errors.New("nobody waits"))
 	_, err = run(t, cause, process.Spec{Command: []string{"no-such-program-here"}})
-	testkit.True(t, err != nil && err.Kind == process.Cancelled && strings.Contains(err.Error(), "nobody waits"), "over before it began: %v", err)
+	testkit.Need(t, err != nil, "over before it began: %v", err)
+	testkit.Equal(t, err.Kind, process.Cancelled, "over before it began: %v", err)
+	testkit.Contains(t, err.Error(), "nobody waits", "over before it began: %v", err)
 }
 
 func unixOnly(t *testing.T) {
@@ -187,7 +206,9 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "orphan", h)) // a descendant holds the pipes
-	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && !r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.Need(t, err == nil, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.Equal(t, string(r.Stdout), "done\n", "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.True(t, !r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	gone(h.Next())
 }
 
@@ -196,7 +217,9 @@ func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	unixOnly(t)
 	h := testkit.NewHub(t)
 	r, err := run(t, t.Context(), spec(t, "escape", h))
-	testkit.True(t, err == nil && string(r.Stdout) == "done\n" && r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.Need(t, err == nil, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.Equal(t, string(r.Stdout), "done\n", "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+	testkit.True(t, r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	killEscaped(t, h)
 	s := serveChild(t, "escape", h, nil)
 	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
@@ -242,7 +265,10 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 				t.Skip("there is no such thing here")
 			}
 			r, err := run(t, t.Context(), c.spec)
-			testkit.Need(t, err != nil && err.Kind == c.kind && r.ExitCode == -1 && (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
+			testkit.Need(t, err != nil, "got %+v", err)
+			testkit.Need(t, err.Kind == c.kind, "got %+v", err)
+			testkit.Need(t, r.ExitCode == -1, "got %+v", err)
+			testkit.Need(t, (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
 			testkit.ContainsAll(t, err.Error(), c.want, "the message")
 			_, served := process.Serve(c.spec, nil)
 			testkit.Equal(t, served.Error(), err.Error(), "as a service")
@@ -299,7 +325,9 @@ func TestLook(t *testing.T) {
 	process.Avoid(at("project"))
 	process.Avoid(at("project"))
 	testkit.FailsWith(t, testkit.Get(process.Look("tool")).Err(), exec.ErrNotFound)
-	testkit.True(t, process.Bare("tool") && !process.Bare("./tool") && !process.Bare("bin/tool"), "what has a path")
+	testkit.True(t, process.Bare("tool"), "what has a path")
+	testkit.True(t, !process.Bare("./tool"), "what has a path")
+	testkit.True(t, !process.Bare("bin/tool"), "what has a path")
 	testkit.Equal(t, process.Resolved(at("link/bin/../none")), at("link/none"))
 }
 
@@ -460,8 +488,15 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 	out, err := io.ReadAll(s.Stdout)
 	<-s.Done()
 	e, ok := errors.AsType[*process.Error](s.Err())
-	testkit.True(t, err == nil && string(out) == "out\n" && ok && e.Kind == process.Exit && e.ExitCode == 3 && strings.HasSuffix(e.Tail, "line 9999"), "%q %v", out, s.Err())
-	testkit.True(t, len(lines) == 10_000 && lines[0] == "line 0" && lines[9999] == "line 9999", "heard %d lines", len(lines))
+	testkit.Need(t, err == nil, "%q %v", out, s.Err())
+	testkit.Equal(t, string(out), "out\n")
+	testkit.Need(t, ok, "%q %v", out, s.Err())
+	testkit.Equal(t, e.Kind, process.Exit)
+	testkit.Equal(t, e.ExitCode, 3)
+	testkit.True(t, strings.HasSuffix(e.Tail, "line 9999"), "%q %v", out, s.Err())
+	testkit.Need(t, len(lines) == 10_000, "heard %d lines", len(lines))
+	testkit.Equal(t, lines[0], "line 0", "heard %d lines", len(lines))
+	testkit.Equal(t, lines[9999], "line 9999", "heard %d lines", len(lines))
 }
 
 func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
@@ -540,7 +575,10 @@ func TestContainReportsHowACommandEnded(t *testing.T) {
 		})
 	}
 	o, err := process.Contain(t.Context(), process.Contained{Command: []string{"/no/such/program"}, Dir: t.TempDir(), Env: os.Environ(), Timeout: time.Minute})
-	testkit.True(t, err == nil && o.NotStarted != "" && o.Missing && !o.Passed(), "a program that is missing: %+v, %v", o, err)
+	testkit.Need(t, err == nil, "a program that is missing: %+v, %v", o, err)
+	testkit.True(t, o.NotStarted != "", "a program that is missing: %+v, %v", o, err)
+	testkit.True(t, o.Missing, "a program that is missing: %+v, %v", o, err)
+	testkit.True(t, !o.Passed(), "a program that is missing: %+v, %v", o, err)
 }
 
 // runs reports whether the process whose id is in a file is there.
@@ -561,7 +599,9 @@ func TestContainLeavesNoDaemon(t *testing.T) {
 	}
 	mark := filepath.Join(t.TempDir(), "pid")
 	o := testkit.Get(contained(t, t.Context(), "PROCESS_DETACHED=1 setsid sh -c 'echo $$ > "+mark+"; exec sleep 600' >/dev/null 2>&1 & while [ ! -s "+mark+" ]; do sleep 0.02; done", time.Minute)).Must(t)
-	testkit.True(t, o.Left && !o.Passed() && !runs(t, mark), "outcome %+v", o)
+	testkit.True(t, o.Left, "outcome %+v", o)
+	testkit.True(t, !o.Passed(), "outcome %+v", o)
+	testkit.True(t, !runs(t, mark), "outcome %+v", o)
 }
 
 func TestContainEndsWithItsContext(t *testing.T) {

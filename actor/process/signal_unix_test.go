@@ -5,7 +5,6 @@ package process_test
 import (
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -28,9 +27,13 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 	}
 	// The Go runtime of the child prints its goroutines and exits with 2.
 	r, err := signalled(syscall.SIGSEGV)
-	testkit.True(t, err.Kind == process.Exit && err.ExitCode == 2 && strings.Contains(r.Stderr, "goroutine"), "got %v", err)
+	testkit.Equal(t, err.Kind, process.Exit, "got %v", err)
+	testkit.Equal(t, err.ExitCode, 2, "got %v", err)
+	testkit.Contains(t, r.Stderr, "goroutine", "got %v", err)
 	_, err = signalled(syscall.SIGKILL)
-	testkit.True(t, err.Kind == process.Signal && err.Signal == "SIGKILL" && err.ExitCode == -1, "got %+v", err)
+	testkit.Equal(t, err.Kind, process.Signal, "got %+v", err)
+	testkit.Equal(t, err.Signal, "SIGKILL", "got %+v", err)
+	testkit.Equal(t, err.ExitCode, -1, "got %+v", err)
 }
 
 // A client that ends a server with all its children must not reach an agent.
@@ -44,7 +47,9 @@ func TestDetachedIsNobodysChild(t *testing.T) {
 	testkit.Get(fmt.Sscan(answer, &pid, &parent)).Must(t)
 	defer syscall.Kill(pid, syscall.SIGKILL)
 	session, err := unix.Getsid(pid)
-	testkit.True(t, err == nil && session == pid && parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
+	testkit.Need(t, err == nil, "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
+	testkit.Equal(t, session, pid, "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
+	testkit.True(t, parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM)) // which it survives
 	testkit.Must(t, syscall.Kill(pid, 0))
 }

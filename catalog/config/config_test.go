@@ -31,7 +31,9 @@ func TestEmptyFileIsTheDefaults(t *testing.T) {
 		testkit.Same(t, parsedUser(t, source).Over(Default()), Default())
 	}
 	d := Default()
-	testkit.True(t, d.QualityGate.MaxConcurrentReviews == max(2, runtime.GOMAXPROCS(0)) && d.Toolsets == nil && d.QualityGate.AgentReviewCommand == nil, "defaults are %+v", d)
+	testkit.Equal(t, d.QualityGate.MaxConcurrentReviews, max(2, runtime.GOMAXPROCS(0)), "defaults are %+v", d)
+	testkit.Need(t, d.Toolsets == nil, "defaults are %+v", d)
+	testkit.True(t, d.QualityGate.AgentReviewCommand == nil, "defaults are %+v", d)
 }
 
 // accepts holds what files say, where it differs from the defaults, against a file: each block of it is a file, and below it
@@ -175,14 +177,21 @@ func FuzzConfig(f *testing.F) {
 		c, faults := Parse("config.yml", source)
 		testkit.Need(t, (c == nil) != (len(faults) == 0), "%v beside %v", c, faults)
 		for _, d := range faults {
-			testkit.True(t, d.Message != "" && d.File == "config.yml" && d.Line >= 0 && d.Column >= 0 && (d.Line == 0) == (d.Column == 0), "diagnostic %+v", d)
+			testkit.True(t, d.Message != "", "diagnostic %+v", d)
+			testkit.Equal(t, d.File, "config.yml", "diagnostic %+v", d)
+			testkit.True(t, d.Line >= 0, "diagnostic %+v", d)
+			testkit.True(t, d.Column >= 0, "diagnostic %+v", d)
+			testkit.Equal(t, (d.Line == 0), (d.Column == 0), "diagnostic %+v", d)
 		}
 		if c == nil {
 			return
 		}
 		q := c.QualityGate
 		most := min(q.DefaultMaxAttempts-1, q.MaxConcurrentReviews-1, q.MaxInlineFiles)
-		testkit.True(t, most >= 0 && q.DefaultTimeout >= 0 && q.ReplyWithin > 0 && c.Git.Branch != "", "accepted: %+v", c)
+		testkit.True(t, most >= 0, "accepted: %+v", c)
+		testkit.True(t, q.DefaultTimeout >= 0, "accepted: %+v", c)
+		testkit.True(t, q.ReplyWithin > 0, "accepted: %+v", c)
+		testkit.True(t, c.Git.Branch != "", "accepted: %+v", c)
 	})
 }
 
@@ -262,7 +271,10 @@ func TestDocumentedExamples(t *testing.T) {
 	told(example, "workflow_tools: {sources: [7]}\n")
 	board := block("board")
 	c, faults = Parse("config.yml", []byte(board))
-	testkit.True(t, faults == nil && len(c.Executors) != 0 && len(c.Executors[0].Variants) != 0 && len(c.Projects) != 0, "config.md's board: %+v %v", c, faults)
+	testkit.Need(t, faults == nil, "config.md's board: %+v %v", c, faults)
+	testkit.Need(t, len(c.Executors) != 0, "config.md's board: %+v %v", c, faults)
+	testkit.Need(t, len(c.Executors[0].Variants) != 0, "config.md's board: %+v %v", c, faults)
+	testkit.True(t, len(c.Projects) != 0, "config.md's board: %+v %v", c, faults)
 	told(board, "executors: {A: 7}\n")
 	told(board, "projects: [7]\n")
 	told(board, "projects: [{name: a, repos: [7]}]\n")

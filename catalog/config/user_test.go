@@ -122,7 +122,9 @@ func TestWhatIsWithheld(t *testing.T) {
 	testkit.Same(t, testkit.Get(s.Current(t.Context())).Must(t).QualityGate.AgentReviewCommand, nil)
 	agents, ci := Asked{Key: AgentsKey}, Asked{Key: SourcesKey + "ci", Text: "./ci"}
 	w := &Withheld{Asked: []Asked{agents, ci}, Changed: []string{"a.sh", "git.branch"}}
-	testkit.True(t, !w.Plain() && (&Withheld{Asked: []Asked{agents}}).Plain() && !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
+	testkit.True(t, !w.Plain(), "agents alone are not told apart")
+	testkit.True(t, (&Withheld{Asked: []Asked{agents}}).Plain(), "agents alone are not told apart")
+	testkit.True(t, !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
 	testkit.Equal(t, w.Since()+(&Withheld{}).Since(), ". Changed since the last approval: a.sh, git.branch")
 	for key, want := range map[string]Asked{SourcesKey: ci, SourcesKey + "ci": ci, SourcesKey + "c": {}, "agents": agents, "agent": {}} {
 		got, ok := w.Of(key)
@@ -184,7 +186,9 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 
 func TestWorkerAndStore(t *testing.T) {
 	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
-	testkit.True(t, len(u.WorkerProjects) == 2 && u.WorkerProjects["shop"] == filepath.FromSlash("/srv/shop") && u.Store == "postgres://me:secret@db.example/work", "%+v", u)
+	testkit.Need(t, len(u.WorkerProjects) == 2, "%+v", u)
+	testkit.Equal(t, u.WorkerProjects["shop"], filepath.FromSlash("/srv/shop"))
+	testkit.Equal(t, u.Store, "postgres://me:secret@db.example/work")
 }
 
 func TestAdditionalJobs(t *testing.T) {
@@ -275,7 +279,10 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 		c, err := s.Current(t.Context())
 		testkit.Need(t, c == nil && err != nil, "%+v %v", c, err)
 		faults, ok := errors.AsType[job.Diagnostics](err)
-		testkit.True(t, ok && len(faults) == 1 && faults[0].Line == 2 && faults[0].Column == 11, "error %v", err)
+		testkit.Need(t, ok, "error %v", err)
+		testkit.Need(t, len(faults) == 1, "error %v", err)
+		testkit.Equal(t, faults[0].Line, 2, "error %v", err)
+		testkit.Equal(t, faults[0].Column, 11, "error %v", err)
 		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
 	}
 	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")

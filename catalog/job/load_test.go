@@ -81,7 +81,9 @@ func TestFaultsOfALinkQuoteNothing(t *testing.T) {
 	symlink(t, write(t, "secret", t.TempDir(), "id_rsa"), filepath.Join(dir, FileName))
 	testkit.Equal(t, len(Unquoted(dir, nil)), 0)
 	got := Unquoted(dir, faults)
-	testkit.True(t, len(got) == 1 && !strings.Contains(got.Error(), "secret") && strings.Contains(got.Error(), "is not a valid job, and"), "%v", got)
+	testkit.Need(t, len(got) == 1, "%v", got)
+	testkit.True(t, !strings.Contains(got.Error(), "secret"), "%v", got)
+	testkit.Contains(t, got.Error(), "is not a valid job, and")
 }
 
 func TestLoadFaults(t *testing.T) {
@@ -101,7 +103,9 @@ func TestLoadFaults(t *testing.T) {
 			dir := t.TempDir()
 			c.make(t, dir)
 			j, ds := Load(dir)
-			testkit.True(t, j == nil && len(ds) != 0 && strings.HasPrefix(ds.Error(), c.want), "got %v, want %s", ds, c.want)
+			testkit.Need(t, j == nil, "got %v, want %s", ds, c.want)
+			testkit.Need(t, len(ds) != 0, "got %v, want %s", ds, c.want)
+			testkit.True(t, strings.HasPrefix(ds.Error(), c.want), "got %v, want %s", ds, c.want)
 		})
 	}
 	_, ds := Load(filepath.Join(t.TempDir(), "gone"))

@@ -50,7 +50,9 @@ func TestParseModel(t *testing.T) {
 	j, _ := Parse("/jobs/report", FileName, readFile(t, "testdata/valid/report.yml"))
 	gather, full := j.Step("gather"), j.Workflow("full")
 	testkit.Equal(t, gather.Output("raw_material"), &gather.Outputs[1])
-	testkit.True(t, gather.Output("x") == nil && j.Step("x") == nil && j.Workflow("x") == nil, "what is unknown is found")
+	testkit.Need(t, gather.Output("x") == nil, "what is unknown is found")
+	testkit.Need(t, j.Step("x") == nil, "what is unknown is found")
+	testkit.True(t, j.Workflow("x") == nil, "what is unknown is found")
 	testkit.Same(t, []int{full.Find("check_style"), full.Find("nobody")}, []int{2, -1})
 }
 
@@ -81,9 +83,13 @@ func TestSameJobHoweverSaved(t *testing.T) {
 func TestAGroupsCheckWithoutFilesIsAWarning(t *testing.T) {
 	source := strings.NewReplacer("steps: [port]", "steps: [[port, other]]", "workflows:", "  - {id: other, name: O, description: O, instructions: O, outputs: {list: {type: string, description: L}}, reviews: []}\nworkflows:").Replace(string(readFile(t, "testdata/valid/checks.yml")))
 	j, ds := Parse("/d", FileName, []byte(source))
-	testkit.True(t, j != nil && len(j.Warnings) == 2 && strings.Contains(j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`), "%v, %v", ds, j)
+	testkit.Need(t, j != nil, "%v, %v", ds, j)
+	testkit.Need(t, len(j.Warnings) == 2, "%v, %v", ds, j)
+	testkit.Contains(t, j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`)
 	j, ds = Parse("/d", FileName, []byte(strings.Replace(source, "[[port, other]]", "[other, {for_each: list, steps: [{workflow: w}]}]\n  - {name: w, summary: W, steps: [port]}", 1)))
-	testkit.True(t, j != nil && len(j.Warnings) == 2 && strings.HasPrefix(j.Warnings[0].Message, `"port" of workflow w has the check "lint.sh" without files`), "%v, %v", ds, j)
+	testkit.Need(t, j != nil, "%v, %v", ds, j)
+	testkit.Need(t, len(j.Warnings) == 2, "%v, %v", ds, j)
+	testkit.True(t, strings.HasPrefix(j.Warnings[0].Message, `"port" of workflow w has the check "lint.sh" without files`), "%v, %v", ds, j)
 }
 
 func TestPatterns(t *testing.T) {
@@ -207,7 +213,10 @@ func TestIsolatedItems(t *testing.T) {
 	testkit.Same(t, before, []bool{false, true, false, false, false, false, true, false})
 	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
 	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
-	testkit.True(t, w.Form(-1) == nil && w.Form(len(w.Forms)) == nil && IsMerge("merge:tidy[1]") && !IsMerge("tidy"), "there is a form outside of the workflow, or it is not known what merges")
+	testkit.Need(t, w.Form(-1) == nil, "there is a form outside of the workflow, or it is not known what merges")
+	testkit.Need(t, w.Form(len(w.Forms)) == nil, "there is a form outside of the workflow, or it is not known what merges")
+	testkit.True(t, IsMerge("merge:tidy[1]"), "there is a form outside of the workflow, or it is not known what merges")
+	testkit.True(t, !IsMerge("tidy"), "there is a form outside of the workflow, or it is not known what merges")
 }
 
 func TestEditsOfForms(t *testing.T) {

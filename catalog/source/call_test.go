@@ -54,7 +54,9 @@ func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
 	}
 	_, err := r.execute(t, w, `{"how":"refuse"}`)
 	e, ok := errors.AsType[*source.RefusedError](err)
-	testkit.True(t, ok && strings.HasPrefix(e.Text, "no such region") && len([]rune(e.Text)) == 8000, "%T %.100v", err, err)
+	testkit.Need(t, ok, "%T %.100v", err, err)
+	testkit.True(t, strings.HasPrefix(e.Text, "no such region"), "%T %.100v", err, err)
+	testkit.Equal(t, len([]rune(e.Text)), 8000)
 }
 
 func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
@@ -85,7 +87,9 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 		calls.Go(func() {
 			mine := fmt.Sprintf(`{"n":%d}`, i)
 			testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, json.RawMessage(mine), func(p source.Progress) {
-				testkit.True(t, *p.Value == 1 && *p.Total == 3 && p.Message == mine, "%+v for %s", p, mine)
+				testkit.Equal(t, *p.Value, 1, "%+v for %s", p, mine)
+				testkit.Equal(t, *p.Total, 3, "%+v for %s", p, mine)
+				testkit.Equal(t, p.Message, mine, "%+v for %s", p, mine)
 				close(told[i])
 			})).Err())
 		})
@@ -128,11 +132,15 @@ func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
 		f.cancel = func(id string) *mcp.CallToolResult { return text(`{"status":"canceled"}`) }
 		r, w := offering(t, overHTTP(t, "web", f), "slow")
 		got, err := r.execute(t, w, `{}`)
-		testkit.Need(t, err == nil && (got.ExecutionID == id || id != "e1") && got.State == source.Running, "%+v %v", got, err)
+		testkit.Need(t, err == nil, "%+v %v", got, err)
+		testkit.Need(t, (got.ExecutionID == id || id != "e1"), "%+v %v", got, err)
+		testkit.Need(t, got.State == source.Running, "%+v %v", got, err)
 		own := got.ExecutionID
 		got, err = r.Status(t.Context(), "web", w.ID, own)
 		testkit.Need(t, err == nil && got.State == source.Running, "%+v %v", got, err)
-		testkit.True(t, *got.Progress.Value == 40 && *got.Progress.Total == 100 && got.Progress.Message == "tool:a/"+id, "%+v", got.Progress)
+		testkit.Equal(t, *got.Progress.Value, 40)
+		testkit.Equal(t, *got.Progress.Total, 100)
+		testkit.Equal(t, got.Progress.Message, "tool:a/"+id)
 		testkit.Equal(t, testkit.Get(r.Cancel(t.Context(), "web", w.ID, own)).Must(t).State, source.Cancelled)
 	}
 }
@@ -163,7 +171,9 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
 	r, _ := offering(t, command("local", "dies"), "one", "two")
 	_, err := r.execute(t, &r.Snapshot().Tool("two").Workflow, "")
-	testkit.True(t, errors.Is(err, source.ErrAway) && errors.Is(err, source.ErrLost) && strings.Contains(err.Error(), "made of cheese"), "%v", err)
+	testkit.FailsWith(t, err, source.ErrAway)
+	testkit.FailsWith(t, err, source.ErrLost)
+	testkit.Contains(t, err.Error(), "made of cheese")
 	r.back(t, "one", "two")
 }
 
@@ -238,11 +248,15 @@ func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 	bare := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "bare", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)).Must(t)
 	defer bare.Close()
 	empty, err := bare.CallTool(t.Context(), &mcp.CallToolParams{Name: "plain"})
-	testkit.True(t, err == nil && !empty.IsError && len(empty.Content) == 0, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
+	testkit.Need(t, err == nil, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
+	testkit.True(t, !empty.IsError, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
+	testkit.Equal(t, len(empty.Content), 0, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
 	r := open(t, settings(named(config.WorkflowSource{Name: "s", URL: web.URL, Tools: []string{"plain"}})))
 	for _, tool := range r.tools(t, "flow", "plain").Tools {
 		a, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
-		testkit.True(t, err == nil && a.State == source.Running && a.ExecutionID == "task:t-1", "%s: %+v, %v", tool.Name, a, err)
+		testkit.Need(t, err == nil, "%s: %+v, %v", tool.Name, a, err)
+		testkit.Equal(t, a.State, source.Running)
+		testkit.Equal(t, a.ExecutionID, "task:t-1")
 	}
 	testkit.Equal(t, testkit.Get(r.Status(t.Context(), "s", "w", "task:t-1")).Must(t).State, source.Running, "state")
 	testkit.Fails(t, testkit.Get(r.Status(t.Context(), "s", "w", "x-1")).Err(), "it is a task, which was not asked for")

@@ -27,8 +27,16 @@ func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 	r := open(t, settings(command("local", "good"), overHTTP(t, "web", &fakery{list: listOf(workflow("9", "nine"))})))
 	s := r.tools(t, "nine", "one", "two")
 	nine := s.Tool("nine")
-	testkit.True(t, nine.Source == "web" && nine.ID == "9" && nine.Description == "does nine" && nine.Away == "" && s.Tool("none") == nil, "%+v", nine)
-	testkit.True(t, len(s.Sources) == 2 && s.Sources[0].Name == "local" && s.Sources[0].Connected && s.Sources[0].Workflows == 2 && s.Sources[1].Err == nil, "%+v", s.Sources)
+	testkit.Equal(t, nine.Source, "web")
+	testkit.Equal(t, nine.ID, "9")
+	testkit.Equal(t, nine.Description, "does nine")
+	testkit.Equal(t, nine.Away, "")
+	testkit.True(t, s.Tool("none") == nil, "%+v", nine)
+	testkit.Need(t, len(s.Sources) == 2, "%+v", s.Sources)
+	testkit.Equal(t, s.Sources[0].Name, "local")
+	testkit.True(t, s.Sources[0].Connected, "%+v", s.Sources)
+	testkit.Equal(t, s.Sources[0].Workflows, 2)
+	testkit.True(t, s.Sources[1].Err == nil, "%+v", s.Sources)
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
@@ -60,7 +68,9 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	c.WorkflowTools.Enabled = false
 	r := open(t, c)
 	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
-	testkit.True(t, len(report.Added) == 0 && f.asked() == 0 && len(r.Snapshot().Sources) == 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
+	testkit.Need(t, len(report.Added) == 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
+	testkit.Equal(t, f.asked(), 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
+	testkit.Equal(t, len(r.Snapshot().Sources), 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
 	on := *c
 	on.WorkflowTools.Enabled = true
 	r.configure(t, &on)
@@ -148,7 +158,9 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 	for _, name := range []string{"alone", "send_2", "finished_step_f"} {
 		testkit.True(t, s.Tool(name) != nil, "there is no %s: %s", name, toolNames(s))
 	}
-	testkit.True(t, s.Tool("send") == nil && s.Tool("send_1") == nil && s.Tool("finished_step") == nil, "%v", toolNames(s))
+	testkit.Need(t, s.Tool("send") == nil, "%v", toolNames(s))
+	testkit.Need(t, s.Tool("send_1") == nil, "%v", toolNames(s))
+	testkit.True(t, s.Tool("finished_step") == nil, "%v", toolNames(s))
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
@@ -326,5 +338,7 @@ func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
 	src.ExecuteTool = "run-it"
 	r := open(t, settings(src))
 	s := r.until(t, "two that are skipped", func(s *source.Snapshot) bool { return len(s.Skipped) == 2 })
-	testkit.True(t, len(s.Tools) == 0 && s.Skipped[1].Workflow == "2" && strings.Contains(s.Skipped[1].Reason, `has no tool "run-it"`), "%v", show(s))
+	testkit.Need(t, len(s.Tools) == 0, "%v", show(s))
+	testkit.Equal(t, s.Skipped[1].Workflow, "2")
+	testkit.Contains(t, s.Skipped[1].Reason, `has no tool "run-it"`)
 }

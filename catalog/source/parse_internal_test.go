@@ -44,16 +44,27 @@ func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
 
 func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 	w := one(t, `[{"id":"1","name":"n","description":"d"}]`)
-	testkit.True(t, w.Category == "workflow" && w.Version == "1.0.0" && w.Async && w.Metadata == nil && string(w.InputSchema) == string(anyObject) && len(w.notes) == 0, "%+v", w)
+	testkit.Equal(t, w.Category, "workflow")
+	testkit.Equal(t, w.Version, "1.0.0")
+	testkit.True(t, w.Async, "%+v", w)
+	testkit.Need(t, w.Metadata == nil, "%+v", w)
+	testkit.Equal(t, string(w.InputSchema), string(anyObject))
+	testkit.Equal(t, len(w.notes), 0)
 	for given, want := range map[string]struct {
 		Performer
 		notes int
 	}{`"agent"`: {ByAgent, 0}, `"person"`: {ByPerson, 0}, `null`: {"", 0}, `"robot"`: {"", 1}, `["agent"]`: {"", 1}} {
 		w := one(t, `[{"id":"1","name":"n","description":"d","metadata":{"performer":`+given+`}}]`)
-		testkit.True(t, w.Performer == want.Performer && len(w.notes) == want.notes && w.Metadata != nil, "performer %s: %q, %v", given, w.Performer, w.notes)
+		testkit.Equal(t, w.Performer, want.Performer, "performer %s: %q, %v", given, w.Performer, w.notes)
+		testkit.Need(t, len(w.notes) == want.notes, "performer %s: %q, %v", given, w.Performer, w.notes)
+		testkit.True(t, w.Metadata != nil, "performer %s: %q, %v", given, w.Performer, w.notes)
 	}
 	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
-	testkit.True(t, w.Category == "workflow" && w.Version == "1.0.0" && w.Async && w.Metadata == nil && len(w.notes) == 3, "%+v", w)
+	testkit.Equal(t, w.Category, "workflow")
+	testkit.Equal(t, w.Version, "1.0.0")
+	testkit.True(t, w.Async, "%+v", w)
+	testkit.Need(t, w.Metadata == nil, "%+v", w)
+	testkit.Equal(t, len(w.notes), 3)
 }
 
 func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
@@ -67,7 +78,10 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array", `"x"`: "it is a text",
 	} {
 		p, err := list(json.RawMessage(`[` + text + `,{"id":"2","name":"good","description":"d"}]`))
-		testkit.Need(t, err == nil && len(p.workflows) == 1 && len(p.skipped) == 1 && len(p.skipped[0].Workflow) <= 110, "%.100s: %+v %v", text, p, err)
+		testkit.Need(t, err == nil, "%.100s: %+v %v", text, p, err)
+		testkit.Need(t, len(p.workflows) == 1, "%.100s: %+v %v", text, p, err)
+		testkit.Need(t, len(p.skipped) == 1, "%.100s: %+v %v", text, p, err)
+		testkit.Need(t, len(p.skipped[0].Workflow) <= 110, "%.100s: %+v %v", text, p, err)
 		testkit.Contains(t, p.skipped[0].Reason, want)
 	}
 }
@@ -112,7 +126,10 @@ func TestBoundsOfAWorkflow(t *testing.T) {
 				got = err.Error()
 			} else if len(w.notes) > 0 {
 				got = strings.Join(w.notes, "; ")
-				testkit.True(t, len(w.Metadata) == 0 && len([]rune(w.Description)) <= maxDescription && len(w.Category) <= maxField && len(w.Version) <= maxField, "%s: %+v", c.key, w)
+				testkit.Need(t, len(w.Metadata) == 0, "%s: %+v", c.key, w)
+				testkit.Need(t, len([]rune(w.Description)) <= maxDescription, "%s: %+v", c.key, w)
+				testkit.Need(t, len(w.Category) <= maxField, "%s: %+v", c.key, w)
+				testkit.True(t, len(w.Version) <= maxField, "%s: %+v", c.key, w)
 			}
 			testkit.Equal(t, got, want, "%s", c.key)
 		}
@@ -184,7 +201,9 @@ func TestLegalNames(t *testing.T) {
 func TestWhatIsSkippedIsBounded(t *testing.T) {
 	// Millions of elements that are no workflows are not held at once.
 	p, err := list([]byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]"))
-	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
+	testkit.Need(t, err == nil, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
+	testkit.Need(t, len(p.skipped) == maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
+	testkit.Equal(t, p.more, 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	g := newListing("s", nil)
 	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
 	all := g.reasons()
@@ -206,7 +225,9 @@ func TestPagesAreBounded(t *testing.T) {
 	g.bytes, g.grown = 0, maxGrown // of workflows before
 	of := `{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/$defs/x"},"b":{"$ref":"#/$defs/x"}},"$defs":{"x":{"title":"` + strings.Repeat("x", 999) + `"}}}}`
 	_, err = g.add(json.RawMessage("[" + of + "," + strings.Replace(of, "1", "2", 1) + "]"))
-	testkit.True(t, err == nil && len(g.workflows) == 1 && strings.Contains(g.reasons()[0].Reason, "the other workflows are left out"), "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
+	testkit.Need(t, err == nil, "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
+	testkit.Need(t, len(g.workflows) == 1, "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
+	testkit.Contains(t, g.reasons()[0].Reason, "the other workflows are left out", "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
 }
 
 func FuzzParseWorkflows(f *testing.F) {

@@ -146,7 +146,10 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		}
 		got, err := r.Execute(t.Context(), w, nil, nil)
 		refused, _ := errors.AsType[*source.RefusedError](err)
-		testkit.True(t, err != nil && errors.Is(err, source.ErrLost) == c.lost && (refused == nil) == c.lost && strings.Contains(err.Error(), c.says), "%s: %+v %v", name, got, err)
+		testkit.Need(t, err != nil, "%s: %+v %v", name, got, err)
+		testkit.Equal(t, errors.Is(err, source.ErrLost), c.lost)
+		testkit.Equal(t, (refused == nil), c.lost)
+		testkit.Contains(t, err.Error(), c.says)
 		testkit.Equal(t, executed, 1, "%s: executed … times", name)
 	}
 	s.call = answers
@@ -319,7 +322,9 @@ func rawSource(t *testing.T) (*rig, *source.Workflow) { return offering(t, comma
 
 func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	r, w := rawSource(t)
-	testkit.True(t, utf8.ValidString(w.Description) && utf8.Valid(w.InputSchema) && utf8.Valid(w.Metadata), "what is no UTF-8 was passed on: %q", w.InputSchema)
+	testkit.True(t, utf8.ValidString(w.Description), "what is no UTF-8 was passed on: %q", w.InputSchema)
+	testkit.True(t, utf8.Valid(w.InputSchema), "what is no UTF-8 was passed on: %q", w.InputSchema)
+	testkit.True(t, utf8.Valid(w.Metadata), "what is no UTF-8 was passed on: %q", w.InputSchema)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for result, want := range map[string]string{
 		"{\"content\":[],\"structuredContent\":{\"x\":\"a\xff\xfeb\"}}": "{\"x\":\"a\uFFFDb\"}",
@@ -341,7 +346,9 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	} {
 		_, err := r.execute(t, w, order{Result: []byte(result)}.String())
 		e, ok := errors.AsType[*source.RefusedError](err)
-		testkit.True(t, ok && strings.Contains(e.Error(), want) && !errors.Is(err, source.ErrLost), "%s: %v, want %q", result, err, want)
+		testkit.Need(t, ok, "%s: %v, want %q", result, err, want)
+		testkit.Contains(t, e.Error(), want, "%s: %v, want %q", result, err, want)
+		testkit.True(t, !errors.Is(err, source.ErrLost), "%s: %v, want %q", result, err, want)
 	}
 }
 

@@ -285,7 +285,11 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	for name, original := range w.Adapted.Renamed {
 		listed[original] = name
 	}
-	testkit.Need(t, listed["filter[name]"] == "filter_name" && listed["a b"] == "a_b" && listed["2 x"] == "p_2_x" && len(listed) == 8 && listed["user id"] != "user_id", "%v", listed)
+	testkit.Need(t, listed["filter[name]"] == "filter_name", "%v", listed)
+	testkit.Need(t, listed["a b"] == "a_b", "%v", listed)
+	testkit.Need(t, listed["2 x"] == "p_2_x", "%v", listed)
+	testkit.Need(t, len(listed) == 8, "%v", listed)
+	testkit.Need(t, listed["user id"] != "user_id", "%v", listed)
 	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
 	user, japan, tree := listed["user id"], listed["日本"], listed["a tree"]
 	for given, want := range map[string]string{

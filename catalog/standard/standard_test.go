@@ -85,7 +85,9 @@ func TestTextsAreOfSensibleSize(t *testing.T) {
 		for _, s := range j.Steps {
 			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			lines := strings.Count(text, "\n")
-			testkit.True(t, lines >= 40 && lines <= 150 && len(text) <= maxInstructions, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
+			testkit.True(t, lines >= 40, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
+			testkit.True(t, lines <= 150, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
+			testkit.True(t, len(text) <= maxInstructions, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
 		}
 		for name, text := range texts(t, path.Join(dir, "templates")) {
 			testkit.True(t, len(text) <= maxTemplate, "%s has %d bytes, more than %d", name, len(text), maxTemplate)

@@ -66,7 +66,9 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 	testkit.Same(t, files, map[string]bool{"tools/review.py": true, "tools/ci.sh": true, "tools/setup.sh": true})
 	// That an executor reviews is approved, and its command is as an executor.
 	s = setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
-	testkit.True(t, len(s) == 2 && s[1].Key == "quality_gate.reviewer_executor" && s[1].Text() == `"CODEX:PLAN"`, "%+v", s)
+	testkit.Need(t, len(s) == 2, "%+v", s)
+	testkit.Equal(t, s[1].Key, "quality_gate.reviewer_executor")
+	testkit.Equal(t, s[1].Text(), `"CODEX:PLAN"`)
 }
 
 func TestWhatChangesASet(t *testing.T) {
@@ -214,7 +216,9 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		c := testkit.Get(s.Current(ctx)).Must(t)
 		w := c.Approval.Withheld
 		got := strings.Join(c.QualityGate.AgentReviewCommand, " ")
-		testkit.True(t, got == command && (w != nil) == withheld && (w == nil || w.Kept == kept), "in force is %q, withheld %+v", got, w)
+		testkit.Equal(t, got, command, "in force is %q, withheld %+v", got, w)
+		testkit.Equal(t, (w != nil), withheld, "in force is %q, withheld %+v", got, w)
+		testkit.True(t, (w == nil || w.Kept == kept), "in force is %q, withheld %+v", got, w)
 	}
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("", true, false)

@@ -32,7 +32,11 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 		v := p.workflowTask(orders)
 		x := p.ends(p.start(v).AttemptID)
 		out, now := p.output(x.AttemptID), p.getTask(v.TaskID)
-		testkit.True(t, x.State == "completed" && now.Status == task && deref(x.WorkflowStatus) == workflow && deref(x.WorkflowStep) == step && !now.LastAttemptFailed, "%+v\n%+v\n%s", now, x, out)
+		testkit.Equal(t, x.State, "completed")
+		testkit.Equal(t, now.Status, task)
+		testkit.Equal(t, deref(x.WorkflowStatus), workflow)
+		testkit.Equal(t, deref(x.WorkflowStep), step)
+		testkit.True(t, !now.LastAttemptFailed, "%+v\n%+v\n%s", now, x, out)
 		return now, x, out
 	}
 	now, x, out := done("! workflow 3", "inreview", "completed", "three")
@@ -78,7 +82,10 @@ func TestBoardServersElsewhere(t *testing.T) {
 	v := p.workflowTask(append(orders, "! at "+other+" get_context {}", "! at "+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)...)
 	x := p.ends(p.start(v).AttemptID)
 	out, now := p.output(x.AttemptID), p.getTask(v.TaskID)
-	testkit.True(t, x.State == "completed" && x.WorkflowSession == nil && x.WorkflowStatus == nil && now.Status == "inprogress", "%+v\n%+v\n%s", x, now, out)
+	testkit.Equal(t, x.State, "completed")
+	testkit.Need(t, x.WorkflowSession == nil, "%+v\n%+v\n%s", x, now, out)
+	testkit.Need(t, x.WorkflowStatus == nil, "%+v\n%+v\n%s", x, now, out)
+	testkit.Equal(t, now.Status, "inprogress")
 	testkit.Equal(t, strings.Count(out, `start_workflow said {"begin_step"`), 2, "%s", out)
 	testkit.ContainsAll(t, out, []string{`unknown tool "get_context"`, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents."})
 }
@@ -104,16 +111,25 @@ func TestReq004_Scenarios(t *testing.T) {
 		p.ends(p.start(v).AttemptID)
 		second := p.ends(p.start(v).AttemptID)
 		r := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
-		testkit.Need(t, r.Count == 2 && r.Total == 2 && r.Tasks[0].TaskID == idle.TaskID && r.Tasks[1].TaskID == v.TaskID && r.Filters.ProjectID == p.project, "%+v", r)
+		testkit.Need(t, r.Count == 2, "%+v", r)
+		testkit.Need(t, r.Total == 2, "%+v", r)
+		testkit.Need(t, r.Tasks[0].TaskID == idle.TaskID, "%+v", r)
+		testkit.Need(t, r.Tasks[1].TaskID == v.TaskID, "%+v", r)
+		testkit.Need(t, r.Filters.ProjectID == p.project, "%+v", r)
 		got := r.Tasks[0]
-		testkit.True(t, got.LatestAttemptID == nil && got.LatestWorkspaceBranch == nil && got.LatestSessionID == nil && got.LatestSessionExecutor == nil, "of a task without attempts: %+v", got)
+		testkit.Need(t, got.LatestAttemptID == nil, "of a task without attempts: %+v", got)
+		testkit.Need(t, got.LatestWorkspaceBranch == nil, "of a task without attempts: %+v", got)
+		testkit.Need(t, got.LatestSessionID == nil, "of a task without attempts: %+v", got)
+		testkit.True(t, got.LatestSessionExecutor == nil, "of a task without attempts: %+v", got)
 		testkit.True(t, !got.HasInProgressAttempt && !got.LastAttemptFailed, "of a task without attempts: %+v", got)
 		got = r.Tasks[1]
 		testkit.Same(t, []string{deref(got.LatestAttemptID), deref(got.LatestWorkspaceBranch), deref(got.LatestSessionID), deref(got.LatestSessionExecutor), got.Status},
 			[]string{second.AttemptID, second.WorkspaceBranch, deref(second.LatestSessionID), "CODER", "inreview"}, "the latest of two")
 		testkit.True(t, !got.HasInProgressAttempt && !got.LastAttemptFailed, "the latest of two: %+v", got)
 		only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1})
-		testkit.True(t, only.Total == 1 && only.Tasks[0].TaskID == idle.TaskID && deref(only.Filters.Status) == "todo", "%+v", only)
+		testkit.Equal(t, only.Total, 1)
+		testkit.Equal(t, only.Tasks[0].TaskID, idle.TaskID)
+		testkit.Equal(t, deref(only.Filters.Status), "todo")
 		failed := p.task("! exit 3")
 		x := p.ends(p.start(failed).AttemptID)
 		testkit.True(t, x.State == "failed" && *x.ExitCode == 3, "%+v", x)
@@ -136,7 +152,9 @@ func TestReq004_Scenarios(t *testing.T) {
 	scenario("SendFollowUpByWorkspaceID", func(t *testing.T) {
 		x := p.ends(p.start(p.task("! say first")).AttemptID)
 		r := follow(map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN", "workspace_id": x.AttemptID})
-		testkit.True(t, r.Status == "started" && r.SessionID == *x.LatestSessionID && r.Action == "send", "%+v", r)
+		testkit.Equal(t, r.Status, "started")
+		testkit.Equal(t, r.SessionID, *x.LatestSessionID)
+		testkit.Equal(t, r.Action, "send")
 		p.ends(x.AttemptID)
 		testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
 		p.refused("follow_up", map[string]any{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"}, "ToolError")
@@ -168,7 +186,9 @@ func TestReq004_Scenarios(t *testing.T) {
 		p.reaches(id, "running")
 		follow(map[string]any{"attempt_id": id, "action": "queue", "prompt": "! say second"})
 		r := follow(map[string]any{"attempt_id": id, "action": "cancel"})
-		testkit.True(t, r.Status == "cancelled" && deref(r.DroppedPrompt) == "! say second" && r.QueuedPrompt == nil, "%+v", r)
+		testkit.Equal(t, r.Status, "cancelled")
+		testkit.Equal(t, deref(r.DroppedPrompt), "! say second")
+		testkit.True(t, r.QueuedPrompt == nil, "%+v", r)
 		testkit.Equal(t, follow(map[string]any{"attempt_id": id, "action": "cancel"}).Status, "empty", "with nothing queued")
 		open()
 		p.ends(id)
@@ -201,7 +221,9 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	waits := p.start(v)
 	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "1 of 1"), "%+v", waits)
 	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
-	testkit.True(t, r.LatestSessionID == nil && r.Attempts[0].LatestSessionID == nil && deref(r.LatestAttemptID) == waits.AttemptID, "%+v", r)
+	testkit.Need(t, r.LatestSessionID == nil, "%+v", r)
+	testkit.Need(t, r.Attempts[0].LatestSessionID == nil, "%+v", r)
+	testkit.Equal(t, deref(r.LatestAttemptID), waits.AttemptID)
 	for _, name := range []string{"attempt_id", "workspace_id"} {
 		p.refused("follow_up", map[string]any{name: waits.AttemptID, "action": "send", "prompt": "more"}, "StateError", "has no session", waits.AttemptID)
 	}
@@ -349,7 +371,9 @@ func TestBoardHasOwners(t *testing.T) {
 			testkit.Equal(t, id.as(id.noID(), got), want, "%s %s of a stranger is not told the same as where there is nothing", r.tool, r.args)
 		}
 		listed := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
-		testkit.True(t, listed.Total == 0 && listed.Count == 0 && len(listed.Tasks) == 0, "a stranger is given %+v", listed)
+		testkit.Equal(t, listed.Total, 0, "a stranger is given %+v", listed)
+		testkit.Equal(t, listed.Count, 0, "a stranger is given %+v", listed)
+		testkit.Equal(t, len(listed.Tasks), 0, "a stranger is given %+v", listed)
 		for _, tool := range []string{"list_projects", "list_executors"} {
 			testkit.Equal(t, string(callTool(t, who.client, tool, map[string]any{})), string(callTool(t, ann.client, tool, map[string]any{})), tool)
 		}

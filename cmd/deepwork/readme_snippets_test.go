@@ -143,7 +143,9 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 		err := d.Decode(&v)
 		testkit.True(t, err == nil && len(v.Servers) != 0, "%s: this configures no client: %v", s.at(0), err)
 		for _, server := range v.Servers {
-			testkit.Need(t, server.Command == "deepwork" && len(server.Args) > 0 && server.Args[0] == "serve", "%s: %+v does not start the server", s.at(0), server)
+			testkit.Need(t, server.Command == "deepwork", "%s: %+v does not start the server", s.at(0), server)
+			testkit.Need(t, len(server.Args) > 0, "%s: %+v does not start the server", s.at(0), server)
+			testkit.Need(t, server.Args[0] == "serve", "%s: %+v does not start the server", s.at(0), server)
 			runnable(t, s.at(0), server.Args)
 		}
 	}
@@ -320,7 +322,10 @@ func TestReadmeVerdict(t *testing.T) {
 	d := json.NewDecoder(strings.NewReader(block))
 	d.DisallowUnknownFields()
 	must(t, d.Decode(&v))
-	testkit.True(t, v.Passed != nil && v.Feedback != nil && len(v.Results) == 1 && v.Results[0].Passed != nil, "README.md's verdict is not one:\n%s", block)
+	testkit.Need(t, v.Passed != nil, "README.md's verdict is not one:\n%s", block)
+	testkit.Need(t, v.Feedback != nil, "README.md's verdict is not one:\n%s", block)
+	testkit.Need(t, len(v.Results) == 1, "README.md's verdict is not one:\n%s", block)
+	testkit.True(t, v.Results[0].Passed != nil, "README.md's verdict is not one:\n%s", block)
 }
 
 // Every tool has a command, or is known to have none, so that no message for people names one.
@@ -445,7 +450,9 @@ func TestTextsAreInPlainWords(t *testing.T) {
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
 		checkWords(t, unchosenWords(), p.Path, p.Text)
 	}
-	testkit.True(t, err == nil && texts >= 30 && literals >= 1000, "%d texts and %d literals were read: %v", texts, literals, err)
+	testkit.Need(t, err == nil, "%d texts and %d literals were read: %v", texts, literals, err)
+	testkit.True(t, texts >= 30, "%d texts and %d literals were read: %v", texts, literals, err)
+	testkit.True(t, literals >= 1000, "%d texts and %d literals were read: %v", texts, literals, err)
 }
 
 func checkWords(t *testing.T, not *regexp.Regexp, path, text string) {

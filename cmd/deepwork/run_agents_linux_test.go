@@ -33,7 +33,9 @@ func TestRunInsideARun(t *testing.T) {
 			p.begin(place).exits(0)
 			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 			said := append(p.recorded("deepwork", "a"), p.recorded("serve run_workflow", "a")...)
-			testkit.Need(t, len(said) == 3 && strings.HasPrefix(said[0].Text, "1 ") && strings.HasPrefix(said[1].Text, "1 "), "%+v", said)
+			testkit.Need(t, len(said) == 3, "%+v", said)
+			testkit.Need(t, strings.HasPrefix(said[0].Text, "1 "), "%+v", said)
+			testkit.Need(t, strings.HasPrefix(said[1].Text, "1 "), "%+v", said)
 			for _, s := range said {
 				testkit.Contains(t, s.Text, "An agent that works on an attempt cannot start agents")
 			}
@@ -266,7 +268,9 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	must(t, killed.cmd.Process.Kill())
 	_ = killed.cmd.Wait()
 	e := killed.events()
-	testkit.True(t, len(e) != 0 && e[0].TraceID == trace && e[0].TraceURL == "https://traces.example.com/"+trace, "the run says of its trace %+v", e)
+	testkit.Need(t, len(e) != 0, "the run says of its trace %+v", e)
+	testkit.Equal(t, e[0].TraceID, trace, "the run says of its trace %+v", e)
+	testkit.Equal(t, e[0].TraceURL, "https://traces.example.com/"+trace, "the run says of its trace %+v", e)
 	resumed := p.resume()
 	p.review(p.waits("c", ""), "pass")
 	resumed.exits(0)
@@ -297,7 +301,10 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	}
 	status := p.status()
 	cost := status.Cost
-	testkit.True(t, cost != nil && cost.USD != nil && math.Round(*cost.USD*100) == math.Round(sum*100) && sum != 0, "the spans cost %v, and the run %+v", sum, cost)
+	testkit.Need(t, cost != nil, "the spans cost %v, and the run %+v", sum, cost)
+	testkit.Need(t, cost.USD != nil, "the spans cost %v, and the run %+v", sum, cost)
+	testkit.Equal(t, math.Round(*cost.USD*100), math.Round(sum*100), "the spans cost %v, and the run %+v", sum, cost)
+	testkit.True(t, sum != 0, "the spans cost %v, and the run %+v", sum, cost)
 	testkit.Equal(t, board.OrEmpty(status.TraceID), trace, "the trace of the status")
 	receiver.Forget()
 	startClient(t, p.root, "--toolsets", "board")

@@ -78,7 +78,9 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	testkit.Get(db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')")).Must(t)
 	p.resume().exits(0)
 	begun := p.begun("b")
-	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "The workflow job1/w that you started") && len(p.begun("x")) == 1, "%+v", begun)
+	testkit.Need(t, len(begun) == 2, "%+v", begun)
+	testkit.Contains(t, begun[1].Prompt, "The workflow job1/w that you started")
+	testkit.Equal(t, len(p.begun("x")), 1)
 	testkit.True(t, strings.HasSuffix(p.steps(), " c"), "c is not the last")
 	p.clean()
 }
@@ -103,7 +105,9 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	r.kill()
 	p.start("stop", "latest").exits(0)
 	now := p.status()
-	testkit.True(t, now.State == "stopped" && optional(now.Reason) == "It was stopped." && now.Steps[3].EndedAt != nil, "%+v", now)
+	testkit.Equal(t, now.State, "stopped")
+	testkit.Equal(t, optional(now.Reason), "It was stopped.")
+	testkit.True(t, now.Steps[3].EndedAt != nil, "%+v", now)
 	board := mustPrint(t, p.root, "board")
 	testkit.True(t, !strings.Contains(board, "attempt_to_review"), "the person who stopped it is asked to look at it: %s", board)
 	p.clean()
@@ -281,13 +285,18 @@ func TestRunBudgets(t *testing.T) {
 			testkit.Equal(t, p.steps(), "a b")
 			p.resume().paused("0.8 USD") // it counts the whole run
 			cost := p.resume("--max-cost", "5").exits(0).CostUSD
-			testkit.True(t, cost != nil && *cost > 1.19 && *cost < 1.21, "it cost %v", cost)
+			testkit.Need(t, cost != nil, "it cost %v", cost)
+			testkit.True(t, *cost > 1.19, "it cost %v", cost)
+			testkit.True(t, *cost < 1.21, "it cost %v", cost)
 		}},
 		{"cost of an executor that reviews", fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
 			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"), nil, func(t *testing.T, p *runProject) {
 				p.begin("--max-cost", "0.5").paused("0.8 USD")
 				cost := p.status().Cost
-				testkit.True(t, p.steps() == "a b" && cost != nil && cost.Executions == 4 && cost.Unknown == 2, "%+v", cost)
+				testkit.Equal(t, p.steps(), "a b")
+				testkit.Need(t, cost != nil, "%+v", cost)
+				testkit.Equal(t, cost.Executions, 4)
+				testkit.Equal(t, cost.Unknown, 2)
 				p.resume("--max-cost", "5").exits(0)
 			}},
 		{"beside another agent", "", runJob("NAME", "[a, b], c", "a", "b", "c"),
@@ -299,7 +308,9 @@ func TestRunBudgets(t *testing.T) {
 				p.clean()
 				p.resume("--max-cost", "5").exits(0)
 				b := p.begun("b")
-				testkit.True(t, len(b) == 2 && fmt.Sprint(b[1].Args) == "[resumed talk-b]" && len(p.begun("")) == 4, "%+v", b)
+				testkit.Need(t, len(b) == 2, "%+v", b)
+				testkit.Equal(t, fmt.Sprint(b[1].Args), "[resumed talk-b]")
+				testkit.Equal(t, len(p.begun("")), 4)
 			}},
 		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"}, func(t *testing.T, p *runProject) {
 			r := p.begin()

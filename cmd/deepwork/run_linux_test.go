@@ -38,15 +38,21 @@ func TestRunGroupOfEight(t *testing.T) {
 	p.awaits("", 9)
 	p.touch("go")
 	last := r.exits(0)
-	testkit.True(t, last.Event == "run_ended" && last.State == "completed" && r.events()[0].Branch != nil, "%+v", r.events())
+	testkit.Equal(t, last.Event, "run_ended")
+	testkit.Equal(t, last.State, "completed")
+	testkit.True(t, r.events()[0].Branch != nil, "%+v", r.events())
 	testkit.Equal(t, p.most(), 8, "agents at once")
 	got := p.steps()
-	testkit.True(t, strings.HasPrefix(got, "first ") && strings.HasSuffix(got, " last") && len(strings.Fields(got)) == 10, "the steps were begun as %s", got)
+	testkit.True(t, strings.HasPrefix(got, "first "), "the steps were begun as %s", got)
+	testkit.True(t, strings.HasSuffix(got, " last"), "the steps were begun as %s", got)
+	testkit.Equal(t, len(strings.Fields(got)), 10, "the steps were begun as %s", got)
 	for _, said := range p.recorded("finished_step", "") {
 		testkit.True(t, !strings.Contains(said.Text, "concurrent"), "the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 	}
 	for _, x := range p.begun("") {
-		testkit.True(t, x.Mode == "-rw-------" && strings.HasPrefix(x.Config, state.Of(p.root).Dir) && x.Folder != p.root, "%+v", x)
+		testkit.Equal(t, x.Mode, "-rw-------")
+		testkit.True(t, strings.HasPrefix(x.Config, state.Of(p.root).Dir), "%+v", x)
+		testkit.True(t, x.Folder != p.root, "%+v", x)
 		testkit.Equal(t, strings.Contains(x.Prompt, "Other agents work"), len(x.Step) == 1, "the step %s was told of others:\n%s", x.Step, x.Prompt)
 		testkit.Contains(t, x.Prompt, "Commit the files of your step")
 	}
@@ -70,8 +76,12 @@ func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
 	p.plan("* "+talk, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
 	p.begin().exits(0)
 	a, b := p.begun("a"), p.begun("b")
-	testkit.True(t, len(a) == 2 && fmt.Sprint(a[1].Args) == "[resumed talk-a]" && strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n"), "%+v", a)
-	testkit.True(t, len(b) == 2 && strings.HasPrefix(b[1].Prompt, "# Goal") && strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n"), "%+v", b)
+	testkit.Need(t, len(a) == 2, "%+v", a)
+	testkit.Equal(t, fmt.Sprint(a[1].Args), "[resumed talk-a]")
+	testkit.Contains(t, a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n")
+	testkit.Need(t, len(b) == 2, "%+v", b)
+	testkit.True(t, strings.HasPrefix(b[1].Prompt, "# Goal"), "%+v", b)
+	testkit.Contains(t, b[1].Prompt, "Write more.\nMuch more.\n")
 	p.clean()
 }
 
@@ -86,7 +96,10 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 	testkit.ContainsAll(t, optional(end.Reason), []string{"3 agents ended without finishing it. ", "never connected to the MCP server"})
 	p.shows("exit code 3")
 	begun := p.begun("b")
-	testkit.True(t, len(begun) == 3 && len(begun[0].Args) == 0 && fmt.Sprint(begun[1].Args, begun[2].Args) == "[resumed talk-b] [resumed talk-b]" && strings.Contains(begun[1].Prompt, "is not finished"), "%+v", begun)
+	testkit.Need(t, len(begun) == 3, "%+v", begun)
+	testkit.Need(t, len(begun[0].Args) == 0, "%+v", begun)
+	testkit.Equal(t, fmt.Sprint(begun[1].Args, begun[2].Args), "[resumed talk-b] [resumed talk-b]")
+	testkit.Contains(t, begun[1].Prompt, "is not finished")
 	testkit.True(t, len(p.begun("c")) == 1 && len(p.begun("d")) == 0, "the steps were begun as %s", p.steps())
 	p.clean()
 	p.resume().exits(0)
@@ -161,7 +174,10 @@ func TestRunForms(t *testing.T) {
 	}
 	p.begin().exits(0)
 	got := strings.Fields(p.steps())
-	testkit.Need(t, len(got) == 13 && got[0] == "first" && got[1] == "list" && strings.Join(got[8:], " ") == "x y fix fix last", "the steps were begun as %v", got)
+	testkit.Need(t, len(got) == 13, "the steps were begun as %v", got)
+	testkit.Need(t, got[0] == "first", "the steps were begun as %v", got)
+	testkit.Need(t, got[1] == "list", "the steps were begun as %v", got)
+	testkit.Need(t, strings.Join(got[8:], " ") == "x y fix fix last", "the steps were begun as %v", got)
 	again := p.begun("fix")[1]
 	testkit.True(t, len(again.Args) == 0 && strings.Contains(again.Prompt, `"failed": "The text was \"no\"."`), "the second round was begun with %v:\n%s", again.Args, again.Prompt)
 	testkit.Contains(t, p.begun("port[2]")[0].Prompt, `"c"`, "an item is told")

@@ -57,7 +57,11 @@ func TestRunStepForAPerson(t *testing.T) {
 		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
 	}
 	w := now.Waits[0]
-	testkit.True(t, len(now.Waits) == 1 && w.For == "person" && w.Until == nil && now.Reason != nil && strings.Contains(*now.Reason, *w.Command), "%+v", now)
+	testkit.Need(t, len(now.Waits) == 1, "%+v", now)
+	testkit.Equal(t, w.For, "person")
+	testkit.Need(t, w.Until == nil, "%+v", now)
+	testkit.Need(t, now.Reason != nil, "%+v", now)
+	testkit.Contains(t, *now.Reason, *w.Command)
 	testkit.Equal(t, len(p.begun("")), 2, "agents")
 	p.review(now, "fail Say more")
 	second := p.waits("a", now.Waits[0].Since)
@@ -77,7 +81,10 @@ func TestRunStepForAPerson(t *testing.T) {
 	eventually(t, func() (bool, any) { return len(waiting()) >= 2, &r.out }) // the leader prints what is on the board a little later
 	r.kill()
 	for i, e := range waiting() {
-		testkit.True(t, i <= 1 && e.Command != nil && *e.StepID == "a" && e.State == "waiting_for_you", "%+v", e)
+		testkit.True(t, i <= 1, "%+v", e)
+		testkit.Need(t, e.Command != nil, "%+v", e)
+		testkit.Equal(t, *e.StepID, "a")
+		testkit.Equal(t, e.State, "waiting_for_you")
 	}
 	p.review(second, "pass Good")
 	p.resume().exits(0)

@@ -114,7 +114,9 @@ func TestSessionsOfAttempts(t *testing.T) {
 		return i >= 0, items
 	})
 	now := p.get(x.AttemptID)
-	testkit.True(t, deref(now.WorkflowSession) == item.ID && strings.HasPrefix(item.Title, "Step a: ") && item.Since != nil, "%+v of %+v", item, now)
+	testkit.Equal(t, deref(now.WorkflowSession), item.ID, "%+v of %+v", item, now)
+	testkit.True(t, strings.HasPrefix(item.Title, "Step a: "), "%+v of %+v", item, now)
+	testkit.True(t, item.Since != nil, "%+v of %+v", item, now)
 	var printed []board.Attention
 	must(t, json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed))
 	testkit.True(t, slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command+" --path "+p.root }), "deepwork board: %+v", printed)

@@ -58,7 +58,10 @@ func TestCheckConfirms(t *testing.T) {
 			slices.SortFunc(r.Findings, func(x, y session.Finding) int { return strings.Compare(x.Where, y.Where) })
 			return r, nil
 		})
-		testkit.True(t, err == nil && len(r.Findings) == c.found && r.Findings[0].Where == "a" && looks == c.looks, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
+		testkit.Need(t, err == nil, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
+		testkit.Need(t, len(r.Findings) == c.found, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
+		testkit.Equal(t, r.Findings[0].Where, "a", "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
+		testkit.Equal(t, looks, c.looks, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
 	}
 }
 
@@ -167,7 +170,9 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			testkit.Equal(t, p.ends(a.AttemptID).State, "completed", "after a follow-up")
 			testkit.ContainsAll(t, diff(), []string{"some work", "more work"}, "the diff after a follow-up")
 			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
-			testkit.True(t, len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p.root && p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
+			testkit.Need(t, len(gone.Rescued) == 1, "what was kept of a deleted task: %+v", gone)
+			testkit.Equal(t, gone.Rescued[0].RepoPath, p.root, "what was kept of a deleted task: %+v", gone)
+			testkit.True(t, p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
 			list := p.git(p.root, "worktree", "list")
 			testkit.True(t, strings.Count(list, "\n") <= 1, "git still has the worktrees %s", list)
 		})

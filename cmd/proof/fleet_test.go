@@ -34,7 +34,9 @@ func TestMachines(t *testing.T) {
 			pgtest.Need(t, f.simulate(t.Context()))
 			t.Log(f)
 			_, what := f.history.found()
-			testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.Equal(t, what, "", "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.Need(t, len(f.history.sessions) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.True(t, len(f.tasks) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
 		})
 	}
 }
@@ -219,7 +221,9 @@ func TestStandby(t *testing.T) {
 	all.Wait()
 	testkit.Must(t, f.end(ctx))
 	_, what := f.history.found()
-	testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s: %s", f, what)
+	testkit.Equal(t, what, "")
+	testkit.Need(t, len(f.history.sessions) > 0, "%s: %s", f, what)
+	testkit.True(t, len(f.tasks) > 0, "%s: %s", f, what)
 }
 
 // answered is how many calls had an answer.

@@ -201,7 +201,9 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	testkit.Must(t, os.WriteFile(s.boardFile(), data, 0o600))
 	remedied := func(what, text string, err bool) {
 		t.Helper()
-		testkit.True(t, err && strings.Contains(text, s.boardFile()) && strings.Contains(text, "--set-aside"), "%s is not refused with the path and what to do: %v, %s", what, err, text)
+		testkit.Need(t, err, "%s is not refused with the path and what to do: %v, %s", what, err, text)
+		testkit.Contains(t, text, s.boardFile(), "%s is not refused with the path and what to do: %v, %s", what, err, text)
+		testkit.Contains(t, text, "--set-aside", "%s is not refused with the path and what to do: %v, %s", what, err, text)
 	}
 	command := func(args ...string) (string, bool) {
 		text, err := s.deepwork(ctx, s.servers[0], args...).CombinedOutput()

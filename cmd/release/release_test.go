@@ -157,7 +157,10 @@ func TestPacked(t *testing.T) {
 		}
 		check(t, err)
 		modes[h.Name] = h.Mode
-		testkit.True(t, h.Uid == 0 && h.Gid == 0 && h.Uname == "" && h.ModTime.Unix() == 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		testkit.Equal(t, h.Uid, 0, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		testkit.Equal(t, h.Gid, 0, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		testkit.Equal(t, h.Uname, "", "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		testkit.Equal(t, h.ModTime.Unix(), 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 	}
 	testkit.Same(t, modes, map[string]int64{linux + "/deepwork": 0o755, linux + "/README.md": 0o644, linux + "/THIRD_PARTY_LICENSES": 0o644})
 	for _, p := range platforms {
@@ -284,7 +287,9 @@ func TestBuiltPrograms(t *testing.T) {
 		Modified        bool
 	}
 	check(t, json.Unmarshal(out, &v))
-	testkit.True(t, v.Version == r.version && v.Commit == commit(t) && !v.Modified, "deepwork version --json printed %s", out)
+	testkit.Equal(t, v.Version, r.version, "deepwork version --json printed %s", out)
+	testkit.Equal(t, v.Commit, commit(t), "deepwork version --json printed %s", out)
+	testkit.True(t, !v.Modified, "deepwork version --json printed %s", out)
 
 	project := t.TempDir()
 	want := tools(t, r.version, project, binary, "serve", "--path", ".")

@@ -137,7 +137,9 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 				"TailReply.Entries.Raw", "TailReply.Entries.More": // as in the log: few lines need them
 				name = strings.TrimSuffix(name, ",omitempty")
 			}
-			testkit.True(t, name != "" && !strings.Contains(name, ",") && len(tag) >= 10, "%s has the JSON name %q, or is not described: %q", at, name, tag)
+			testkit.True(t, name != "", "%s has the JSON name %q, or is not described: %q", at, name, tag)
+			testkit.True(t, !strings.Contains(name, ","), "%s has the JSON name %q, or is not described: %q", at, name, tag)
+			testkit.True(t, len(tag) >= 10, "%s has the JSON name %q, or is not described: %q", at, name, tag)
 			testkit.True(t, !strings.HasSuffix(name, "_id") || strings.Contains(tag, "UUID") || strings.Contains(tag, "hexadecimal"), "%s does not say what its id looks like: %q", at, tag)
 			testkit.True(t, !strings.HasSuffix(name, "_at") || strings.Contains(tag, "RFC 3339"), "%s does not say how its time is written: %q", at, tag)
 			testkit.True(t, !strings.Contains(name, "workspace_id"), "%s is exposed", at)
@@ -175,7 +177,9 @@ func TestArgumentsAreFlat(t *testing.T) {
 	testkit.True(t, deref(id) == nobody && a.Action == ActionSend, "%+v", a)
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	testkit.True(t, testkit.Get(tail.ID()).Must(t) == nobody && *tail.Wait == 1.5 && *tail.AfterIndex == 7, "%+v", tail)
+	testkit.Equal(t, testkit.Get(tail.ID()).Must(t), nobody)
+	testkit.Equal(t, *tail.Wait, 1.5)
+	testkit.Equal(t, *tail.AfterIndex, 7)
 }
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
@@ -300,7 +304,9 @@ func TestReq004_GetContext(t *testing.T) {
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
 	w := board.FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
-	testkit.Need(t, w != nil && w.Attempt == r.AttemptID && w.ByPath, "the folder of a workspace was not recognized: %+v", w)
+	testkit.Need(t, w != nil, "the folder of a workspace was not recognized: %+v", w)
+	testkit.Need(t, w.Attempt == r.AttemptID, "the folder of a workspace was not recognized: %+v", w)
+	testkit.Need(t, w.ByPath, "the folder of a workspace was not recognized: %+v", w)
 	testkit.True(t, testkit.Get(w.Confirm(ctx, s.Database)).Must(t), "the database does not confirm the workspace")
 	for _, root := range []string{p.Root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
 		testkit.Equal(t, board.FindWorkspace(root, func(string) string { return "" }), nil, "%s is taken for a workspace", root)
@@ -328,11 +334,17 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
-	testkit.True(t, deref(got.WorkflowSessionID) == "0123abcd" && deref(got.WorkflowStep) == "collect" && deref(got.WorkflowStatus) == "active" && deref(got.JobName) == "release", "%+v", got)
+	testkit.Equal(t, deref(got.WorkflowSessionID), "0123abcd")
+	testkit.Equal(t, deref(got.WorkflowStep), "collect")
+	testkit.Equal(t, deref(got.WorkflowStatus), "active")
+	testkit.Equal(t, deref(got.JobName), "release")
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	now := s.task(v.TaskID)
-	testkit.True(t, r.State == "completed" && now.Status == "inprogress" && !now.LastAttemptFailed && deref(r.WorkflowStep) == "collect", "%+v %+v", r, now)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Equal(t, now.Status, "inprogress")
+	testkit.True(t, !now.LastAttemptFailed, "%+v %+v", r, now)
+	testkit.Equal(t, deref(r.WorkflowStep), "collect")
 	out := s.output(r.AttemptID)
 	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"), "the prompt:\n%s", out)
 	must(t, os.Remove(p.hold))

@@ -401,7 +401,9 @@ func TestField07_BranchPrefix(t *testing.T) {
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
 	p.Configure(func(c *config.Config) { c.Attempts.BranchPrefix = "agents/by-" })
 	r := s.ends(s.begin(v).AttemptID)
-	testkit.True(t, r.State == "completed" && strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") && r.Repos[0].Ahead == 1, "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
+	testkit.Equal(t, r.State, "completed", "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
+	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-"), "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
+	testkit.Equal(t, r.Repos[0].Ahead, 1, "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
 }
 
 // An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
@@ -444,7 +446,9 @@ func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: id})).Must(t)
 	testkit.True(t, run.State == board.Interrupted && run.Began, "it is %s, and can be resumed: %v", run.State, run.Began)
 	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
-	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionRun && items[0].Command == "deepwork run resume "+board.Short(id), "needs attention: %+v", items)
+	testkit.Need(t, len(items) == 1, "needs attention: %+v", items)
+	testkit.Equal(t, items[0].Kind, board.AttentionRun, "needs attention: %+v", items)
+	testkit.Equal(t, items[0].Command, "deepwork run resume "+board.Short(id), "needs attention: %+v", items)
 	// A leader that ends the run, and itself, between the looks at the run and at the leader has left nothing to resume.
 	v, _, err := s.View(ctx, me)
 	must(t, err)

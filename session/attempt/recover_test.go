@@ -46,7 +46,9 @@ func TestAgentOutlivesServer(t *testing.T) {
 			must(t, os.WriteFile(hold, nil, 0o644))
 			next.prints(r.AttemptID, "and on\ndone")
 			r = next.reaches(r.AttemptID, task.Completed)
-			testkit.True(t, deref(r.LatestSessionID) != "" && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt" && next.task(v.TaskID).Status == "inreview", "%+v", r)
+			testkit.True(t, deref(r.LatestSessionID) != "", "%+v", r)
+			testkit.Equal(t, strings.Join(r.Repos[0].ChangedFiles, " "), "work.txt")
+			testkit.Equal(t, next.task(v.TaskID).Status, "inreview")
 		})
 	}
 }
@@ -102,14 +104,20 @@ func TestInterrupted(t *testing.T) {
 	must(t, killShim(t, s.runOf(r.AttemptID)))
 	next := p.open()
 	r = next.ends(r.AttemptID)
-	testkit.True(t, r.State == "interrupted" && r.ExitCode == nil && r.QueuedFollowUp == nil && strings.HasSuffix(deref(r.Error), `was dropped: "! say never".`) && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
+	testkit.Equal(t, r.State, "interrupted")
+	testkit.Need(t, r.ExitCode == nil, "%+v", r)
+	testkit.Need(t, r.QueuedFollowUp == nil, "%+v", r)
+	testkit.True(t, strings.HasSuffix(deref(r.Error), `was dropped: "! say never".`), "%+v", r)
+	testkit.Equal(t, strings.Join(r.Repos[0].ChangedFiles, " "), "work.txt")
 	now := next.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
 	groupEnds(t, up)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
 	out := next.output(r.AttemptID)
-	testkit.True(t, r.State == "completed" && !strings.Contains(out, "never") && strings.Count(out, "agent first") == 1, "%s: %s", r.State, out)
+	testkit.Equal(t, r.State, "completed")
+	testkit.True(t, !strings.Contains(out, "never"), "%s: %s", r.State, out)
+	testkit.Equal(t, strings.Count(out, "agent first"), 1)
 }
 
 // An execution that a dead server had claimed and never begun is begun by the next, on the workspace that is half made or was

@@ -29,17 +29,35 @@ func TestAttemptRuns(t *testing.T) {
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env CLAUDECODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
-	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running") && r.TaskID == v.TaskID && r.Executor == "TEST", "started: %+v", r)
+	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running"), "started: %+v", r)
+	testkit.Equal(t, r.TaskID, v.TaskID, "started: %+v", r)
+	testkit.Equal(t, r.Executor, "TEST", "started: %+v", r)
 	now := s.task(v.TaskID)
-	testkit.True(t, now.Status == "inprogress" && deref(now.LatestAttemptID) == r.AttemptID && deref(now.LatestWorkspaceBranch) == r.WorkspaceBranch, "the task: %+v", now)
+	testkit.Equal(t, now.Status, "inprogress", "the task: %+v", now)
+	testkit.Equal(t, deref(now.LatestAttemptID), r.AttemptID, "the task: %+v", now)
+	testkit.Equal(t, deref(now.LatestWorkspaceBranch), r.WorkspaceBranch, "the task: %+v", now)
 	r = s.ends(r.AttemptID)
-	testkit.True(t, r.State == "completed" && r.ExitCode != nil && *r.ExitCode == 0 && deref(r.FinalMessage) == "all is well" && r.Error == nil && r.Notice == nil && r.LatestSessionID != nil, "ended: %+v, %s", r, deref(r.Error))
+	testkit.Equal(t, r.State, "completed", "ended: %+v, %s", r, deref(r.Error))
+	testkit.Need(t, r.ExitCode != nil, "ended: %+v, %s", r, deref(r.Error))
+	testkit.Equal(t, *r.ExitCode, 0, "ended: %+v, %s", r, deref(r.Error))
+	testkit.Equal(t, deref(r.FinalMessage), "all is well", "ended: %+v, %s", r, deref(r.Error))
+	testkit.Need(t, r.Error == nil, "ended: %+v, %s", r, deref(r.Error))
+	testkit.Need(t, r.Notice == nil, "ended: %+v, %s", r, deref(r.Error))
+	testkit.True(t, r.LatestSessionID != nil, "ended: %+v, %s", r, deref(r.Error))
 	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
 	testkit.True(t, slices.IsSorted([]string{r.CreatedAt, *r.StartedAt, *r.EndedAt}), "made, begun and ended at %s, %s and %s", r.CreatedAt, *r.StartedAt, *r.EndedAt)
 	now = s.task(v.TaskID)
-	testkit.True(t, now.Status == "inreview" && !now.HasInProgressAttempt && !now.LastAttemptFailed && deref(now.LatestSessionExecutor) == "TEST" && deref(now.LatestSessionID) == deref(r.LatestSessionID), "the task: %+v", now)
+	testkit.Equal(t, now.Status, "inreview", "the task: %+v", now)
+	testkit.True(t, !now.HasInProgressAttempt, "the task: %+v", now)
+	testkit.True(t, !now.LastAttemptFailed, "the task: %+v", now)
+	testkit.Equal(t, deref(now.LatestSessionExecutor), "TEST", "the task: %+v", now)
+	testkit.Equal(t, deref(now.LatestSessionID), deref(r.LatestSessionID), "the task: %+v", now)
 	repo := r.Repos[0]
-	testkit.True(t, repo.Exists && repo.Ahead == 1 && repo.Behind == 0 && strings.Join(repo.ChangedFiles, " ") == "basket.go loose.txt" && repo.ChangedCount == 2, "the worktree: %+v", repo)
+	testkit.True(t, repo.Exists, "the worktree: %+v", repo)
+	testkit.Equal(t, repo.Ahead, 1, "the worktree: %+v", repo)
+	testkit.Equal(t, repo.Behind, 0, "the worktree: %+v", repo)
+	testkit.Equal(t, strings.Join(repo.ChangedFiles, " "), "basket.go loose.txt", "the worktree: %+v", repo)
+	testkit.Equal(t, repo.ChangedCount, 2, "the worktree: %+v", repo)
 	testkit.Equal(t, repo.WorktreePath, filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"))
 	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n", []string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n", "pwd " + repo.WorktreePath + "\n", "MODE=quick\nCLAUDECODE=\n",
 		config.AttemptEnv + "=" + r.AttemptID + "\n", config.BoardEnv + "=" + s.boardPath() + "\n", config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs") + "\n"})
@@ -58,16 +76,34 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
 	r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
-	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.Filters.TaskID == v.TaskID && deref(r.LatestAttemptID) == second.AttemptID && r.LatestSessionID == nil, "%+v", r)
+	testkit.Need(t, r.Count == 2, "%+v", r)
+	testkit.Need(t, r.Total == 2, "%+v", r)
+	testkit.Need(t, r.Filters.TaskID == v.TaskID, "%+v", r)
+	testkit.Need(t, deref(r.LatestAttemptID) == second.AttemptID, "%+v", r)
+	testkit.Need(t, r.LatestSessionID == nil, "%+v", r)
 	a, b := r.Attempts[0], r.Attempts[1]
-	testkit.True(t, a.AttemptID == second.AttemptID && a.State == "queued" && a.LatestSessionID == nil && a.LatestSessionExecutor == nil && deref(a.Variant) == "OTHER", "the newest: %+v", a)
-	testkit.True(t, b.AttemptID == first.AttemptID && b.State == "running" && b.LatestSessionID != nil && deref(b.LatestSessionExecutor) == "TEST" && b.WorkspaceBranch == first.WorkspaceBranch, "the older: %+v", b)
+	testkit.Equal(t, a.AttemptID, second.AttemptID, "the newest: %+v", a)
+	testkit.Equal(t, a.State, "queued", "the newest: %+v", a)
+	testkit.Need(t, a.LatestSessionID == nil, "the newest: %+v", a)
+	testkit.Need(t, a.LatestSessionExecutor == nil, "the newest: %+v", a)
+	testkit.Equal(t, deref(a.Variant), "OTHER", "the newest: %+v", a)
+	testkit.Equal(t, b.AttemptID, first.AttemptID, "the older: %+v", b)
+	testkit.Equal(t, b.State, "running", "the older: %+v", b)
+	testkit.Need(t, b.LatestSessionID != nil, "the older: %+v", b)
+	testkit.Equal(t, deref(b.LatestSessionExecutor), "TEST", "the older: %+v", b)
+	testkit.Equal(t, b.WorkspaceBranch, first.WorkspaceBranch, "the older: %+v", b)
 	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
 	page := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})).Must(t)
 	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
-	testkit.True(t, page.Count == 1 && page.Attempts[0].AttemptID == first.AttemptID && deref(page.LatestAttemptID) == second.AttemptID, "the second page: %+v", page)
+	testkit.Equal(t, page.Count, 1, "the second page: %+v", page)
+	testkit.Equal(t, page.Attempts[0].AttemptID, first.AttemptID, "the second page: %+v", page)
+	testkit.Equal(t, deref(page.LatestAttemptID), second.AttemptID, "the second page: %+v", page)
 	waits := s.get(second.AttemptID)
-	testkit.True(t, waits.State == "queued" && strings.Contains(deref(waits.Notice), "and 0 wait before it") && !waits.Repos[0].Exists && !waits.Repos[0].Gone && len(waits.Repos[0].ChangedFiles) == 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.Equal(t, waits.State, "queued", "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.Contains(t, deref(waits.Notice), "and 0 wait before it", "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.True(t, !waits.Repos[0].Exists, "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.True(t, !waits.Repos[0].Gone, "the waiting one: %+v, %s", waits, deref(waits.Notice))
+	testkit.Equal(t, len(waits.Repos[0].ChangedFiles), 0, "the waiting one: %+v, %s", waits, deref(waits.Notice))
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	testkit.True(t, s.ends(second.AttemptID).State == "completed" && strings.Contains(s.output(second.AttemptID), "agent other"), "the waiting one did not run")
 }
@@ -124,9 +160,15 @@ func TestListExecutors(t *testing.T) {
 		byName[x.Name] = x
 	}
 	x, missing := byName["TEST"], byName["MISSING"]
-	testkit.True(t, x.Available && x.CanContinue && strings.Join(x.Variants, " ") == "OTHER SAME" && x.Program == os.Args[0], "%+v", x)
+	testkit.True(t, x.Available, "%+v", x)
+	testkit.True(t, x.CanContinue, "%+v", x)
+	testkit.Equal(t, strings.Join(x.Variants, " "), "OTHER SAME")
+	testkit.Equal(t, x.Program, os.Args[0])
 	testkit.True(t, !missing.Available && missing.Program == filepath.Join(p.Root, "no-such-agent"), "%+v", missing)
-	testkit.True(t, byName["CLAUDE_CODE"].Name != "" && byName["OPENCODE"].Name != "" && r.Count == len(r.Executors) && r.Executors[0].Available, "%+v", r)
+	testkit.True(t, byName["CLAUDE_CODE"].Name != "", "%+v", r)
+	testkit.True(t, byName["OPENCODE"].Name != "", "%+v", r)
+	testkit.Need(t, r.Count == len(r.Executors), "%+v", r)
+	testkit.True(t, r.Executors[0].Available, "%+v", r)
 }
 
 // Whatever a repository is called, its worktree has its own folder in the attempt's.
@@ -140,7 +182,9 @@ func TestFoldersOfWorktrees(t *testing.T) {
 	for _, r := range repos {
 		dir, name := filepath.Split(r.Worktree)
 		low := strings.ToLower(name)
-		testkit.True(t, dir == filepath.FromSlash("/dir/") && fit.MatchString(name) && !seen[low], "%q is in %q", r.RepoName, r.Worktree)
+		testkit.Equal(t, dir, filepath.FromSlash("/dir/"), "%q is in %q", r.RepoName, r.Worktree)
+		testkit.True(t, fit.MatchString(name), "%q is in %q", r.RepoName, r.Worktree)
+		testkit.True(t, !seen[low], "%q is in %q", r.RepoName, r.Worktree)
 		seen[low] = true
 	}
 }
@@ -157,16 +201,24 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
 	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + p.hold)})
-	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
+	testkit.Equal(t, f.Status, "started")
+	testkit.Equal(t, f.Action, "send")
+	testkit.Equal(t, f.AttemptID, r.AttemptID)
+	testkit.Equal(t, f.SessionID, deref(r.LatestSessionID))
+	testkit.True(t, f.QueuedPrompt == nil, "%+v", f)
 	now := s.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && now.HasInProgressAttempt, "%+v", now)
 	s.reaches(r.AttemptID, task.Running)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Equal(t, strings.Join(r.Repos[0].ChangedFiles, " "), "first.txt second.txt")
+	testkit.Equal(t, deref(r.LatestSessionID), f.SessionID)
 	out := s.output(r.AttemptID)
-	testkit.True(t, strings.Contains(out, "agent resumed\n! prompt\n") && strings.Count(out, "Add a basket") == 0 && s.task(v.TaskID).Status == "inreview", "it wrote:\n%s", out)
+	testkit.Contains(t, out, "agent resumed\n! prompt\n", "it wrote:\n%s", out)
+	testkit.Equal(t, strings.Count(out, "Add a basket"), 0, "it wrote:\n%s", out)
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview", "it wrote:\n%s", out)
 	// Another variant, for this run; one without a resume of its own has its executor's.
 	for _, variant := range []string{"SAME", "OTHER"} {
 		f = s.follow(FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("! env MODE"), Variant: &variant})
@@ -187,13 +239,23 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
 	testkit.True(t, f.Status == "empty" && f.Notice != nil, "cancelling nothing: %+v", f)
 	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")})
-	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "first" && f.DroppedPrompt == nil, "the first: %+v", f)
+	testkit.Equal(t, f.Status, "queued", "the first: %+v", f)
+	testkit.Equal(t, deref(f.QueuedPrompt), "first", "the first: %+v", f)
+	testkit.True(t, f.DroppedPrompt == nil, "the first: %+v", f)
 	f = s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")})
-	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "second" && deref(f.DroppedPrompt) == "first" && strings.Contains(deref(f.Notice), "first"), "the second: %+v", f)
+	testkit.Equal(t, f.Status, "queued", "the second: %+v", f)
+	testkit.Equal(t, deref(f.QueuedPrompt), "second", "the second: %+v", f)
+	testkit.Equal(t, deref(f.DroppedPrompt), "first", "the second: %+v", f)
+	testkit.Contains(t, deref(f.Notice), "first", "the second: %+v", f)
 	q := s.get(r.AttemptID).QueuedFollowUp
-	testkit.True(t, q != nil && q.Prompt == "second" && deref(q.Variant) == "OTHER", "queued is %+v", q)
+	testkit.Need(t, q != nil, "queued is %+v", q)
+	testkit.Equal(t, q.Prompt, "second", "queued is %+v", q)
+	testkit.Equal(t, deref(q.Variant), "OTHER", "queued is %+v", q)
 	f = s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
-	testkit.True(t, f.Status == "cancelled" && deref(f.DroppedPrompt) == "second" && f.QueuedPrompt == nil && s.get(r.AttemptID).QueuedFollowUp == nil, "cancelled: %+v", f)
+	testkit.Equal(t, f.Status, "cancelled", "cancelled: %+v", f)
+	testkit.Equal(t, deref(f.DroppedPrompt), "second", "cancelled: %+v", f)
+	testkit.Need(t, f.QueuedPrompt == nil, "cancelled: %+v", f)
+	testkit.True(t, s.get(r.AttemptID).QueuedFollowUp == nil, "cancelled: %+v", f)
 	s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say queued one\n! await " + hold2)})
 	must(t, os.WriteFile(hold, nil, 0o644)) // the first run fails; the queued one runs all the same
 	s.prints(r.AttemptID, "queued one")
@@ -203,7 +265,9 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	s.reaches(r.AttemptID, task.Completed)
 	// Nothing runs: at once.
 	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")})
-	testkit.True(t, f.Status == "started" && f.QueuedPrompt == nil && f.Notice != nil, "queued where nothing runs: %+v", f)
+	testkit.Equal(t, f.Status, "started", "queued where nothing runs: %+v", f)
+	testkit.Need(t, f.QueuedPrompt == nil, "queued where nothing runs: %+v", f)
+	testkit.True(t, f.Notice != nil, "queued where nothing runs: %+v", f)
 	s.reaches(r.AttemptID, task.Completed)
 	out := s.output(r.AttemptID)
 	testkit.True(t, !strings.Contains(out, "first") || !strings.Contains(out, "second"), "what was dropped ran: %s", out)
@@ -226,7 +290,9 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
 	r = s.get(r.AttemptID)
-	testkit.True(t, r.State == "completed" && r.Repos[0].Gone && !r.Repos[0].Exists, "%+v", r)
+	testkit.Equal(t, r.State, "completed")
+	testkit.True(t, r.Repos[0].Gone, "%+v", r)
+	testkit.True(t, !r.Repos[0].Exists, "%+v", r)
 }
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier
@@ -253,7 +319,9 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	testkit.ContainsAll(t, out, []string{"Put things into it.", "Be quick.", "## What was done before", "It was asked to do the task.", "It failed, and said last:\n> ## Forget all\n", "> nonsense unknown order",
 		"It was asked:\n> ! write loose.txt x\n", "Commits on the branch of shop: 1, ", " Add [1mthe basket\n", "Changed files: 1, ", "- basket.go\n", "## What to do now\n\nName it cart.\n\n" + strings.TrimSpace(toCommit)})
 	_, out, _ = strings.Cut(out, "## What was done before")
-	testkit.True(t, !strings.Contains(out, "\x1b") && !strings.Contains(out, "\n## Forget") && !strings.Contains(out, "new git worktree"), "%v", out)
+	testkit.True(t, !strings.Contains(out, "\x1b"), "%v", out)
+	testkit.True(t, !strings.Contains(out, "\n## Forget"), "%v", out)
+	testkit.True(t, !strings.Contains(out, "new git worktree"), "%v", out)
 	testkit.Equal(t, s.latest(r.AttemptID).Prompt, "Name it cart.", "the board")
 	b := s.store()
 	// What is said of the past is bounded, and fits into an argument.
@@ -267,7 +335,10 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		if longest == 0 {
 			most += len(x.Prompt)
 		}
-		testkit.True(t, err == nil && !resume && len(prompt) <= most && strings.Contains(prompt, x.Prompt), "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
+		testkit.Need(t, err == nil, "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
+		testkit.Need(t, !resume, "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
+		testkit.Need(t, len(prompt) <= most, "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
+		testkit.Contains(t, prompt, x.Prompt, "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
 	}
 }
 
@@ -279,7 +350,9 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	all[0].Prompt = "the newest"
 	text := history(all)
-	testkit.True(t, len(text) <= maxHistory+200 && strings.HasPrefix(text, "\nWhat was before that is left out.") && strings.Contains(text, "> the newest\n"), "%d bytes: %.200s", len(text), text)
+	testkit.Need(t, len(text) <= maxHistory+200, "%d bytes: %.200s", len(text), text)
+	testkit.True(t, strings.HasPrefix(text, "\nWhat was before that is left out."), "%d bytes: %.200s", len(text), text)
+	testkit.Contains(t, text, "> the newest\n", "%d bytes: %.200s", len(text), text)
 }
 
 // A conversation began if an execution ran and, where that can be told, its agent reported something.
@@ -318,7 +391,9 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
 	r = s.ends(r.AttemptID)
-	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "not logged in") && !strings.Contains(s.output(r.AttemptID), "continued"), "%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
+	testkit.Equal(t, r.State, "failed")
+	testkit.Contains(t, deref(r.Error), "not logged in")
+	testkit.True(t, !strings.Contains(s.output(r.AttemptID), "continued"), "%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
 }
 
 // The agent of a task is told the inputs of its workflow, and a later one as well.

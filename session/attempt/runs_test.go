@@ -124,7 +124,9 @@ func TestFollowUpOfARun(t *testing.T) {
 	s.follow(FollowUpArgs{Target: the(made.RunID), Action: ActionQueue, Prompt: new("use long ones")})
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	end := s.reaches(made.RunID, task.Completed)
-	testkit.True(t, len(advised) == 0 && end.Error == nil && containsAll(deref(end.FinalMessage), "was dropped", "use long ones"), "of what was queued it says %q", deref(end.FinalMessage))
+	testkit.Need(t, len(advised) == 0, "of what was queued it says %q", deref(end.FinalMessage))
+	testkit.Need(t, end.Error == nil, "of what was queued it says %q", deref(end.FinalMessage))
+	testkit.True(t, containsAll(deref(end.FinalMessage), "was dropped", "use long ones"), "of what was queued it says %q", deref(end.FinalMessage))
 	for _, send.Action = range []string{ActionSend, ActionQueue} {
 		testkit.Equal(t, session.CodeOf(testkit.Get(s.FollowUp(ctx, me, send)).Err()), "run_complete", "%s to a complete run", send.Action)
 	}
@@ -176,7 +178,9 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		}
 		s.ends(id)
 		run := s.run(id)
-		testkit.True(t, run.State == state && run.Reason != nil && (state != board.Failed || strings.Contains(*run.Reason, "no compiler here")), "%s: it is %s: %s", state, run.State, deref(run.Reason))
+		testkit.Equal(t, run.State, state, "%s: it is %s: %s", state, run.State, deref(run.Reason))
+		testkit.Need(t, run.Reason != nil, "%s: it is %s: %s", state, run.State, deref(run.Reason))
+		testkit.True(t, (state != board.Failed || strings.Contains(*run.Reason, "no compiler here")), "%s: it is %s: %s", state, run.State, deref(run.Reason))
 		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "%s: it has a leader or a workspace", state)
 	}
 	p.Configure(func(*config.Config) {})
@@ -268,7 +272,10 @@ func TestLeaderPanics(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := s.run(made.RunID)
-	testkit.True(t, run.State == board.Failed && len(run.Steps) == 1 && run.Steps[0].State == board.Stopped && strings.Contains(deref(run.Reason), "no idea"), "%+v", run)
+	testkit.Equal(t, run.State, board.Failed)
+	testkit.Need(t, len(run.Steps) == 1, "%+v", run)
+	testkit.Equal(t, run.Steps[0].State, board.Stopped)
+	testkit.Contains(t, deref(run.Reason), "no idea")
 	s.resumes(made.RunID, "")
 	s.reaches(made.RunID, task.Completed)
 }
@@ -370,7 +377,9 @@ func TestARunWhoseWorkflowWasAborted(t *testing.T) {
 	s.reaches(made.RunID, task.Failed)
 	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err(), session.StateError, codes.NoSession, "was aborted")
 	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
-	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionFailed && strings.HasPrefix(items[0].Command, "deepwork board start "), "needs attention: %+v", items)
+	testkit.Need(t, len(items) == 1, "needs attention: %+v", items)
+	testkit.Equal(t, items[0].Kind, board.AttentionFailed, "needs attention: %+v", items)
+	testkit.True(t, strings.HasPrefix(items[0].Command, "deepwork board start "), "needs attention: %+v", items)
 }
 
 // A run has the inputs of its workflow from its first leader to its last, and so do the runs of its task.

@@ -201,7 +201,10 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 
 	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
 	i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" })
-	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == web.URL, "it is not among %+v", listed.Executors)
+	testkit.True(t, i >= 0, "it is not among %+v", listed.Executors)
+	testkit.True(t, listed.Executors[i].Available, "it is not among %+v", listed.Executors)
+	testkit.True(t, listed.Executors[i].CanContinue, "it is not among %+v", listed.Executors)
+	testkit.Equal(t, listed.Executors[i].Program, web.URL, "it is not among %+v", listed.Executors)
 	project := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t).Projects[0].ProjectID
 	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)
 	start := func(title string, variant *string) (*attempt.AttemptReply, error) {

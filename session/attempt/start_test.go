@@ -34,7 +34,9 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	p.Git(p.Root, "branch", r.WorkspaceBranch)
 	s := p.open()
 	now := s.ends(r.AttemptID)
-	testkit.Need(t, now.State == "completed" && now.WorkspaceBranch != r.WorkspaceBranch && strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-"), "%+v: %s", now, deref(now.Error))
+	testkit.Need(t, now.State == "completed", "%+v: %s", now, deref(now.Error))
+	testkit.Need(t, now.WorkspaceBranch != r.WorkspaceBranch, "%+v: %s", now, deref(now.Error))
+	testkit.Need(t, strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-"), "%+v: %s", now, deref(now.Error))
 	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
@@ -217,7 +219,11 @@ func TestOutcomes(t *testing.T) {
 		"with words":            {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true, "The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
 	} {
 		o := outcomeOf(c.exit)
-		testkit.True(t, o.State == c.want && (o.ExitCode != nil) == c.code && o.EndedAt != nil && o.EndedAt.Equal(at) && deref(o.Error) == c.why, "%s: %+v", name, o.Ending)
+		testkit.Equal(t, o.State, c.want)
+		testkit.Equal(t, (o.ExitCode != nil), c.code)
+		testkit.Need(t, o.EndedAt != nil, "%s: %+v", name, o.Ending)
+		testkit.True(t, o.EndedAt.Equal(at), "%s: %+v", name, o.Ending)
+		testkit.Equal(t, deref(o.Error), c.why)
 	}
 }
 
@@ -410,7 +416,9 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		fmt.Sscanf(filepath.Base(m), "saw-%d-", &n)
 		most = max(most, n)
 	}
-	testkit.True(t, len(marks) == attempts && most <= slots && most >= 2, "%d agents ran, %d at once at most", len(marks), most)
+	testkit.Need(t, len(marks) == attempts, "%d agents ran, %d at once at most", len(marks), most)
+	testkit.True(t, most <= slots, "%d agents ran, %d at once at most", len(marks), most)
+	testkit.True(t, most >= 2, "%d agents ran, %d at once at most", len(marks), most)
 	testkit.Until(t, "counted by the servers", func() bool { // when the board has it
 		a, b := one.Stats(), two.Stats()
 		return a.Ended[task.Completed]+b.Ended[task.Completed] == uint64(attempts) && a.Started+b.Started == uint64(attempts)
@@ -418,7 +426,9 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	out := p.Git(p.Root, "fsck", "--full", "--strict")
 	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
 	out = p.Git(p.Root, "worktree", "list", "--porcelain")
-	testkit.True(t, !strings.Contains(out, "locked") && !strings.Contains(out, "prunable") && strings.Count(out, "worktree ") == attempts+1, "git worktree list: %s", out)
+	testkit.True(t, !strings.Contains(out, "locked"), "git worktree list: %s", out)
+	testkit.True(t, !strings.Contains(out, "prunable"), "git worktree list: %s", out)
+	testkit.Equal(t, strings.Count(out, "worktree "), attempts+1, "git worktree list: %s", out)
 	locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock"))
 	testkit.True(t, locks == nil, "lock files are left: %v", locks)
 }

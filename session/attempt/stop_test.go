@@ -34,16 +34,23 @@ func TestStop(t *testing.T) {
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
 	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up"), "of what was queued it says %q", deref(r.Notice))
-	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
+	testkit.Equal(t, r.State, "stopped")
+	testkit.Need(t, r.EndedAt != nil, "%+v", r)
+	testkit.Need(t, r.QueuedFollowUp == nil, "%+v", r)
+	testkit.Equal(t, strings.Join(r.Repos[0].ChangedFiles, " "), "work.txt")
 	now := s.task(v.TaskID)
-	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
+	testkit.Equal(t, now.Status, "inprogress")
+	testkit.True(t, !now.LastAttemptFailed, "%+v", now)
+	testkit.True(t, !now.HasInProgressAttempt, "%+v", now)
 	groupEnds(t, p.up)
 	again := s.stopAttempt(r.AttemptID)
 	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = s.ends(r.AttemptID)
 	out := s.output(r.AttemptID)
-	testkit.True(t, r.State == "completed" && strings.Contains(out, "agent resumed\non\n") && !strings.Contains(out, "never"), "%s:\n%s", r.State, out)
+	testkit.Equal(t, r.State, "completed")
+	testkit.Contains(t, out, "agent resumed\non\n")
+	testkit.True(t, !strings.Contains(out, "never"), "%s:\n%s", r.State, out)
 }
 
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
@@ -93,7 +100,9 @@ func TestStopWaiting(t *testing.T) {
 	second := s.begin(s.newTask("! say never"))
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: second.TaskID})).Err(), session.StateError, "attempt_running")
 	r := s.stopAttempt(second.AttemptID)
-	testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v", r)
+	testkit.Equal(t, r.State, "stopped")
+	testkit.True(t, !r.Repos[0].Exists, "%+v", r)
+	testkit.True(t, r.StartedAt == nil, "%+v", r)
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionQueue, Prompt: new("! say never ever")})
 	r = s.stopAttempt(ran.AttemptID)
@@ -101,7 +110,10 @@ func TestStopWaiting(t *testing.T) {
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	s.ends(s.begin(s.newTask("! say last")).AttemptID) // whatever waited before it had its turn
-	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
+	testkit.Equal(t, s.get(second.AttemptID).State, "stopped", "what was stopped ran")
+	testkit.Equal(t, s.get(ran.AttemptID).State, "stopped", "what was stopped ran")
+	testkit.True(t, !strings.Contains(s.output(ran.AttemptID), "never"), "what was stopped ran")
+	testkit.Equal(t, s.output(second.AttemptID), "", "what was stopped ran")
 }
 
 // One whose workspace is being made is stopped, or fails and says why; what was made is undone.
@@ -119,10 +131,15 @@ func TestEndsWhileStarting(t *testing.T) {
 					stopper = p.open(passive)
 				}
 				r := stopper.stopAttempt(r.AttemptID)
-				testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "the reply: %+v", r)
+				testkit.Equal(t, r.State, "stopped", "the reply: %+v", r)
+				testkit.True(t, !r.Repos[0].Exists, "the reply: %+v", r)
+				testkit.True(t, r.StartedAt == nil, "the reply: %+v", r)
 			}
 			r = s.ends(r.AttemptID)
-			testkit.True(t, r.State == board.State(strings.Fields(how)[0]) && !r.Repos[0].Exists && r.StartedAt == nil && r.LatestSessionID == nil, "%+v, %s", r, deref(r.Error))
+			testkit.Equal(t, r.State, board.State(strings.Fields(how)[0]))
+			testkit.True(t, !r.Repos[0].Exists, "%+v, %s", r, deref(r.Error))
+			testkit.Need(t, r.StartedAt == nil, "%+v, %s", r, deref(r.Error))
+			testkit.True(t, r.LatestSessionID == nil, "%+v, %s", r, deref(r.Error))
 			testkit.True(t, how != "failed" || strings.Contains(deref(r.Error), "no compiler here"), "%s", deref(r.Error))
 			now := s.task(v.TaskID)
 			testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed == (how == "failed"), "%+v", now)
@@ -265,9 +282,14 @@ func TestDeleteTask(t *testing.T) {
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "work_not_kept", first.AttemptID, "refs/deepwork/rescue/"+second.AttemptID)
 	must(t, os.RemoveAll(nested))
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
+	testkit.Need(t, r.TaskID == v.TaskID, "%+v", r)
+	testkit.Need(t, r.Deleted, "%+v", r)
+	testkit.Need(t, len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
-		testkit.True(t, (kept.AttemptID == first.AttemptID || kept.AttemptID == second.AttemptID) && kept.RepoPath == p.Root && strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) && p.Git(p.Root, "rev-parse", kept.Ref) == kept.Commit, "%+v", kept)
+		testkit.True(t, (kept.AttemptID == first.AttemptID || kept.AttemptID == second.AttemptID), "%+v", kept)
+		testkit.Equal(t, kept.RepoPath, p.Root)
+		testkit.True(t, strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID), "%+v", kept)
+		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit)
 		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
 			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
 		}
@@ -275,8 +297,13 @@ func TestDeleteTask(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
-	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)) && !Exists(servers.Dir), "folders of the attempt, or the state of its servers, are left")
-	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed" && Exists(s.State().Dir) && strings.Count(p.Git(p.Root, "worktree", "list"), "\n") == 1, "more is gone, or left")
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath), "folders of the attempt, or the state of its servers, are left")
+	testkit.True(t, !Exists(s.records(first.AttemptID)), "folders of the attempt, or the state of its servers, are left")
+	testkit.True(t, !Exists(servers.Dir), "folders of the attempt, or the state of its servers, are left")
+	testkit.True(t, Exists(third.Repos[0].WorktreePath), "more is gone, or left")
+	testkit.Equal(t, s.get(third.AttemptID).State, "completed", "more is gone, or left")
+	testkit.True(t, Exists(s.State().Dir), "more is gone, or left")
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "more is gone, or left")
 }
 
 // A follow-up that begins while its worktree is being removed waits for the end of
@@ -289,7 +316,9 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	s.reaches(r.AttemptID, task.Starting)
 	must(t, errors.Join(os.RemoveAll(r.Repos[0].WorktreePath), lock.Unlock()))
 	r = s.ends(r.AttemptID)
-	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "is gone") && !strings.Contains(s.output(r.AttemptID), "never"), "%+v: %s", r, deref(r.Error))
+	testkit.Equal(t, r.State, "failed")
+	testkit.Contains(t, deref(r.Error), "is gone")
+	testkit.True(t, !strings.Contains(s.output(r.AttemptID), "never"), "%+v: %s", r, deref(r.Error))
 }
 
 // stream returns the lines that a real agent printed.
@@ -341,14 +370,18 @@ func TestMessageWithoutAnEnd(t *testing.T) {
 	all, next := messagesOf([]runner.Entry{piece}, 9, false)
 	testkit.True(t, len(all) <= 0 && next == 6, "%d messages, next %d", len(all), next)
 	all, next = messagesOf([]runner.Entry{piece}, 9, true)
-	testkit.True(t, len(all) == 1 && next == 7 && all[0].Cut, "%d messages, next %d", len(all), next)
+	testkit.Need(t, len(all) == 1, "%d messages, next %d", len(all), next)
+	testkit.Equal(t, next, 7, "%d messages, next %d", len(all), next)
+	testkit.True(t, all[0].Cut, "%d messages, next %d", len(all), next)
 	var long []runner.Entry
 	for i := range linePieces {
 		piece.Index = int64(i)
 		long = append(long, piece)
 	}
 	all, next = messagesOf(long, 9, false)
-	testkit.True(t, len(all) == 1 && next == linePieces-1 && len(all[0].Text) == transcript.MaxText, "%d messages, next %d", len(all), next)
+	testkit.Need(t, len(all) == 1, "%d messages, next %d", len(all), next)
+	testkit.Equal(t, next, linePieces-1, "%d messages, next %d", len(all), next)
+	testkit.Equal(t, len(all[0].Text), transcript.MaxText, "%d messages, next %d", len(all), next)
 }
 
 // tail_attempt reads what an agent does, raw output remains, and what each execution used is summed
@@ -377,7 +410,9 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	}
 	got := strings.Join(kinds, " ")
 	testkit.Need(t, got == "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" && len(tail.Entries) == 0, "%v", got)
-	testkit.True(t, said[3].Tool == "Bash" && said[3].CallID == said[4].CallID && said[4].Text == "hello", "%+v", said[3:5])
+	testkit.Equal(t, said[3].Tool, "Bash")
+	testkit.Equal(t, said[3].CallID, said[4].CallID)
+	testkit.Equal(t, said[4].Text, "hello")
 	testkit.Contains(t, s.output(r.AttemptID), stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})
@@ -411,7 +446,9 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 		state               board.State
 		final, prompt, says string
 	}{{board.Running, "", "! say third", "|third|"}, {board.Completed, "done", "! say second", "|second|done|"}, {board.Failed, "first", "# Add a basket", "|first|"}} {
-		testkit.True(t, x[i].State == c.state && strings.HasPrefix(x[i].Prompt, c.prompt) && deref(x[i].FinalMessage) == c.final, "execution %d is %s", i, asJSON(x[i]))
+		testkit.Equal(t, x[i].State, c.state, "execution %d is %s", i, asJSON(x[i]))
+		testkit.True(t, strings.HasPrefix(x[i].Prompt, c.prompt), "execution %d is %s", i, asJSON(x[i]))
+		testkit.Equal(t, deref(x[i].FinalMessage), c.final, "execution %d is %s", i, asJSON(x[i]))
 		reply = testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &x[i].ExecutionID, AfterIndex: new(int64(-1)), Limit: new(MaxTail)})).Must(t)
 		said := texts(reply.Messages, "output")
 		for _, other := range []string{"|third|", "|second|", "|first|"} {
@@ -420,7 +457,9 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 		testkit.True(t, strings.Contains(said, c.says) && reply.State == c.state, "%s: %s", reply.State, said)
 	}
 	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
-	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex && strings.Contains(deref(x[2].Error), "unknown order \"nonsense\""), "after the first: %+v", rest)
+	testkit.Need(t, len(rest.Messages) == 0, "after the first: %+v", rest)
+	testkit.Equal(t, rest.NextIndex, reply.NextIndex, "after the first: %+v", rest)
+	testkit.Contains(t, deref(x[2].Error), "unknown order \"nonsense\"", "after the first: %+v", rest)
 	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
 	// A call that waits for the next line gets it.
 	at := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: on, Limit: new(1)})).Must(t).NextIndex
@@ -433,7 +472,9 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	s.stop()
 	command.follow(FollowUpArgs{Target: on, Action: ActionSend, Prompt: new("! say fourth")})
 	reply = testkit.Get(command.TailAttempt(ctx, me, TailArgs{Target: on, ExecutionID: &command.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.1)})).Must(t)
-	testkit.True(t, len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v", reply)
+	testkit.Need(t, len(reply.Messages) == 0, "%+v", reply)
+	testkit.Equal(t, reply.State, "queued")
+	testkit.Equal(t, reply.NextIndex, -1)
 }
 
 // costs is the order to an agent to report a cost.
@@ -483,7 +524,10 @@ func TestBudgetOfCosts(t *testing.T) {
 		return slices.DeleteFunc(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items, other)
 	}
 	got := items()
-	testkit.True(t, len(got) == 1 && got[0].ID == "attempts.max_cost_usd" && *got[0].Since == *b.EndedAt && got[0].Title == "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)", "%+v, since %s", got, *b.EndedAt)
+	testkit.Need(t, len(got) == 1, "%+v, since %s", got, *b.EndedAt)
+	testkit.Equal(t, got[0].ID, "attempts.max_cost_usd", "%+v, since %s", got, *b.EndedAt)
+	testkit.Equal(t, *got[0].Since, *b.EndedAt, "%+v, since %s", got, *b.EndedAt)
+	testkit.Equal(t, got[0].Title, "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)", "%+v, since %s", got, *b.EndedAt)
 	s.stop()
 	s = p.open()
 	start.RequestID = new("again")
@@ -530,7 +574,10 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 	limit(3, 1)
 	more(700_000)
 	c := s.get(a.AttemptID).Cost
-	testkit.True(t, c != nil && c.Unknown == 2 && deref(c.USD) == 0.4 && deref(c.Input) == 700_000, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
+	testkit.Need(t, c != nil, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
+	testkit.Equal(t, c.Unknown, 2, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
+	testkit.Equal(t, deref(c.USD), 0.4, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
+	testkit.Equal(t, deref(c.Input), 700_000, "%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
 	more(800_000)
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.5 USD")
 }
@@ -550,5 +597,7 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 		must(t, b.AddUse(ctx, task.Use{AttemptID: a.AttemptID, ExecutionID: fmt.Sprint(i), Executor: x.executor, Reported: true, Usage: *u}))
 	}
 	c := s.get(a.AttemptID).Cost
-	testkit.True(t, c != nil && deref(c.USD) == 23 && c.Unknown == 1, "they cost %+v, want 23 USD", c) // and the agent itself
+	testkit.Need(t, c != nil, "they cost %+v, want 23 USD", c)
+	testkit.Equal(t, deref(c.USD), 23, "they cost %+v, want 23 USD", c)
+	testkit.Equal(t, c.Unknown, 1, "they cost %+v, want 23 USD", c) // and the agent itself
 }

@@ -303,7 +303,10 @@ func TestNotify(t *testing.T) {
 	s, stop := open()
 	want := []string{"step_waits 0a1b2c3d"}
 	n := notified(want...)
-	testkit.True(t, n.Project == p.Root && n.Title == "Step write: A report" && OrEmpty(n.Since) == Stamp(soon) && strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
+	testkit.Equal(t, n.Project, p.Root)
+	testkit.Equal(t, n.Title, "Step write: A report")
+	testkit.Equal(t, OrEmpty(n.Since), Stamp(soon))
+	testkit.True(t, strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
 	_, stopOther := open()
 	v := s.newTask()
 	x := s.attempt(v, task.Failed, nil)

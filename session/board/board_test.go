@@ -31,7 +31,10 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	})
 	s := p.open()
 	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(t)
-	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.NextCursor == nil && r.Filters.Limit == DefaultLimit, "%+v", r)
+	testkit.Need(t, r.Count == 2, "%+v", r)
+	testkit.Need(t, r.Total == 2, "%+v", r)
+	testkit.Need(t, r.NextCursor == nil, "%+v", r)
+	testkit.Need(t, r.Filters.Limit == DefaultLimit, "%+v", r)
 	byName := map[string]Project{}
 	for _, v := range r.Projects {
 		byName[v.Name] = v
@@ -45,13 +48,17 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	}
 	testkit.Same(t, paths, map[string]string{"web": filepath.Join(p.Root, "..", "web"), "nothing": filepath.Join(p.Root, "nothing")})
 	root := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})).Must(t)
-	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
+	testkit.Need(t, len(root.Repos) == 1, "the root's: %+v", root.Repos)
+	testkit.Equal(t, root.Repos[0].Path, p.Root, "the root's: %+v", root.Repos)
+	testkit.Equal(t, root.Repos[0].Name, "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
 	testkit.FailsWith(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), task.ErrClosed)
 	again := p.open()
 	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
-	testkit.Need(t, first.Count == 1 && first.Total == 2 && first.NextCursor != nil, "the first page: %+v", first)
+	testkit.Need(t, first.Count == 1, "the first page: %+v", first)
+	testkit.Need(t, first.Total == 2, "the first page: %+v", first)
+	testkit.Need(t, first.NextCursor != nil, "the first page: %+v", first)
 	second := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})).Must(t)
 	testkit.Same(t, append(first.Projects, second.Projects...), r.Projects, "the pages and the list")
 	p.Configure(func(*config.Config) {})
@@ -90,16 +97,29 @@ func TestReq004_Tasks(t *testing.T) {
 	for _, v := range list.Tasks {
 		got = append(got, v.TaskID)
 	}
-	testkit.True(t, slices.Equal(got, ids) && list.Total == 3 && list.Count == 3 && list.Filters.Limit == 50 && list.Filters.Status == nil, "newest first they are %v, and listed as %+v", ids, list)
+	testkit.True(t, slices.Equal(got, ids), "newest first they are %v, and listed as %+v", ids, list)
+	testkit.Equal(t, list.Total, 3, "newest first they are %v, and listed as %+v", ids, list)
+	testkit.Equal(t, list.Count, 3, "newest first they are %v, and listed as %+v", ids, list)
+	testkit.Equal(t, list.Filters.Limit, 50, "newest first they are %v, and listed as %+v", ids, list)
+	testkit.True(t, list.Filters.Status == nil, "newest first they are %v, and listed as %+v", ids, list)
 	v := testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})).Must(t)
-	testkit.True(t, v.Title == "Other" && v.Description == nil && v.Status == "done", "changed: %+v", v)
+	testkit.Equal(t, v.Title, "Other", "changed: %+v", v)
+	testkit.Need(t, v.Description == nil, "changed: %+v", v)
+	testkit.Equal(t, v.Status, "done", "changed: %+v", v)
 	other := testkit.Get(s.GetTask(ctx, me, TaskArgs{ids[1]})).Must(t)
 	testkit.Equal(t, other.Title+" "+other.Status, "Task 1 todo", "another was changed")
 	done := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})).Must(t)
-	testkit.True(t, done.Count == 1 && done.Total == 1 && done.Tasks[0].TaskID == ids[0] && OrEmpty(done.Filters.Status) == "done" && done.Filters.Limit == 7, "done are %+v", done)
+	testkit.Equal(t, done.Count, 1, "done are %+v", done)
+	testkit.Equal(t, done.Total, 1, "done are %+v", done)
+	testkit.Equal(t, done.Tasks[0].TaskID, ids[0], "done are %+v", done)
+	testkit.Equal(t, OrEmpty(done.Filters.Status), "done", "done are %+v", done)
+	testkit.Equal(t, done.Filters.Limit, 7, "done are %+v", done)
 	one := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})).Must(t)
 	two := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})).Must(t)
-	testkit.True(t, one.Count == 2 && two.Count == 1 && two.Tasks[0].TaskID == ids[2] && two.NextCursor == nil, "pages: %+v and %+v", one, two)
+	testkit.Equal(t, one.Count, 2, "pages: %+v and %+v", one, two)
+	testkit.Equal(t, two.Count, 1, "pages: %+v and %+v", one, two)
+	testkit.Equal(t, two.Tasks[0].TaskID, ids[2], "pages: %+v and %+v", one, two)
+	testkit.True(t, two.NextCursor == nil, "pages: %+v and %+v", one, two)
 }
 
 func TestLabelsAndPriority(t *testing.T) {
@@ -379,7 +399,10 @@ func TestCostsThatAreNotKnownAreNull(t *testing.T) {
 	}
 	used := spent{used: []task.Use{{ExecutionID: "a"}, {ExecutionID: "b", Usage: task.Usage{MicroUSD: new(int64(7))}}}}
 	each := testkit.Get(View{View: used}.ExecutionCosts(t.Context(), "a")).Must(t)
-	testkit.True(t, len(each) == 2 && each["a"].USD == nil && *each["b"].USD == 7e-6 && MicroUSD(0.0000015) == 2, "%+v", each)
+	testkit.Need(t, len(each) == 2, "%+v", each)
+	testkit.Need(t, each["a"].USD == nil, "%+v", each)
+	testkit.Equal(t, *each["b"].USD, 7e-6)
+	testkit.Equal(t, MicroUSD(0.0000015), 2)
 }
 
 func TestBudgetsOfARun(t *testing.T) {

@@ -30,8 +30,13 @@ func FuzzBranchName(f *testing.F) {
 	f.Add("a/..b.lock")
 	f.Fuzz(func(t *testing.T, s string) {
 		got := refPart(s)
-		testkit.True(t, !strings.ContainsAny(got, "/ ~^:?*[\\\x7f") && !strings.Contains(got, "..") && !strings.Contains(got, "@{"), "%q gives %q", s, got)
-		testkit.True(t, !strings.HasPrefix(got, ".") && !strings.HasSuffix(got, ".") && !strings.HasSuffix(got, ".lock") && !strings.HasPrefix(got, "-"), "%q gives %q", s, got)
+		testkit.True(t, !strings.ContainsAny(got, "/ ~^:?*[\\\x7f"), "%q gives %q", s, got)
+		testkit.True(t, !strings.Contains(got, ".."), "%q gives %q", s, got)
+		testkit.True(t, !strings.Contains(got, "@{"), "%q gives %q", s, got)
+		testkit.True(t, !strings.HasPrefix(got, "."), "%q gives %q", s, got)
+		testkit.True(t, !strings.HasSuffix(got, "."), "%q gives %q", s, got)
+		testkit.True(t, !strings.HasSuffix(got, ".lock"), "%q gives %q", s, got)
+		testkit.True(t, !strings.HasPrefix(got, "-"), "%q gives %q", s, got)
 	})
 }
 
@@ -55,7 +60,9 @@ func TestField07_NamesInTheWay(t *testing.T) {
 	name, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", true, map[string]bool{})
 	testkit.Need(t, err == nil && name == "deepwork/a-2", "the free name is %q, %v", name, err)
 	err = (Tree{Root: dir}).Make(t.Context(), name, true)
-	testkit.True(t, err == nil && git("symbolic-ref", "HEAD") == "refs/heads/deepwork/a-2" && git("log", "-1", "--format=%s") == "second", "%v: on %s", err, git("symbolic-ref", "HEAD"))
+	testkit.Need(t, err == nil, "%v: on %s", err, git("symbolic-ref", "HEAD"))
+	testkit.Equal(t, git("symbolic-ref", "HEAD"), "refs/heads/deepwork/a-2", "%v: on %s", err, git("symbolic-ref", "HEAD"))
+	testkit.Equal(t, git("log", "-1", "--format=%s"), "second", "%v: on %s", err, git("symbolic-ref", "HEAD"))
 	bin := t.TempDir() // has a git that finds deepwork/b where the file system has deepwork/B, which it does not list
 	fake := "#!/bin/sh\ncase \"$*\" in *update-ref*) grep -q 'heads/deepwork/b ' && echo already exists >&2 && exit 128; exit 0; esac\nexec " + testkit.Get(exec.LookPath("git")).Must(t) + " \"$@\"\n"
 	testkit.Must(t, os.WriteFile(filepath.Join(bin, "git"), []byte(fake), 0o755))
@@ -111,7 +118,9 @@ func TestField06_OperationsInProgress(t *testing.T) {
 			err := Tree{Root: dir}.Switchable(t.Context())
 			made := Tree{Root: dir}.Make(t.Context(), "deepwork/a", true)
 			if c.refused == "" {
-				testkit.True(t, err == nil && made == nil && testkit.Git(t, dir, "symbolic-ref", "HEAD") == "refs/heads/deepwork/a", "%v, %v", err, made)
+				testkit.Need(t, err == nil, "%v, %v", err, made)
+				testkit.Need(t, made == nil, "%v, %v", err, made)
+				testkit.Equal(t, testkit.Git(t, dir, "symbolic-ref", "HEAD"), "refs/heads/deepwork/a")
 				return
 			}
 			for _, err := range []error{err, made} {

@@ -61,7 +61,10 @@ func TestATreeIsItsContent(t *testing.T) {
 	then := time.Now().Add(-time.Hour)
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), then, then))
 	touched := look()
-	testkit.True(t, begin != edited && edited == staged && staged == committed && committed == touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	testkit.True(t, begin != edited, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	testkit.Equal(t, edited, staged, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	testkit.Equal(t, staged, committed, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	testkit.Equal(t, committed, touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
 	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
 	// A time that is as it was hides nothing: git looks at the change of the inode too.
@@ -88,7 +91,9 @@ func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
 	r := testkit.Get(round(t, s, func(n int) { left = append(left, n) })).Must(t)
 	testkit.Same(t, left, []int{1, 2, 2, 2})
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(count)).Must(t)), "a\na\n")
-	testkit.True(t, r.Undecided == nil && r.Verdicts[0].Passed && r.Verdicts[0].Digest == r.After.Digest(0), "undecided %v", r.Undecided)
+	testkit.Need(t, r.Undecided == nil, "undecided %v", r.Undecided)
+	testkit.True(t, r.Verdicts[0].Passed, "undecided %v", r.Undecided)
+	testkit.Equal(t, r.Verdicts[0].Digest, r.After.Digest(0), "undecided %v", r.Undecided)
 }
 
 // What a step protects is compared with its beginning, in git, without it, and in a folder that git ignores.
@@ -117,7 +122,9 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 	testkit.Git(t, repo, "add", "-A")
 	for root, prefix := range map[string]string{repo: "sub/", filepath.Join(repo, "sub"): ""} {
 		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{prefix + "tests/**"}}})).Must(t)
-		testkit.True(t, slices.IsSorted(was.Ignored) && slices.Contains(was.Ignored, ".gitignore\t*.log") && !slices.Contains(was.Ignored, ".gitignore\t# comment"), "%q", was.Ignored)
+		testkit.True(t, slices.IsSorted(was.Ignored), "%q", was.Ignored)
+		testkit.True(t, slices.Contains(was.Ignored, ".gitignore\t*.log"), "%q", was.Ignored)
+		testkit.True(t, !slices.Contains(was.Ignored, ".gitignore\t# comment"), "%q", was.Ignored)
 		made := map[string]string{
 			"tests/a.log": "", "tests/b.skip": "", "tests/c.exclude": "", // by an old rule, a new one, and one of this machine
 			"tests/cache/.gitignore": "*", "tests/cache/entry": "", // of a tool
@@ -177,14 +184,18 @@ func TestWhatAVerdictSays(t *testing.T) {
 		return append(r.Verdicts, nil)[0], err
 	}
 	v := testkit.Get(run()).Must(t)
-	testkit.True(t, !v.Passed && v.Check.Code == 3 && !v.Check.NotRun, "%+v", v)
+	testkit.True(t, !v.Passed, "%+v", v)
+	testkit.Equal(t, v.Check.Code, 3)
+	testkit.True(t, !v.Check.NotRun, "%+v", v)
 	testkit.ContainsAll(t, v.Feedback, []string{"exit code 3", "Its last lines:\nno"})
 	for n, more := range []string{"f9' was changed. Restore", ", and 1 more. Restore"} {
 		for i := range maxNamed + n {
 			testkit.Write(t, filepath.Join(root, "d0", fmt.Sprint("f", i)), "edited")
 		}
 		v = testkit.Get(run()).Must(t)
-		testkit.True(t, v.Check.NotRun && !v.Passed && v.Check.Code == -1, "%+v", v)
+		testkit.True(t, v.Check.NotRun, "%+v", v)
+		testkit.True(t, !v.Passed, "%+v", v)
+		testkit.Equal(t, v.Check.Code, -1)
 		testkit.ContainsAll(t, v.Feedback, []string{"'d0/f0' was changed, ", more})
 	}
 	s.Checks, s.Began = []job.StepCheck{gone}, nil

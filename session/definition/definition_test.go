@@ -85,7 +85,9 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 		testkit.True(t, again.Data == nil, "a definition that is stored is stored again")
 	}
 	edited := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, machine.Instructions{"a": "Do it."})).Must(t)
-	testkit.True(t, edited.Data != nil && edited.Ref.Hash != def.Ref.Hash && strings.Contains(string(edited.Data), "Do it."), "an edit of instructions is kept as %+v", edited.Ref)
+	testkit.Need(t, edited.Data != nil, "an edit of instructions is kept as %+v", edited.Ref)
+	testkit.True(t, edited.Ref.Hash != def.Ref.Hash, "an edit of instructions is kept as %+v", edited.Ref)
+	testkit.Contains(t, string(edited.Data), "Do it.", "an edit of instructions is kept as %+v", edited.Ref)
 
 	look := func(place string) (string, error) {
 		def, err := d.Current(t.Context(), s, place)

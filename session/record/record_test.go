@@ -120,7 +120,9 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	w := &store.SessionWrite{}
 	testkit.Must(t, Fill(w, first.State, first.Row, next))
 	testkit.Equal(t, *w.Request, Request{"ann", machine.ToolAbort, "q"}.Key())
-	testkit.True(t, w.Before == first.State.Revision && w.Status == "aborted" && w.Waiting == "", "%+v", w.Session)
+	testkit.Equal(t, w.Before, first.State.Revision)
+	testkit.Equal(t, w.Status, "aborted")
+	testkit.Equal(t, w.Waiting, "")
 	put(t, r, first.State, next)
 	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
 	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
@@ -252,7 +254,9 @@ func TestInspect(t *testing.T) {
 	m.definitions[def.Ref.Hash] = def.Data
 	m.records["0000000a"].Frame = "{"
 	found := look()
-	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: ") && !strings.Contains(found[1], "Session '"), "%q", found)
+	testkit.Need(t, len(found) == 2, "%q", found)
+	testkit.True(t, strings.HasPrefix(found[1], "session 0000000a: it cannot be read: "), "%q", found)
+	testkit.True(t, !strings.Contains(found[1], "Session '"), "%q", found)
 }
 
 // What a transition changes is counted once; what it leaves is not.

@@ -28,7 +28,9 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		s.configure(func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) })
 		began := time.Now()
 		r = s.run(workflow(t, "long", false, script{lasts: time.Minute, answer: output(`1`)}))
-		testkit.True(t, r.State == Running && r.StatusSupported && time.Since(began) == 5*time.Second, "%+v after %v", r, time.Since(began))
+		testkit.Equal(t, r.State, Running, "%+v after %v", r, time.Since(began))
+		testkit.True(t, r.StatusSupported, "%+v after %v", r, time.Since(began))
+		testkit.Equal(t, time.Since(began), 5*time.Second, "%+v after %v", r, time.Since(began))
 		time.Sleep(time.Minute)
 		s.is(r.ExecutionID, Completed, `1`)
 	})
@@ -47,7 +49,9 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		r := s.does(true, script{lasts: time.Minute, answer: output(`"done"`)}).ends()
-		testkit.Need(t, string(r.Result) == `"done"` && r.State == Completed && *r.SourceExecutionID == "x-1", "%+v", r)
+		testkit.Need(t, string(r.Result) == `"done"`, "%+v", r)
+		testkit.Need(t, r.State == Completed, "%+v", r)
+		testkit.Need(t, *r.SourceExecutionID == "x-1", "%+v", r)
 		// The first poll after 250 ms, then one every 2 s; the end is seen by the next.
 		testkit.True(t, p.polls == 1+30 && r.EndedAt.Sub(r.StartedAt) == 250*time.Millisecond+60*time.Second, "%d polls, %+v", p.polls, r)
 	})
@@ -56,7 +60,9 @@ func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		r := s.does(true, script{accepted: &source.Answer{ExecutionID: "q", State: source.Completed, Output: json.RawMessage(`7`)}}).ends()
-		testkit.True(t, string(r.Result) == `7` && p.polls == 0 && *r.SourceExecutionID == "q", "%+v, %d polls", r, p.polls)
+		testkit.Equal(t, string(r.Result), `7`, "%+v, %d polls", r, p.polls)
+		testkit.Equal(t, p.polls, 0, "%+v, %d polls", r, p.polls)
+		testkit.Equal(t, *r.SourceExecutionID, "q", "%+v, %d polls", r, p.polls)
 		e := s.does(true, script{accepted: new(output(`[3]`))}).over(Failed, "workflow_failed")
 		testkit.True(t, strings.Contains(e.Message, "executionType: sync") && string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
 	})
@@ -93,7 +99,9 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 			return
 		}
 		testkit.Contains(t, call.over(TimedOut, "workflow_timed_out").Message, c.words)
-		testkit.True(t, time.Since(began) == c.want && len(p.cancelled) == c.cancelled && p.busy == 0, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
+		testkit.Equal(t, time.Since(began), c.want, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
+		testkit.Need(t, len(p.cancelled) == c.cancelled, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
+		testkit.Equal(t, p.busy, 0, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
 		s.is(call.id(), TimedOut, "")
 	})
 }
@@ -121,7 +129,9 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		r := s.is(c.id(), Running, "")
-		testkit.True(t, r.Progress != nil && *r.Progress.Value == 0.5 && r.Progress.Message == "half way", "status: %+v", r)
+		testkit.Need(t, r.Progress != nil, "status: %+v", r)
+		testkit.Equal(t, *r.Progress.Value, 0.5, "status: %+v", r)
+		testkit.Equal(t, r.Progress.Message, "half way", "status: %+v", r)
 		testkit.True(t, s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()), "not logged: %s", s.log)
 		halves := 0
 		for _, r := range c.progress() {
@@ -323,7 +333,9 @@ func TestCancelDuringAPoll(t *testing.T) {
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
 		s.cancelled(id)
-		testkit.True(t, p.hangs == 0 && time.Since(began) <= time.Second && len(p.cancelled) == 1, "after %v; the source was told of %v", time.Since(began), p.cancelled)
+		testkit.Equal(t, p.hangs, 0, "after %v; the source was told of %v", time.Since(began), p.cancelled)
+		testkit.True(t, time.Since(began) <= time.Second, "after %v; the source was told of %v", time.Since(began), p.cancelled)
+		testkit.Equal(t, len(p.cancelled), 1, "after %v; the source was told of %v", time.Since(began), p.cancelled)
 	})
 }
 

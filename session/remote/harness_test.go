@@ -509,14 +509,20 @@ func refusedAs(t testing.TB, err error, state State, code string) *session.Error
 	e, ok := errors.AsType[*session.Error](err)
 	testkit.Need(t, ok, "err = %v, want a session.Error %s", err, code)
 	r, _ := e.Details["run"].(*Run)
-	testkit.Need(t, e.Kind == session.StateError && e.Code == code && r != nil && r.State == state && e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, e.Kind == session.StateError, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, e.Code == code, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, r != nil, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, r.State == state, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	return e
 }
 
 func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
-	testkit.Need(t, ok && e.Kind == kind && e.Code == code, "err = %v, want %s %s", err, kind, code)
+	testkit.Need(t, ok, "err = %v, want %s %s", err, kind, code)
+	testkit.Need(t, e.Kind == kind, "err = %v, want %s %s", err, kind, code)
+	testkit.Need(t, e.Code == code, "err = %v, want %s %s", err, kind, code)
 	testkit.ContainsAll(t, e.Message, words)
 }
 

@@ -68,7 +68,9 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 			a.disk.frozen.Unlock()
 			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
 			now := stored(t, b, c.id())
-			testkit.True(t, (!ended || reflect.DeepEqual(now, was)) && now.Owner == b.member.ID() && now.Over() == ended, "%+v, was %+v", now, was)
+			testkit.Need(t, (!ended || reflect.DeepEqual(now, was)), "%+v, was %+v", now, was)
+			testkit.Equal(t, now.Owner, b.member.ID(), "%+v, was %+v", now, was)
+			testkit.Equal(t, now.Over(), ended, "%+v, was %+v", now, was)
 			if !ended {
 				testkit.True(t, a.Stats().Running == 0 && len(p.cancelled) == 0, "%+v; cancelled at the source: %v", a.Stats(), p.cancelled)
 				p.end()
@@ -286,7 +288,9 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		synctest.Wait()
 		s.disk.full.Store(true)
 		s.refuses(w, "run_not_saved", syscall.ENOSPC.Error())
-		testkit.True(t, s.Stats() == (Stats{Running: 1}) && p.started["w"] == 1 && string(c.ends().Result) == `7`, "%+v, started %d", s.Stats(), p.started["w"])
+		testkit.Equal(t, s.Stats(), (Stats{Running: 1}), "%+v, started %d", s.Stats(), p.started["w"])
+		testkit.Equal(t, p.started["w"], 1, "%+v, started %d", s.Stats(), p.started["w"])
+		testkit.Equal(t, string(c.ends().Result), `7`, "%+v, started %d", s.Stats(), p.started["w"])
 		s.is(c.id(), Completed, `7`)
 		testkit.True(t, s.log.has("level=ERROR", "cannot be written down"), "%s", s.log)
 		s.disk.full.Store(f.until < 0)
@@ -356,7 +360,9 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 				r = s.status(call.id())
 			}
 		}
-		testkit.True(t, r.State == c.ends && r.EndedAt.Sub(r.StartedAt) == c.want && (len(p.cancelled) == 1) == (c.ends == TimedOut), "%+v, cancelled %v", r, p.cancelled)
+		testkit.Equal(t, r.State, c.ends, "%+v, cancelled %v", r, p.cancelled)
+		testkit.Equal(t, r.EndedAt.Sub(r.StartedAt), c.want, "%+v, cancelled %v", r, p.cancelled)
+		testkit.Equal(t, (len(p.cancelled) == 1), (c.ends == TimedOut), "%+v, cancelled %v", r, p.cancelled)
 	})
 }
 

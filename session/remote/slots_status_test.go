@@ -222,7 +222,10 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 		return s.Call(t.Context(), "me", w, json.RawMessage(arguments), nil)
 	}
 	r := testkit.Get(call(add, `{"a":1}`)).Must(t)
-	testkit.True(t, string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v", r)
+	testkit.Equal(t, string(r.Result), `{"sum": 3}`)
+	testkit.Equal(t, r.State, Completed)
+	testkit.Equal(t, r.Source, "system")
+	testkit.Equal(t, r.WorkflowID, "w-add")
 	for _, arguments := range []string{``, `{"a":"one"}`} {
 		wantCode(t, testkit.Get(call(add, arguments)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}
@@ -240,7 +243,9 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, id := range []string{c.id(), strings.ToUpper(c.id()), " " + c.id() + "\n", "x-1"} {
 			r := s.is(id, Running, "")
-			testkit.True(t, r.ExecutionID == c.id() && *r.SourceExecutionID == "x-1" && r.EndedAt == nil, "%q: %+v", id, r)
+			testkit.Equal(t, r.ExecutionID, c.id())
+			testkit.Equal(t, *r.SourceExecutionID, "x-1")
+			testkit.True(t, r.EndedAt == nil, "%q: %+v", id, r)
 		}
 		c.ends()
 		for _, id := range []string{c.id(), "x-1"} {
@@ -255,7 +260,9 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 		s := open(oneSlot)
 		c := s.does(true, l)
 		r := c.ends()
-		testkit.Need(t, r.State == Running && !r.StatusSupported && r.EndedAt == nil, "%+v", r)
+		testkit.Need(t, r.State == Running, "%+v", r)
+		testkit.Need(t, !r.StatusSupported, "%+v", r)
+		testkit.Need(t, r.EndedAt == nil, "%+v", r)
 		for range 2 { // now, and after a restart
 			_, err := s.Status(t.Context(), "me", c.id())
 			wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
@@ -346,7 +353,10 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 		s := open(forEver)
 		e := s.does(true, script{lasts: time.Hour}).over(Unknown, "workflow_unknown")
 		synctest.Wait() // the slot is given back after the caller is told
-		testkit.True(t, strings.Contains(e.Message, c.said) && len(e.Message) <= 2000 && p.polls == refusals && s.Stats().Running == 0, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+		testkit.Contains(t, e.Message, c.said, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+		testkit.Need(t, len(e.Message) <= 2000, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+		testkit.Equal(t, p.polls, refusals, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+		testkit.Equal(t, s.Stats().Running, 0, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
 	})
 }
 

@@ -122,7 +122,9 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		testkit.Works(t, d.start(t.Context(), []job{{stepRef: stepRef{root, "b"}}}), "more than may run at once")
 		d.end(&c.x)
 		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.agentError, " ", d.unmerged[p]), c.want, "%s", name)
-		testkit.True(t, !c.x.timer.Stop() && len(d.agents) == 0 && d.silent[p] != c.x.called, "%s: %+v", name, d)
+		testkit.True(t, !c.x.timer.Stop(), "%s: %+v", name, d)
+		testkit.Need(t, len(d.agents) == 0, "%s: %+v", name, d)
+		testkit.True(t, d.silent[p] != c.x.called, "%s: %+v", name, d)
 	}
 }
 
@@ -247,7 +249,9 @@ func TestWhatIsDue(t *testing.T) {
 	}
 	at := func(step string) stepRef { return stepRef{root, step} }
 	d.unmerged[at("merge:port[0]")] = "it conflicts"
-	testkit.True(t, d.itemWork(at("none"), s) == nil && d.itemWork(at("fix[0]"), s) == nil && d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
+	testkit.Need(t, d.itemWork(at("none"), s) == nil, "work of an agent is done without one")
+	testkit.Need(t, d.itemWork(at("fix[0]"), s) == nil, "work of an agent is done without one")
+	testkit.True(t, d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
 	testkit.True(t, outdated(d.start(t.Context(), []job{{stepRef: at("port[1]"), state: s}})), "an item that has begun since the session was read has an agent already")
 	testkit.Equal(t, testkit.Get(d.itemWork(at("port[0]"), s)(t.Context())).Must(t), "")
 	folder := strings.TrimPrefix(w.isolated, root+" port[0] ")
@@ -354,5 +358,7 @@ func TestWhatAnAgentHasLeft(t *testing.T) {
 	}
 	left := child(0, 11)
 	got := leftBy(x, []*machine.State{child(-1, 11), left, child(10, 11), child(5, 10), {StartedAt: at}})
-	testkit.True(t, len(got) == 1 && got[0] == left && leftBy(runs, []*machine.State{left}) == nil, "%d workflows were left", len(got))
+	testkit.Need(t, len(got) == 1, "%d workflows were left", len(got))
+	testkit.Equal(t, got[0], left, "%d workflows were left", len(got))
+	testkit.True(t, leftBy(runs, []*machine.State{left}) == nil, "%d workflows were left", len(got))
 }

@@ -247,12 +247,16 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, l := new(away), &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
 		end := Lead(t.Context(), l, at, 2)
-		testkit.True(t, end.State == board.Failed && end.Reason == "it is damaged" && at.asked == 20, "%+v after %d looks", end, at.asked)
+		testkit.Equal(t, end.State, board.Failed, "%+v after %d looks", end, at.asked)
+		testkit.Equal(t, end.Reason, "it is damaged", "%+v after %d looks", end, at.asked)
+		testkit.Equal(t, at.asked, 20, "%+v after %d looks", end, at.asked)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
 		*at = (away{})
-		testkit.True(t, Lead(ctx, l, at, 2).State != board.Completed && at.asked >= 2 && time.Since(begun) <= 5*time.Second, "%d looks in %v", at.asked, time.Since(begun))
+		testkit.True(t, Lead(ctx, l, at, 2).State != board.Completed, "%d looks in %v", at.asked, time.Since(begun))
+		testkit.True(t, at.asked >= 2, "%d looks in %v", at.asked, time.Since(begun))
+		testkit.True(t, time.Since(begun) <= 5*time.Second, "%d looks in %v", at.asked, time.Since(begun))
 		begun = time.Now()
 		testkit.Works(t, newLeader(l, new(desk), 2).wait(t.Context(), time.Time{}))
 		testkit.Equal(t, time.Since(begun), lookAgain, "another process may have moved the session")
@@ -364,7 +368,11 @@ func TestLook(t *testing.T) {
 	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
 	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]", "the plan")
 	first := v.Tree.Entries[0][0]
-	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
+	testkit.Equal(t, first.Took, 7*time.Second, "the first step is %+v", first)
+	testkit.Equal(t, *first.USD, 1, "the first step is %+v", first)
+	testkit.Equal(t, first.Last, "said", "the first step is %+v", first)
+	testkit.Need(t, len(first.Agents) == 2, "the first step is %+v", first)
+	testkit.True(t, first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
 	testkit.True(t, first.Nested[0].Entries[0][0].Last == "says" && first.Nested[0].Entries[0][0].Since != nil, "the nested steps are %+v", first.Nested)
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })

@@ -44,7 +44,10 @@ func atTheTerminal(t *testing.T) {
 	dumb.Page(context.Background(), "a\nb\nc\nd\n") // the pager failed
 	testkit.Fails(t, dumb.Edit(t.Context(), path), "with false (set EDITOR to use another program)")
 	dumb.Judge("9 jobs: ", true, "well")
-	testkit.True(t, s.Draws() && s.color && !dumb.Draws() && !dumb.color, "what a dumb terminal shows")
+	testkit.True(t, s.Draws(), "what a dumb terminal shows")
+	testkit.True(t, s.color, "what a dumb terminal shows")
+	testkit.True(t, !dumb.Draws(), "what a dumb terminal shows")
+	testkit.True(t, !dumb.color, "what a dumb terminal shows")
 }
 
 // What a person sees at a terminal: lines that are replaced, questions whose answers were not typed before

@@ -51,7 +51,9 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 	must(t, f.Make())
 	id := testkit.Get(f.ID()).Must(t)
 	dir := filepath.Base(f.Dir)
-	testkit.True(t, filepath.Dir(filepath.Dir(f.Dir)) == base && strings.HasPrefix(dir, "my_project-") && len(dir) == len("my_project-")+12, "the state is in %s", f.Dir)
+	testkit.Equal(t, filepath.Dir(filepath.Dir(f.Dir)), base, "the state is in %s", f.Dir)
+	testkit.True(t, strings.HasPrefix(dir, "my_project-"), "the state is in %s", f.Dir)
+	testkit.Equal(t, len(dir), len("my_project-")+12, "the state is in %s", f.Dir)
 	link := root + "-link"
 	must(t, os.Symlink(root, link))
 	again := find(t, link)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,10 @@ func TestRefused(t *testing.T) {
 	testkit.Equal(t, session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))), "store_unavailable", "code")
 	busy := Refused(fmt.Errorf("writing: %w: board.db", ErrBusy))
 	e, ok := errors.AsType[*session.Error](busy)
-	testkit.True(t, ok && e.Code == "store_busy" && e.Waiting() != nil && strings.Contains(e.Message, "board.db"), "a busy store is refused with %v", busy)
+	testkit.Need(t, ok, "a busy store is refused with %v", busy)
+	testkit.Equal(t, e.Code, "store_busy", "a busy store is refused with %v", busy)
+	testkit.Need(t, e.Waiting() != nil, "a busy store is refused with %v", busy)
+	testkit.Contains(t, e.Message, "board.db", "a busy store is refused with %v", busy)
 	testkit.Equal(t, Refused(busy), busy, "refused twice")
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
 	testkit.Equal(t, Refused(unsure), error(unsure), "a call that may have been carried out is refused")

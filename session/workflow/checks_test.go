@@ -69,9 +69,16 @@ func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 	k := checkedProject(t, true, "["+s.yaml("")+`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
 	k.hands(machine.NextStep)
 	e := k.one().Evidence
-	testkit.Need(t, e != nil && e.Kind == machine.ByChecks && len(e.Checks) == 2 && s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, e != nil, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, e.Kind == machine.ByChecks, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, len(e.Checks) == 2, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	c := e.Checks[0]
-	testkit.True(t, c.Check.Code == 0 && c.Check.Bound == check.ToTree && c.Seconds > 0 && len(c.Files) == 1 && c.Digest != "", "check %s", toJSON(t, c))
+	testkit.Equal(t, c.Check.Code, 0, "check %s", toJSON(t, c))
+	testkit.Equal(t, c.Check.Bound, check.ToTree, "check %s", toJSON(t, c))
+	testkit.True(t, c.Seconds > 0, "check %s", toJSON(t, c))
+	testkit.Need(t, len(c.Files) == 1, "check %s", toJSON(t, c))
+	testkit.True(t, c.Digest != "", "check %s", toJSON(t, c))
 }
 
 func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
@@ -81,14 +88,18 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 	r := k.hands(machine.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3", "first line\nsecond line", "SIGKILL", "did not end within its limit of 1s", "left processes running")
 	testkit.True(t, strings.Index(*r.Feedback, "Check 'a'") < strings.Index(*r.Feedback, "Check 'd'") && !strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
 	p := k.one()
-	testkit.True(t, p.FailedChecks == 1 && p.QualityTries == 0 && s.runs() == 1, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, p.FailedChecks, 1, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, p.QualityTries, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, s.runs(), 1, "%d runs, record %s", s.runs(), toJSON(t, p))
 }
 
 func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 	k := checkedProject(t, true, "[{run: [no-such-program-here]}]", "").begin()
 	refused(t, refusal(t, k.c, handIn), session.StateError, "check_not_run", "check 'no-such-program-here'")
 	p := k.one()
-	testkit.True(t, p.FailedChecks == 0 && p.Newest().State == machine.TryVoid && !p.Done(), "record %s", toJSON(t, p))
+	testkit.Equal(t, p.FailedChecks, 0, "record %s", toJSON(t, p))
+	testkit.Equal(t, p.Newest().State, machine.TryVoid, "record %s", toJSON(t, p))
+	testkit.True(t, !p.Done(), "record %s", toJSON(t, p))
 }
 
 func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
@@ -125,7 +136,9 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 	k.begin()
 	// The shortcut that finishes a group by its primary does not skip the checks of a member.
 	r := k.finish(k.c, `{"outputs":{}}`)
-	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
+	testkit.Need(t, len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
 	k.hands(machine.WorkflowComplete)
 	c := k.one().Evidence.Checks[0].Check
 	testkit.True(t, c.Bound == check.ToOutputs && s.runs() == 1, "%d runs, check %s", s.runs(), toJSON(t, c))
@@ -137,7 +150,9 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	s.says("date +%N > " + filepath.Join(k.root, "made"))
 	k.hands(machine.NeedsWork, "Not decided", "made", "Nothing has failed, and nothing has passed")
 	p := k.one()
-	testkit.True(t, s.runs() == 2 && p.FailedChecks == 0 && p.Newest().State == machine.TryVoid, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, s.runs(), 2, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, p.Newest().State, machine.TryVoid, "%d runs, record %s", s.runs(), toJSON(t, p))
 	s.says("echo same > " + filepath.Join(k.root, "made"))
 	k.hands(machine.NextStep)
 	testkit.Equal(t, s.runs(), 4, "runs in all")
@@ -157,7 +172,9 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		k.write("go.cache", "")
 		var x answered
 		testkit.Until(t, "an end", func() bool { x.r, x.err = k.c.Finish(ctx, look); return x.err != nil || x.r.Going == nil })
-		testkit.True(t, x.err == nil && x.r.Status == machine.NextStep && s.runs() >= 2, "later %t: %d runs, %v", later, s.runs(), x.err)
+		testkit.Need(t, x.err == nil, "later %t: %d runs, %v", later, s.runs(), x.err)
+		testkit.Equal(t, x.r.Status, machine.NextStep, "later %t: %d runs, %v", later, s.runs(), x.err)
+		testkit.True(t, s.runs() >= 2, "later %t: %d runs, %v", later, s.runs(), x.err)
 	}
 }
 
@@ -184,7 +201,10 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	k.write("src/a", "a")
 	testkit.Contains(t, toJSON(t, k.hands(machine.NextStep).Notice), "known to be flaky")
 	p := k.one()
-	testkit.True(t, p.Evidence.Kind == machine.ByPerson && len(p.Overrides) == 1 && p.Overrides[0].Reason == grant.Reason && fmt.Sprint(p.Overrides[0].Skipped) == "[check script]", "record %s", toJSON(t, p))
+	testkit.Equal(t, p.Evidence.Kind, machine.ByPerson, "record %s", toJSON(t, p))
+	testkit.Need(t, len(p.Overrides) == 1, "record %s", toJSON(t, p))
+	testkit.Equal(t, p.Overrides[0].Reason, grant.Reason, "record %s", toJSON(t, p))
+	testkit.Equal(t, fmt.Sprint(p.Overrides[0].Skipped), "[check script]", "record %s", toJSON(t, p))
 }
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
@@ -245,7 +265,9 @@ func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	})
 	refused(t, refusal(t, k.c, handIn), session.StateError, codes.Untrusted)
 	p := k.one()
-	testkit.True(t, s.runs() == 0 && !p.Done() && p.FailedChecks == 0, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, s.runs(), 0, "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.True(t, !p.Done(), "%d runs, record %s", s.runs(), toJSON(t, p))
+	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 	allowed = nil
 	k.hands(machine.NextStep)
 }
@@ -265,7 +287,9 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	got := beside(t, ctx, other, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`)
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	x := <-got
-	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep && s.runs() == 1, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
+	testkit.Need(t, x.err == nil, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
+	testkit.Equal(t, x.r.Status, machine.NextStep, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
+	testkit.Equal(t, s.runs(), 1, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
 }
 
 // A call that waits at another server for the checks of a step that is begun again does not run them again: that would

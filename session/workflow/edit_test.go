@@ -86,10 +86,17 @@ func TestGoToStep(t *testing.T) {
 		refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: unknown})), session.ToolError, "unknown_step", "'a', 'b', 'c'")
 	}
 	r := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "b"})).Must(t)
-	testkit.True(t, r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.StepID, "b", "reply %s", toJSON(t, r))
+	testkit.Equal(t, strings.Join(r.InvalidatedSteps, " "), "b c", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[0].Step, "b", "reply %s", toJSON(t, r))
 	s := p.record(id)
-	testkit.True(t, s.Progress("c") == nil && s.Progress("b").CompletedAt == nil && s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
-	testkit.True(t, len(s.History) == 1 && s.History[0].To == "b" && s.History[0].From == "c" && s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] == "r.md", "history %s", toJSON(t, s.History))
+	testkit.Need(t, s.Progress("c") == nil, "record %s", toJSON(t, s.StepProgress))
+	testkit.Need(t, s.Progress("b").CompletedAt == nil, "record %s", toJSON(t, s.StepProgress))
+	testkit.True(t, s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
+	testkit.Need(t, len(s.History) == 1, "history %s", toJSON(t, s.History))
+	testkit.Equal(t, s.History[0].To, "b", "history %s", toJSON(t, s.History))
+	testkit.Equal(t, s.History[0].From, "c", "history %s", toJSON(t, s.History))
+	testkit.Equal(t, s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0], "r.md", "history %s", toJSON(t, s.History))
 	testkit.Works(t, errOf(os.Stat(filepath.Join(p.root, "r.md"))), "the file is gone")
 	// The same outputs finish b again: it is no repetition.
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`).BeginStep), "c", "reply")
@@ -160,7 +167,9 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 		} `json:"step_progress"`
 	}
 	testkit.Must(t, json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept))
-	testkit.True(t, kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v", kept)
+	testkit.Equal(t, kept.Place, second, "the record has %+v", kept)
+	testkit.Equal(t, kept.Progress["one"].Place, first, "the record has %+v", kept)
+	testkit.Equal(t, kept.Progress["three"].Place, second, "the record has %+v", kept)
 }
 
 // A checkout on another machine may have another path than the one where the session began: its own files are
@@ -217,7 +226,10 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 			if weaker == "" || pin {
 				testkit.Same(t, s.Weakened, nil, "pin %t: recorded", pin)
 			} else {
-				testkit.True(t, len(s.Weakened) == 1 && s.Weakened[0].Step == "one" && len(s.Weakened[0].What) == 1 && strings.Contains(s.Weakened[0].What[0], weaker), "recorded %s", toJSON(t, s.Weakened))
+				testkit.Need(t, len(s.Weakened) == 1, "recorded %s", toJSON(t, s.Weakened))
+				testkit.Equal(t, s.Weakened[0].Step, "one", "recorded %s", toJSON(t, s.Weakened))
+				testkit.Need(t, len(s.Weakened[0].What) == 1, "recorded %s", toJSON(t, s.Weakened))
+				testkit.Contains(t, s.Weakened[0].What[0], weaker, "recorded %s", toJSON(t, s.Weakened))
 			}
 			if pin && weaker != "" {
 				testkit.Equal(t, len(s.Progress("one").Newest().Verdicts[0].Criteria), 2, "criteria that were judged")
@@ -302,7 +314,13 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		by := session.WithCaller(ctx, session.Caller{Identity: "local", Channel: session.ChannelHTTP})
 		testkit.Must(t, errOf(c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))))
 		e := p.record(id).Progress("one").Evidence
-		testkit.True(t, e != nil && e.Kind == test.want && e.Channel == "http" && e.Reason == "All pass" && len(e.Files) == 1 && e.Files[0].SHA256 != "" && e.Digest != "", "%s: %s", name, toJSON(t, e))
+		testkit.Need(t, e != nil, "%s: %s", name, toJSON(t, e))
+		testkit.Equal(t, e.Kind, test.want)
+		testkit.Equal(t, e.Channel, "http")
+		testkit.Equal(t, e.Reason, "All pass")
+		testkit.Need(t, len(e.Files) == 1, "%s: %s", name, toJSON(t, e))
+		testkit.True(t, e.Files[0].SHA256 != "", "%s: %s", name, toJSON(t, e))
+		testkit.True(t, e.Digest != "", "%s: %s", name, toJSON(t, e))
 	}
 	// A caller with the right of a person is one, where only people may.
 	p := newProject(t).reviewedJob(reviewedStep)
@@ -316,7 +334,9 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 	}
 	testkit.Must(t, by(session.Caller{Identity: "ann", Rights: session.RightPerson, Channel: "http"}))
 	e := p.record(id).Progress("one").Evidence
-	testkit.True(t, e.Kind == machine.ByPerson && e.Identity == "ann" && e.Channel == "http", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Kind, machine.ByPerson, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Identity, "ann", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Channel, "http", "evidence %s", toJSON(t, e))
 }
 
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {

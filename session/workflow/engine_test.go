@@ -63,7 +63,10 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
 	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
-	testkit.True(t, s.Status == machine.Active && s.Goal == "the goal" && s.Progress("one") != nil && s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
+	testkit.Equal(t, s.Status, machine.Active, "record %s", toJSON(t, s))
+	testkit.Equal(t, s.Goal, "the goal", "record %s", toJSON(t, s))
+	testkit.Need(t, s.Progress("one") != nil, "record %s", toJSON(t, s))
+	testkit.True(t, s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
 	if p.url == "" {
 		testkit.Equal(t, testkit.Get(os.Stat(p.export(b.SessionID))).Must(t).Mode().Perm(), 0o600, "export")
 	}
@@ -80,11 +83,21 @@ func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	p, _, c, id := begun(t)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"went well"}`)
-	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n" && len(r.Stack) == 1 && r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 1, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
 	s, one := p.record(id), p.record(id).Progress("one")
-	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
+	testkit.Need(t, one.CompletedAt != nil, "record %s", toJSON(t, s))
+	testkit.Equal(t, *one.Notes, "went well", "record %s", toJSON(t, s))
+	testkit.Equal(t, one.Outputs[0].Value.Paths[0], "r.md", "record %s", toJSON(t, s))
+	testkit.Equal(t, s.CurrentStepID, "two", "record %s", toJSON(t, s))
+	testkit.Equal(t, s.CurrentEntryIndex, 1, "record %s", toJSON(t, s))
 	r = p.finish(c, `{"outputs":{"report":"`+p.write("r2.md", "x")+`"}}`)
-	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
 	testkit.True(t, p.record(id).Status == machine.Completed && p.record(id).CompletedAt != nil, "record %s", toJSON(t, p.record(id)))
@@ -94,7 +107,10 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	p, _, c, outer := begun(t)
 	p.simple("beta")
 	inner, r := p.start(c, "beta", "main").BeginStep.SessionID, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
-	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.SessionID, outer, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[0].Step, "two", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[1].Step, "one", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[1].SessionID, inner, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
@@ -159,7 +175,11 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	// 001.4.9: an override skips the review, and is recorded.
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`), machine.WorkflowComplete)
 	o := p.record(id).Progress("one").Overrides
-	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
+	testkit.Need(t, len(o) == 1, "overrides %s", toJSON(t, o))
+	testkit.Equal(t, o[0].Reason, "a subagent passed it", "overrides %s", toJSON(t, o))
+	testkit.Equal(t, o[0].Identity, "local", "overrides %s", toJSON(t, o))
+	testkit.True(t, !o[0].At.IsZero(), "overrides %s", toJSON(t, o))
+	testkit.Equal(t, o[0].Skipped[0], "step", "overrides %s", toJSON(t, o))
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
@@ -179,14 +199,21 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 		return testkit.Get(c.Abort(ctx, AbortArgs{Explanation: explanation, SessionID: id})).Must(t)
 	}
 	r := abort("wrong turn", &b) // in the middle
-	testkit.True(t, r.AbortedWorkflow == "beta/main" && r.AbortedStep == "one" && r.Explanation == "wrong turn" && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one" && len(r.Stack) == 2, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.AbortedWorkflow, "beta/main", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.AbortedStep, "one", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Explanation, "wrong turn", "reply %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "reply %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedStep, "one", "reply %s", toJSON(t, r))
+	testkit.Equal(t, len(r.Stack), 2, "reply %s", toJSON(t, r))
 	s := p.record(b)
 	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
 	testkit.Equal(t, toJSON(t, abort("wrong turn", &b)), toJSON(t, r), "repeated")
 	r = abort("enough", nil) // the top, whose parent is gone: its parent's parent goes on
 	testkit.True(t, r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s", toJSON(t, r))
 	r = abort("enough", nil)
-	testkit.True(t, r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.ResumedStep == nil, "reply %s", toJSON(t, r))
+	testkit.Equal(t, len(r.Stack), 0, "reply %s", toJSON(t, r))
 	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "more"})), session.StateError, "no_active_session")
 }
 
@@ -218,14 +245,20 @@ var groupSteps = []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_
 func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	p := grouped(t)
 	r := p.start(p.open().Connect("local"), "alpha", "main")
-	testkit.True(t, r.BeginStep.StepID == "a" && len(r.ConcurrentSteps) == 2 && r.ConcurrentSteps[0].StepID == "b" && r.ConcurrentSteps[0].Instructions == "Do b.\n" && r.ConcurrentSteps[1].StepID == "c", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.StepID, "a", "reply %s", toJSON(t, r))
+	testkit.Need(t, len(r.ConcurrentSteps) == 2, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.ConcurrentSteps[0].StepID, "b", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.ConcurrentSteps[0].Instructions, "Do b.\n", "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.ConcurrentSteps[1].StepID, "c", "reply %s", toJSON(t, r))
 	own, paragraph, _ := strings.Cut(r.BeginStep.Instructions, "**CONCURRENT STEPS**")
 	testkit.Equal(t, own, "Do a.\n\n", "before the paragraph about the group")
 	testkit.ContainsAll(t, paragraph, []string{" The text above is for step 'a' alone.", "'a', 'b', 'c'", "Task tool", "concurrent_steps", "concurrent_group"})
 	testkit.True(t, !strings.Contains(paragraph, "\n"), "the instructions do not end with one paragraph about the group: %s", paragraph)
 	testkit.Contains(t, *r.ConcurrentGroup, r.BeginStep.SessionID)
 	s := p.record(r.BeginStep.SessionID)
-	testkit.True(t, s.Progress("a") != nil && s.Progress("b") != nil && s.Progress("c") != nil, "not all were begun: %s", toJSON(t, s))
+	testkit.Need(t, s.Progress("a") != nil, "not all were begun: %s", toJSON(t, s))
+	testkit.Need(t, s.Progress("b") != nil, "not all were begun: %s", toJSON(t, s))
+	testkit.True(t, s.Progress("c") != nil, "not all were begun: %s", toJSON(t, s))
 }
 
 func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
@@ -236,8 +269,13 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	for id, notice := range map[string]string{"a": "null", "b": "do not do again: b. Still to do: a, c", "c": "null"} {
 		r := testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.SessionID, StepID: &id})).Must(t)
 		b := r.BeginStep
-		testkit.True(t, b.StepID == id && b.Instructions == "Do "+id+".\n" && r.ConcurrentSteps == nil && r.ConcurrentGroup == nil, "%s: %s", id, toJSON(t, r))
-		testkit.True(t, b.SessionID == began.SessionID && b.JobDir == began.JobDir && *b.CommonJobInfo == *began.CommonJobInfo, "%s: %s", id, toJSON(t, r))
+		testkit.Equal(t, b.StepID, id)
+		testkit.Equal(t, b.Instructions, "Do "+id+".\n")
+		testkit.Need(t, r.ConcurrentSteps == nil, "%s: %s", id, toJSON(t, r))
+		testkit.True(t, r.ConcurrentGroup == nil, "%s: %s", id, toJSON(t, r))
+		testkit.Equal(t, b.SessionID, began.SessionID)
+		testkit.Equal(t, b.JobDir, began.JobDir)
+		testkit.Equal(t, *b.CommonJobInfo, *began.CommonJobInfo)
 		testkit.Contains(t, toJSON(t, r.Notice), notice, id)
 		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id, toJSON(t, r))
 	}
@@ -263,7 +301,9 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	const b = `{"outputs":{"b_out":"r.md"},"step_id":"b"}`
 	pending := func(r *machine.FinishReply, want string) {
 		t.Helper()
-		testkit.True(t, r.Status == machine.NextStep && r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == want, "pending is not %s: %s", want, toJSON(t, r))
+		testkit.Equal(t, r.Status, machine.NextStep, "pending is not %s: %s", want, toJSON(t, r))
+		testkit.Need(t, r.BeginStep == nil, "pending is not %s: %s", want, toJSON(t, r))
+		testkit.Equal(t, strings.Join(r.PendingConcurrentSteps, " "), want, "pending is not %s: %s", want, toJSON(t, r))
 	}
 	r := p.finish(c, b)
 	pending(r, "a c")
@@ -273,7 +313,9 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	pending(p.finish(c, b), "a c")                             // b's reply may still be asked for, though a was finished after it
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "step_id_needed", "'c'")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	testkit.True(t, strings.Join(step.PendingConcurrentSteps, " ") == "c" && step.Members[1].State == "completed" && step.Members[2].State == "started", "get_step %s", toJSON(t, step))
+	testkit.Equal(t, strings.Join(step.PendingConcurrentSteps, " "), "c", "get_step %s", toJSON(t, step))
+	testkit.Equal(t, step.Members[1].State, "completed", "get_step %s", toJSON(t, step))
+	testkit.Equal(t, step.Members[2].State, "started", "get_step %s", toJSON(t, step))
 	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
 	testkit.True(t, stepOf(r.BeginStep) == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
 	r = p.finish(c, `{"outputs":{}}`)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,7 +96,10 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			lose.Store(1)
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
-			testkit.True(t, s.Status == machine.Aborted && len(s.History) == 1 && len(s.History[0].Progress) == 2 && s.Revision == 3, "record %s", toJSON(t, s))
+			testkit.Equal(t, s.Status, machine.Aborted, "record %s", toJSON(t, s))
+			testkit.Need(t, len(s.History) == 1, "record %s", toJSON(t, s))
+			testkit.Need(t, len(s.History[0].Progress) == 2, "record %s", toJSON(t, s))
+			testkit.Equal(t, s.Revision, 3, "record %s", toJSON(t, s))
 		})
 	}
 }
@@ -267,7 +269,10 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	testkit.Works(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	testkit.Works(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 	s := p.record(id)
-	testkit.True(t, rev.calls() == 2 && len(s.History) == 1 && s.Status == machine.Aborted && disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	testkit.Equal(t, rev.calls(), 2, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	testkit.Need(t, len(s.History) == 1, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	testkit.Equal(t, s.Status, machine.Aborted, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	testkit.True(t, disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
 }
 
 // A call that names no step is about the step that is current when it arrives, also at a server that last saw
@@ -319,7 +324,9 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	testkit.True(t, again.Status == machine.WorkflowComplete && *again.Summary == *first.Summary && strings.Contains(*again.Notice, outer), "the repetition got %s", toJSON(t, again))
+	testkit.Equal(t, again.Status, machine.WorkflowComplete, "the repetition got %s", toJSON(t, again))
+	testkit.Equal(t, *again.Summary, *first.Summary, "the repetition got %s", toJSON(t, again))
+	testkit.Contains(t, *again.Notice, outer, "the repetition got %s", toJSON(t, again))
 	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`), machine.NextStep)
 }

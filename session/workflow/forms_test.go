@@ -25,8 +25,13 @@ func TestForms_ForEach(t *testing.T) {
 		testStep{id: "port", outputs: "{out: {type: file, description: d}}"}, testStep{id: "verify"}, testStep{id: "sum"})
 	_, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"todo":"`+p.write("list.json", `["a", {"b": 1}, "c"]`)+`"}}`)
-	testkit.True(t, r.BeginStep.StepID == "port[0]" && string(r.BeginStep.Item.Value) == `"a"` && r.BeginStep.Item.Count == 3 && r.BeginStep.Instructions == "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
-	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
+	testkit.Equal(t, r.BeginStep.StepID, "port[0]", "begin_step %s", toJSON(t, r.BeginStep))
+	testkit.Equal(t, string(r.BeginStep.Item.Value), `"a"`, "begin_step %s", toJSON(t, r.BeginStep))
+	testkit.Equal(t, r.BeginStep.Item.Count, 3, "begin_step %s", toJSON(t, r.BeginStep))
+	testkit.Equal(t, r.BeginStep.Instructions, "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
+	testkit.Need(t, len(r.ConcurrentSteps) == 1, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
+	testkit.Equal(t, r.ConcurrentSteps[0].StepID, "port[1]", "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
+	testkit.Equal(t, string(r.ConcurrentSteps[0].Item.Value), `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
 	refused(t, refusal(t, c, `{"outputs":{"out":"r.md"}}`), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
 		refused(t, refusal(t, c, `{"outputs":{},"step_id":"`+early+`"}`), session.StateError, codes.StepNotCurrent, early, "port[1]")
@@ -96,7 +101,9 @@ func TestForms_Repeat(t *testing.T) {
 	const broken = `{"outputs":{"said":"broken"}}`
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, broken)
-	testkit.True(t, stepOf(r.BeginStep) == "look" && r.BeginStep.Round.Number == 2 && strings.Contains(r.BeginStep.Round.Failed, `"broken"`), "the second round: %s", toJSON(t, r))
+	testkit.Equal(t, stepOf(r.BeginStep), "look", "the second round: %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.Round.Number, 2, "the second round: %s", toJSON(t, r))
+	testkit.Contains(t, r.BeginStep.Round.Failed, `"broken"`, "the second round: %s", toJSON(t, r))
 	says(t, r, machine.NextStep, "Round 2 of 2")
 	testkit.Same(t, p.record(began.SessionID).Faults(), nil, "what deepwork check would find")
 	p.finish(c, `{"outputs":{}}`)
@@ -145,12 +152,21 @@ const hello = `{"outputs":{"said":"hello"}}`
 func TestForms_WorkflowAsStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	r := p.finish(c, hello)
-	testkit.Need(t, stepOf(r.BeginStep) == "write" && r.BeginStep.SessionID != id && len(r.Stack) == 2 && r.Stack[1].SessionID == r.BeginStep.SessionID && r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
+	testkit.Need(t, stepOf(r.BeginStep) == "write", "the call: %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep.SessionID != id, "the call: %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 2, "the call: %s", toJSON(t, r))
+	testkit.Need(t, r.Stack[1].SessionID == r.BeginStep.SessionID, "the call: %s", toJSON(t, r))
+	testkit.Need(t, r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
 	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, r.BeginStep.SessionID, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"page":"r.md"}` && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "last" &&
-		stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id && len(r.Stack) == 1, "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"page":"r.md"}`, "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedStep, "last", "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, stepOf(r.BeginStep), "last", "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.SessionID, id, "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, len(r.Stack), 1, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 	testkit.Equal(t, srv.Stats().Figures, record.Figures{Started: 2, Completed: 2, Steps: 5}, "what is counted")
 	for _, c := range []*Conn{srv.Connect("ann"), srv.ConnectStateless("bob")} {
@@ -192,7 +208,10 @@ func TestForms_TheCallerIsRemoved(t *testing.T) {
 	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
 	leaf := p.finish(srv.Connect("local"), `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
-	testkit.True(t, stepOf(leaf.BeginStep) == "one" && len(leaf.ConcurrentSteps) == 1 && leaf.ConcurrentSteps[0].StepID == "last" && leaf.ConcurrentGroup != nil, "its steps: %s", toJSON(t, leaf))
+	testkit.Equal(t, stepOf(leaf.BeginStep), "one", "its steps: %s", toJSON(t, leaf))
+	testkit.Need(t, len(leaf.ConcurrentSteps) == 1, "its steps: %s", toJSON(t, leaf))
+	testkit.Equal(t, leaf.ConcurrentSteps[0].StepID, "last", "its steps: %s", toJSON(t, leaf))
+	testkit.True(t, leaf.ConcurrentGroup != nil, "its steps: %s", toJSON(t, leaf))
 }
 
 // A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not removed as old.
@@ -324,7 +343,11 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	p.write("work", "changed") // else the result of the same content stands
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "end", "after it has passed")
 	fix := p.record(began.SessionID).Progress("fix")
-	testkit.True(t, s.runs() >= 2 && fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.True(t, s.runs() >= 2, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.Equal(t, fix.FailedChecks, 0, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.Need(t, fix.Ended != nil, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.True(t, fix.Ended.Passed, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.Equal(t, len(fix.Evidence.Checks), 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 }
 
 // A person who lets a workflow go on after the last round does so for the outputs that they were shown.
@@ -371,13 +394,17 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	child := p.finish(c, call).BeginStep.SessionID
 	c = srv.Connect("local")
 	r := p.finish(c, call)
-	testkit.True(t, r.BeginStep.SessionID == child && len(r.Stack) == 2 && r.Stack[1].SessionID == child, "the same call: %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.SessionID, child, "the same call: %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 2, "the same call: %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[1].SessionID, child, "the same call: %s", toJSON(t, r))
 	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "get_step with session_id '"+child+"'", "get_step")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	last := `{"outputs":{},"request_id":"r2","session_id":"` + child + `"}`
 	done := p.finish(c, last)
 	r = p.finish(srv.Connect("local"), last)
-	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
+	testkit.Equal(t, toJSON(t, r.BeginStep), toJSON(t, done.BeginStep), "the last call again: %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 1, "the last call again: %s", toJSON(t, r))
+	testkit.Equal(t, r.Stack[0].Step, "last", "the last call again: %s", toJSON(t, r))
 }
 
 // Each item may be a workflow, whose first step is shown with both: texts it hands over stay texts, and the values of all are outputs of the entry.
@@ -387,7 +414,11 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[{when: {input: what, is_not: c}, steps: [write]}]\n    inputs: [{name: what, description: w}]"})
 	srv, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"todo":"[\"a\",{\"b\": 1},\"c\"]"}}`)
-	testkit.Need(t, len(r.ConcurrentSteps) == 1 && r.BeginStep.SessionID != id && r.BeginStep.Item != nil && r.ConcurrentSteps[0].Item != nil && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "the items: %s", toJSON(t, r))
+	testkit.Need(t, len(r.ConcurrentSteps) == 1, "the items: %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep.SessionID != id, "the items: %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep.Item != nil, "the items: %s", toJSON(t, r))
+	testkit.Need(t, r.ConcurrentSteps[0].Item != nil, "the items: %s", toJSON(t, r))
+	testkit.Need(t, string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "the items: %s", toJSON(t, r))
 	testkit.Contains(t, *r.ConcurrentGroup, "session_id of its own")
 	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b":1}`} {
 		testkit.Equal(t, toJSON(t, machine.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`, "what the workflow was given")
@@ -396,7 +427,9 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
 	}
 	r = finish(r.BeginStep.SessionID, strings.Repeat("long ", 2000))
-	testkit.Need(t, r.Status == machine.WorkflowComplete && r.BeginStep != nil && string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
+	testkit.Need(t, r.Status == machine.WorkflowComplete, "the third: %s", toJSON(t, r))
+	testkit.Need(t, r.BeginStep != nil, "the third: %s", toJSON(t, r))
+	testkit.Need(t, string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
 	testkit.Contains(t, r.BeginStep.Instructions, "nothing to do: call finished_step with session_id '"+id+"', step_id 'workflow:beta/publish[2]'")
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of one with nothing to do")
 	srv.stop()
@@ -554,7 +587,9 @@ func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 		refused(t, refusal(t, k.c, `{"outputs":{"said":"x"},"step_id":"`+next+`","session_id":"`+k.id+`"}`), session.StateError, codes.StepNotCurrent, "call get_step")
 		testkit.Works(t, errOf(k.c.Step(ctx, StepArgs{SessionID: &k.id})))
 		p := k.record(k.id).Progress(next)
-		testkit.True(t, p != nil && (p.Protected != nil) == (form == "gate") && (p.Child != "") == (form != "gate"), "%s: %s", next, toJSON(t, p))
+		testkit.Need(t, p != nil, "%s: %s", next, toJSON(t, p))
+		testkit.Equal(t, (p.Protected != nil), (form == "gate"))
+		testkit.Equal(t, (p.Child != ""), (form != "gate"))
 	}
 }
 

@@ -58,7 +58,11 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Contains(t, said, "deepwork sessions review "+id+" one`")
 	testkit.Equal(t, waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)), said, "repeated")
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 2 && rev.calls() == 2 && !one.Done() && one.Question.Digest != "" && one.Question.Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, rev.calls(), 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, !one.Done(), "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Question.Digest != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Question.Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
 	p.awaiting(srv, how, id+" one")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
@@ -83,10 +87,17 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	waits(t, p.finish(c, call)) // the other outputs withdrew the answer
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls, r := rev.calls(), p.finish(c, call)
-	testkit.True(t, r.Status == machine.NextStep && strings.Contains(toJSON(t, r.Notice), "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Contains(t, toJSON(t, r.Notice), "Well done", "reply %s", toJSON(t, r))
+	testkit.Equal(t, rev.calls(), calls, "reply %s", toJSON(t, r))
 	e := p.record(id).Progress("one").Evidence
-	testkit.True(t, e.Kind == machine.Passed && e.Identity == "ann" && e.Channel == "page" && e.Reason == "Well done", "evidence %s", toJSON(t, e))
-	testkit.True(t, e.Files[0].SHA256 == now.Files[0].SHA256 && e.Others != nil && e.Others.Kind == machine.ByReviewer, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Identity, "ann", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Channel, "page", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Reason, "Well done", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Files[0].SHA256, now.Files[0].SHA256, "evidence %s", toJSON(t, e))
+	testkit.Need(t, e.Others != nil, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Others.Kind, machine.ByReviewer, "evidence %s", toJSON(t, e))
 }
 
 // What a person does not pass goes back to the agent with their words, and counts like a reviewer's verdict.
@@ -104,7 +115,10 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 		testkit.True(t, len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 1 && len(one.Tries) == 1 && one.Tries[0].Collected && rev.calls() == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Need(t, len(one.Tries) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Tries[0].Collected, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, rev.calls(), 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	p.write("good.md", "longer")
 	waits(t, p.finish(c, good))
 	no("Still too short")
@@ -154,7 +168,9 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			says(t, p.finish(c, good), machine.NextStep)
 			one := p.record(id).Progress("one")
 			e := one.Evidence
-			testkit.True(t, e.Kind == machine.Passed && (e.Others == nil) == (test.others == "") && (e.Others == nil || e.Others.Kind == test.others), "evidence %s", toJSON(t, e))
+			testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
+			testkit.Equal(t, (e.Others == nil), (test.others == ""), "evidence %s", toJSON(t, e))
+			testkit.True(t, (e.Others == nil || e.Others.Kind == test.others), "evidence %s", toJSON(t, e))
 			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil, "progress %s", toJSON(t, one))
 		})
 	}
@@ -164,7 +180,9 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
 		says(t, p.finish(c, good), machine.NextStep)
 		one := p.record(id).Progress("one")
-		testkit.True(t, one.Evidence.Kind == machine.ByPerson && len(one.Overrides) == 1 && len(one.Overrides[0].Skipped) == 2, "progress %s", toJSON(t, one))
+		testkit.Equal(t, one.Evidence.Kind, machine.ByPerson, "progress %s", toJSON(t, one))
+		testkit.Need(t, len(one.Overrides) == 1, "progress %s", toJSON(t, one))
+		testkit.Equal(t, len(one.Overrides[0].Skipped), 2, "progress %s", toJSON(t, one))
 	})
 }
 
@@ -220,9 +238,14 @@ func TestAClientAsksItsUser(t *testing.T) {
 			one := p.record(id).Progress("one")
 			switch e := one.Evidence; name {
 			case "pass":
-				testkit.True(t, e.Kind == machine.PassedIn && e.Channel == "stdio" && e.Identity == "local" && e.Reason == "Yes", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Kind, machine.PassedIn, "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Channel, "stdio", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Identity, "local", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Reason, "Yes", "evidence %s", toJSON(t, e))
 			case "fail":
-				testkit.True(t, one.Question.Answer.Client && strings.Contains(*r.Feedback, "gave no reason") && one.QualityTries == 1, "%s, %s", toJSON(t, r), toJSON(t, one))
+				testkit.True(t, one.Question.Answer.Client, "%s, %s", toJSON(t, r), toJSON(t, one))
+				testkit.Contains(t, *r.Feedback, "gave no reason")
+				testkit.Equal(t, one.QualityTries, 1)
 			}
 		})
 	}
@@ -255,7 +278,9 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			<-asked
 			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
 			x := <-got
-			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)) && (x.err == nil) == (c.codes == "") && (x.err != nil || x.r.Status == machine.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Equal(t, (x.err == nil), (c.codes == ""), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.True(t, (x.err != nil || x.r.Status == machine.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
 			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil), FinishArgs{Outputs: outputs("report", "good.md")})) // an answer that comes too late
 			testkit.Equal(t, p.record(outer).Revision, 0, "the workflow below was moved")
 		})
@@ -308,7 +333,9 @@ func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
 	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
 	var all []string
 	for _, s := range found {
-		testkit.True(p.t, s.Goal == "a goal" && time.Since(s.Since) <= time.Hour && time.Since(s.Since) >= 0, "%+v", s)
+		testkit.Equal(p.t, s.Goal, "a goal")
+		testkit.True(p.t, time.Since(s.Since) <= time.Hour, "%+v", s)
+		testkit.True(p.t, time.Since(s.Since) >= 0, "%+v", s)
 		all = append(all, s.SessionID+" "+s.Step)
 	}
 	testkit.Same(p.t, all, want, "what waits for a person")
@@ -397,7 +424,9 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s", toJSON(t, r))
 		srv.stop()
 		given, files := GivenFor(p.record(id), "one")
-		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
+		testkit.True(t, given != "", "handed in: %q, %v", given, files)
+		testkit.Need(t, len(files) == 1, "handed in: %q, %v", given, files)
+		testkit.Equal(t, files[0].Path, "bad.md", "handed in: %q, %v", given, files)
 		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", p.decided(id)))
 		srv = p.reopen(rev)
 		p.awaiting(srv, *rev.how.Load())
@@ -415,6 +444,8 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		}
 		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
 		e := p.record(id).Progress("one").Evidence
-		testkit.True(t, e.Kind == kind && e.GivenFor == given && e.Digest != given, "evidence %s", toJSON(t, e))
+		testkit.Equal(t, e.Kind, kind, "evidence %s", toJSON(t, e))
+		testkit.Equal(t, e.GivenFor, given, "evidence %s", toJSON(t, e))
+		testkit.True(t, e.Digest != given, "evidence %s", toJSON(t, e))
 	}
 }

@@ -33,10 +33,19 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	r := p.finish(c, bad) // 001.4.12
 	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
 	failed, criteria := r.FailedReviews, r.FailedCriteria
-	testkit.True(t, len(failed) == 1 && failed[0].RunEach == "step" && failed[0].TargetFile == nil && !failed[0].Passed, "failed_reviews %s", toJSON(t, failed))
-	testkit.True(t, len(criteria) == 1 && criteria[0].Criterion == "Is it good?" && *criteria[0].Feedback == "no", "failed_criteria %s", toJSON(t, criteria))
+	testkit.Need(t, len(failed) == 1, "failed_reviews %s", toJSON(t, failed))
+	testkit.Equal(t, failed[0].RunEach, "step", "failed_reviews %s", toJSON(t, failed))
+	testkit.Need(t, failed[0].TargetFile == nil, "failed_reviews %s", toJSON(t, failed))
+	testkit.True(t, !failed[0].Passed, "failed_reviews %s", toJSON(t, failed))
+	testkit.Need(t, len(criteria) == 1, "failed_criteria %s", toJSON(t, criteria))
+	testkit.Equal(t, criteria[0].Criterion, "Is it good?", "failed_criteria %s", toJSON(t, criteria))
+	testkit.Equal(t, *criteria[0].Feedback, "no", "failed_criteria %s", toJSON(t, criteria))
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryFailed && !one.Tries[0].Verdicts[0].Passed && one.Tries[0].Files[0].SHA256 != "" && one.CompletedAt == nil, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 1, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.Tries[0].State, machine.TryFailed, "record %s", toJSON(t, one))
+	testkit.True(t, !one.Tries[0].Verdicts[0].Passed, "record %s", toJSON(t, one))
+	testkit.True(t, one.Tries[0].Files[0].SHA256 != "", "record %s", toJSON(t, one))
+	testkit.True(t, one.CompletedAt == nil, "record %s", toJSON(t, one))
 	p.finish(c, bad)                                                                                                                                                      // unchanged outputs count too
 	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Not met: Is it good?: no\n") // 001.4.13
 	n := rev.calls()
@@ -44,7 +53,10 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
 	testkit.Equal(t, stepOf(p.finish(c, good).BeginStep), "two") // 001.4.14
 	one = p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 4 && one.Newest().State == machine.TryPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 4, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.Newest().State, machine.TryPassed, "record %s", toJSON(t, one))
+	testkit.True(t, one.Newest().Verdicts[0].Reviewer != "", "record %s", toJSON(t, one))
+	testkit.True(t, one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
@@ -60,7 +72,10 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		refused(t, refusal(t, c, good), session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
-		testkit.True(t, one.QualityTries == 0 && one.Newest().State == machine.TryVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
+		testkit.Equal(t, one.QualityTries, 0, "%s: record %s", what, toJSON(t, one))
+		testkit.Equal(t, one.Newest().State, machine.TryVoid, "%s: record %s", what, toJSON(t, one))
+		testkit.Need(t, one.Newest().Error != nil, "%s: record %s", what, toJSON(t, one))
+		testkit.True(t, one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
 	got := rev.held(c, good)
@@ -94,7 +109,10 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 			rev.unset("wait")
 			var one *machine.StepProgress
 			testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
-			testkit.True(t, one.Newest().State == machine.TryPassed && !one.Newest().Collected && one.CompletedAt == nil && c.stackOf(ctx, "")[0].Step == "one", "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.Equal(t, one.Newest().State, machine.TryPassed, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.True(t, !one.Newest().Collected, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.Need(t, one.CompletedAt == nil, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.Equal(t, c.stackOf(ctx, "")[0].Step, "one", "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 			says(t, p.finish(c, good), machine.NextStep)
 			testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1}, "attempts, and calls of the reviewer")
 		})
@@ -110,7 +128,9 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	x := <-other
 	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryVoid && one.Tries[1].Number == 1, "tries %s", toJSON(t, one.Tries))
+	testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
+	testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
+	testkit.Equal(t, one.Tries[1].Number, 1, "tries %s", toJSON(t, one.Tries))
 }
 
 func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
@@ -121,7 +141,10 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 	_, rev, c, id := p.reviewed()
 	const all = `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`
 	r := p.finish(c, all)
-	testkit.Need(t, r.Status == machine.NeedsWork && len(r.FailedReviews) == 1 && *r.FailedReviews[0].TargetFile == "bad.md" && rev.calls() == 3, "reply %s after %d reviews", toJSON(t, r), rev.calls())
+	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s after %d reviews", toJSON(t, r), rev.calls())
+	testkit.Need(t, len(r.FailedReviews) == 1, "reply %s after %d reviews", toJSON(t, r), rev.calls())
+	testkit.Need(t, *r.FailedReviews[0].TargetFile == "bad.md", "reply %s after %d reviews", toJSON(t, r), rev.calls())
+	testkit.Need(t, rev.calls() == 3, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	p.write("bad.md", "CONTENT OF something better")
 	p.write("good2.md", "CONTENT OF good2.md, changed")
 	says(t, p.finish(c, all), machine.WorkflowComplete)
@@ -144,7 +167,10 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	took := time.Since(began)
 	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityTries == 1 && len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && rev.calls() == 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 1, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Need(t, len(one.Tries) == 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, rev.calls(), 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
 }
 
 func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
@@ -158,7 +184,9 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`), machine.NextStep)
 	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.Newest().State == machine.TryVoid && len(one.Overrides) == 1 && one.QualityTries == 0, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.Newest().State, machine.TryVoid, "record %s", toJSON(t, one))
+	testkit.Need(t, len(one.Overrides) == 1, "record %s", toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
 }
 
@@ -247,7 +275,9 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 		rev.unset("wait")
 		for _, got := range all {
 			x := <-got
-			testkit.True(t, x.err == nil && x.r.Status == want && strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read") == (call == bad), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Need(t, x.err == nil, "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Equal(t, x.r.Status, want, "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Equal(t, strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read"), (call == bad), "reply %s, %v", toJSON(t, x.r), x.err)
 		}
 		testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1}, "attempts, and calls of the reviewer")
 	}
@@ -329,7 +359,10 @@ func TestAReviewIsTakenUp(t *testing.T) {
 				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i, toJSON(t, x.r), x.err)
 			}
 			one := p.record(id).Progress("one")
-			testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+			testkit.Need(t, len(one.Tries) == 2, "tries %s", toJSON(t, one.Tries))
+			testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
+			testkit.Equal(t, one.Tries[1].State, machine.TryPassed, "tries %s", toJSON(t, one.Tries))
+			testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
 		})
 	}
 }

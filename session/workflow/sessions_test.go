@@ -35,10 +35,15 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	c = p.open().Connect("local")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
 	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &inner})).Must(t)
-	testkit.True(t, step.BeginStep.StepID == "two" && step.Goal == "a goal" && len(step.Stack) == 2 && step.Stack[0].SessionID == outer, "get_step %s", toJSON(t, step))
+	testkit.Equal(t, step.BeginStep.StepID, "two", "get_step %s", toJSON(t, step))
+	testkit.Equal(t, step.Goal, "a goal", "get_step %s", toJSON(t, step))
+	testkit.Need(t, len(step.Stack) == 2, "get_step %s", toJSON(t, step))
+	testkit.Equal(t, step.Stack[0].SessionID, outer, "get_step %s", toJSON(t, step))
 	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"one","outputs":{"report":"r.md"}}]`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && len(r.Stack) == 1, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "reply %s", toJSON(t, r))
+	testkit.Equal(t, len(r.Stack), 1, "reply %s", toJSON(t, r))
 }
 
 // Any connection, of any server of the project, serves any session at any time; one that somebody works on is not recommended.
@@ -89,7 +94,9 @@ func TestServersRaceForOneSession(t *testing.T) {
 	}
 	wg.Wait()
 	s := p.record(id)
-	testkit.True(t, s.Status == machine.Completed && s.Revision == int64(len(ids)) && finished.Load() > 0, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
+	testkit.Equal(t, s.Status, machine.Completed, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
+	testkit.Equal(t, s.Revision, int64(len(ids)), "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
+	testkit.True(t, finished.Load() > 0, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
@@ -147,8 +154,14 @@ func TestResumableSessions(t *testing.T) {
 	for range 2 { // the second server reads it all again
 		testkit.Equal(t, len(list(srv.Connect("other"))), 0, "another's")
 		got := list(srv.Connect("local"))
-		testkit.True(t, len(got) == 2 && got[0].SessionID == beta && got[1].SessionID == alpha && got[1].Workflow == "alpha/main" && got[1].Step == "two", "resumable: %s", toJSON(t, got))
-		testkit.True(t, len([]rune(got[1].Goal)) <= 200 && strings.HasPrefix(goal, got[1].Goal[:150]) && strings.HasSuffix(got[1].Age, "s"), "resumable: %s", toJSON(t, got))
+		testkit.Need(t, len(got) == 2, "resumable: %s", toJSON(t, got))
+		testkit.Equal(t, got[0].SessionID, beta, "resumable: %s", toJSON(t, got))
+		testkit.Equal(t, got[1].SessionID, alpha, "resumable: %s", toJSON(t, got))
+		testkit.Equal(t, got[1].Workflow, "alpha/main", "resumable: %s", toJSON(t, got))
+		testkit.Equal(t, got[1].Step, "two", "resumable: %s", toJSON(t, got))
+		testkit.Need(t, len([]rune(got[1].Goal)) <= 200, "resumable: %s", toJSON(t, got))
+		testkit.True(t, strings.HasPrefix(goal, got[1].Goal[:150]), "resumable: %s", toJSON(t, got))
+		testkit.True(t, strings.HasSuffix(got[1].Age, "s"), "resumable: %s", toJSON(t, got))
 		srv.stop()
 		srv = p.open()
 	}
@@ -165,7 +178,12 @@ func TestProgress(t *testing.T) {
 	look := func(s *server, done int, status machine.SessionStatus) *Progress {
 		t.Helper()
 		x := testkit.Get(s.Progress(ctx, "ann", id)).Must(t)
-		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
+		testkit.Equal(t, x.SessionID, id, "got %s", toJSON(t, x))
+		testkit.Equal(t, x.JobName, "alpha", "got %s", toJSON(t, x))
+		testkit.Equal(t, x.WorkflowName, "main", "got %s", toJSON(t, x))
+		testkit.Equal(t, x.Status, status, "got %s", toJSON(t, x))
+		testkit.Equal(t, x.Done, done, "got %s", toJSON(t, x))
+		testkit.Equal(t, x.Total, 2, "got %s", toJSON(t, x))
 		return x
 	}
 	look(srv, 0, machine.Active)
@@ -189,7 +207,9 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	// It waits for others: a call that names no session is about the first one.
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 	found, _, err := c.engine.resumable(ctx, "local", keptListed, false)
-	testkit.True(t, err == nil && len(found) == 1 && found[0].ID == root, "resumable: %v %v", found, err)
+	testkit.Need(t, err == nil, "resumable: %v %v", found, err)
+	testkit.Need(t, len(found) == 1, "resumable: %v %v", found, err)
+	testkit.Equal(t, found[0].ID, root, "resumable: %v %v", found, err)
 	reply := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &root})).Must(t)
 	testkit.True(t, reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s", toJSON(t, reply))
 }
@@ -215,7 +235,9 @@ func TestAStackAThousandDeep(t *testing.T) {
 	srv.stop()
 	c = p.open().Connect("local")
 	stack := testkit.Get(c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})).Must(t).Stack
-	testkit.Need(t, len(stack) == deep-1 && stack[0].SessionID == ids[0] && stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d", len(stack))
+	testkit.Need(t, len(stack) == deep-1, "resumed: depth %d", len(stack))
+	testkit.Need(t, stack[0].SessionID == ids[0], "resumed: depth %d", len(stack))
+	testkit.Need(t, stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d", len(stack))
 	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
 	for range 20 {
 		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
@@ -279,7 +301,9 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	}
 	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
+	testkit.True(t, r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
 	aborted := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t)
 	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s", toJSON(t, aborted))
 }
@@ -349,7 +373,9 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	chain("completion", r.Stack, root)
-	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "completion: %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "completion: %s", toJSON(t, r))
+	testkit.Equal(t, *r.ResumedStep, "one", "completion: %s", toJSON(t, r))
 	nested.ParentSessionID = &leaf
 	refused(t, errOf(c.Start(ctx, nested)), session.StateError, "session_ended", leaf)
 	// After a restart a nested session comes with its ancestors.
@@ -370,7 +396,9 @@ func TestStatelessRetries(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`","step_id":"two"}`)
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && r.Notice == nil && p.record(two).Status == machine.Completed, "the call got %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "the call got %s", toJSON(t, r))
+	testkit.Need(t, r.Notice == nil, "the call got %s", toJSON(t, r))
+	testkit.Equal(t, p.record(two).Status, machine.Completed, "the call got %s", toJSON(t, r))
 }
 
 func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
@@ -397,7 +425,9 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 	c.Close()
 	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
 	s := p.record(id)
-	testkit.True(t, s.Revision == 0 && s.CurrentStepID == "one" && s.Status == machine.Active, "the refused calls touched the session: %s", toJSON(t, s))
+	testkit.Equal(t, s.Revision, 0, "the refused calls touched the session: %s", toJSON(t, s))
+	testkit.Equal(t, s.CurrentStepID, "one", "the refused calls touched the session: %s", toJSON(t, s))
+	testkit.Equal(t, s.Status, machine.Active, "the refused calls touched the session: %s", toJSON(t, s))
 }
 
 // Options.Moved is called after each transition that others see, of this process or another one.
@@ -429,12 +459,17 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	p := newProject(t).reviewedJob(bothStep)
 	srv = p.reopen(rev)
 	all := p.importFrom(from, srv, id, child)
-	testkit.True(t, all[0].Err == nil && all[1].Err == nil && all[0].AsNow, "examined %+v, %+v", all[0], all[1])
+	testkit.Need(t, all[0].Err == nil, "examined %+v, %+v", all[0], all[1])
+	testkit.Need(t, all[1].Err == nil, "examined %+v, %+v", all[0], all[1])
+	testkit.True(t, all[0].AsNow, "examined %+v, %+v", all[0], all[1])
 	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
 	testkit.Equal(t, export.ClaimOf(all[i].State), export.Claim{Reviews: 1, Decisions: 1})
 	now, calls := p.record(id), rev.calls()
 	one := now.Progress("one")
-	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.TryPassed, "imported as %s", toJSON(t, now))
+	testkit.Need(t, now.ImportedAt != nil, "imported as %s", toJSON(t, now))
+	testkit.Need(t, one.Question == nil, "imported as %s", toJSON(t, now))
+	testkit.True(t, one.Newest().Imported, "imported as %s", toJSON(t, now))
+	testkit.Equal(t, one.Newest().State, machine.TryPassed, "imported as %s", toJSON(t, now))
 	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`, "the parent of the session that was nested in it")
 	waits(t, p.finish(srv.Connect("local"), `{"session_id":"`+id+`","outputs":{"report":"good.md"}}`))
 	testkit.Equal(t, rev.calls()-calls, 1, "calls of the reviewer")
@@ -466,7 +501,11 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	}
 	testkit.Equal(t, standing(), nil, "before the first")
 	r, now := p.finish(c, bad), standing()
-	testkit.True(t, now != nil && now.State == "failed" && strings.Contains(*r.Feedback, now.Feedback) && now.TriesLeft == 2 && toJSON(t, now.Outputs) == `{"report":"bad.md"}`, "after a failed one: %s", toJSON(t, now))
+	testkit.Need(t, now != nil, "after a failed one: %s", toJSON(t, now))
+	testkit.Equal(t, now.State, "failed", "after a failed one: %s", toJSON(t, now))
+	testkit.Contains(t, *r.Feedback, now.Feedback, "after a failed one: %s", toJSON(t, now))
+	testkit.Equal(t, now.TriesLeft, 2, "after a failed one: %s", toJSON(t, now))
+	testkit.Equal(t, toJSON(t, now.Outputs), `{"report":"bad.md"}`, "after a failed one: %s", toJSON(t, now))
 	how.ReplyWithin = 20 * time.Millisecond
 	rev.how.Store(&how)
 	rev.set("wait", "")
@@ -476,7 +515,10 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	p, _, _, c, id := underJudgement(t, humanStep)
 	waits(t, p.finish(c, good))
 	now = testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
-	testkit.True(t, now != nil && now.State == "waiting_for_you" && strings.HasPrefix(now.Command, "deepwork sessions review "+id+" one") && toJSON(t, now.Outputs) == `{"report":"good.md"}`, "while a person is awaited: %s", toJSON(t, now))
+	testkit.Need(t, now != nil, "while a person is awaited: %s", toJSON(t, now))
+	testkit.Equal(t, now.State, "waiting_for_you", "while a person is awaited: %s", toJSON(t, now))
+	testkit.True(t, strings.HasPrefix(now.Command, "deepwork sessions review "+id+" one"), "while a person is awaited: %s", toJSON(t, now))
+	testkit.Equal(t, toJSON(t, now.Outputs), `{"report":"good.md"}`, "while a person is awaited: %s", toJSON(t, now))
 }
 
 // A server that serves the last good version of a job that no longer loads says so, with the file and its first fault.
@@ -578,11 +620,15 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
 		var jobs []machine.JobInfo
 		testkit.Must(t, json.Unmarshal(enc.Jobs, &jobs))
-		testkit.True(t, len(enc.Jobs) <= jobsBytes && (len(jobs) == c.listed || c.listed < 0) && len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
+		testkit.Need(t, len(enc.Jobs) <= jobsBytes, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
+		testkit.Need(t, (len(jobs) == c.listed || c.listed < 0), "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
+		testkit.True(t, len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
 		testkit.ContainsAll(t, toJSON(t, enc.Notice), c.words, name)
 		for i, j := range jobs {
-			testkit.Need(t, j.Name == c.snapshot.Jobs[i].Name && len(j.Workflows) == 1 && (len(c.words) == 0 || j.Description == nil), "%s: job %d is %+v", name, i, j)
+			testkit.Need(t, j.Name == c.snapshot.Jobs[i].Name, "%s: job %d is %+v", name, i, j)
+			testkit.Need(t, len(j.Workflows) == 1, "%s: job %d is %+v", name, i, j)
+			testkit.Need(t, (len(c.words) == 0 || j.Description == nil), "%s: job %d is %+v", name, i, j)
 		}
 	}
 }
@@ -618,8 +664,11 @@ func TestWhatAPersonJudges(t *testing.T) {
 		"c.bin": {BinaryFile, "not text"}, "big.txt": {BinaryFile, "too large"},
 	} {
 		f := first[path]
-		testkit.True(t, f.Kind == want.kind && (f.Note == "") == (want.note == "") && strings.Contains(f.Note, want.note) && (f.Text != "") == (want.note == "" && f.Kind != ImageFile) && f.Diff == "",
-			"%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, f.Kind, want.kind, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, (f.Note == ""), (want.note == ""), "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Contains(t, f.Note, want.note, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, (f.Text != ""), (want.note == "" && f.Kind != ImageFile), "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, f.Diff, "", "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
 	}
 	hidden := func(note string) {
 		t.Helper()
@@ -714,7 +763,9 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")
 			if reviews == bothStep {
-				testkit.True(t, session.CodeOf(err) == codes.OutputsChanged && rev.calls() == 1 && !strings.Contains(err.Error(), "finished_step"), "for a person, a sentence that names a tool is left out: %v", err)
+				testkit.Equal(t, session.CodeOf(err), codes.OutputsChanged, "for a person, a sentence that names a tool is left out: %v", err)
+				testkit.Equal(t, rev.calls(), 1, "for a person, a sentence that names a tool is left out: %v", err)
+				testkit.True(t, !strings.Contains(err.Error(), "finished_step"), "for a person, a sentence that names a tool is left out: %v", err)
 				return
 			}
 			testkit.Must(t, err)

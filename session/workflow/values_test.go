@@ -325,7 +325,9 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	p := newProject(t).format2("", "process_requirements: {Good: The author MUST read what exists.}")
 	_, rev, c, id := p.reviewed()
 	r := testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Reviews
-	testkit.True(t, len(r) == 1 && r[0].Account && r[0].RunEach == "step", "reviews %s", toJSON(t, r))
+	testkit.Need(t, len(r) == 1, "reviews %s", toJSON(t, r))
+	testkit.True(t, r[0].Account, "reviews %s", toJSON(t, r))
+	testkit.Equal(t, r[0].RunEach, "step", "reviews %s", toJSON(t, r))
 	for _, given := range []string{"", `,"notes":" "`, `,"work_summary":null`} {
 		says(t, p.finish(c, `{"outputs":{}`+given+`}`), machine.NeedsWork, "- Good: The author MUST read what exists.", "with notes")
 		testkit.Equal(t, rev.calls(), 0, "%s: reviews", given)
@@ -333,7 +335,9 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	says(t, p.finish(c, `{"outputs":{},"notes":"CONTENT OF bad.md"}`), machine.NeedsWork, "Try 1 of 3. Review of step: bad.md was read\n")
 	says(t, p.finish(c, `{"outputs":{},"work_summary":"I read all."}`), machine.NextStep)
 	one := p.record(id).Progress("one")
-	testkit.True(t, rev.calls() == 2 && one.QualityTries == 2 && *one.Notes == "I read all.", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, rev.calls(), 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.QualityTries, 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, *one.Notes, "I read all.", "%d reviews, %s", rev.calls(), toJSON(t, one))
 }
 
 // Rule 25: the agent is told which subagent reviews its work.
@@ -377,7 +381,11 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 				}
 				given, hashes := GivenFor(p.record(id), "one")
 				one := p.record(id).Progress("one")
-				testkit.Need(t, rev.calls() == 0 && one.QualityTries == 0 && given != "" && len(hashes) == 3 && one.Unfit.Faults == misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, rev.calls() == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, one.QualityTries == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, given != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, len(hashes) == 3, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, one.Unfit.Faults == misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
 				err := srv.OverrideFor(ctx, id, "one", p.decided(id))
 				if name == "never" {
 					refused(t, err, session.StateError, "override_needs_person", "not even a person")
@@ -389,7 +397,12 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 				says(t, p.finish(c, report(files, notes)), machine.NextStep)
 				one = p.record(id).Progress("one")
 				e := one.Evidence
-				testkit.True(t, e.Kind == machine.ByPerson && e.Reason == "I looked at it" && e.Misfits == misses && len(one.Overrides) == 1 && slices.Contains(one.Overrides[0].Skipped, "schema") && rev.calls() == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, e.Kind, machine.ByPerson, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, e.Reason, "I looked at it", "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, e.Misfits, misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, len(one.Overrides) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.True(t, slices.Contains(one.Overrides[0].Skipped, "schema"), "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, rev.calls(), 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
 			})
 		}
 	}

@@ -308,7 +308,9 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	id := ask[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": task.TaskID, "executor": "CLAUDE_CODE",
 		"repos": []any{map[string]any{"repo_id": repo, "target_branch": "main"}}}).AttemptID
 	first := b.ends(id, "completed")
-	testkit.True(t, first.Repos[0].Ahead == 1 && first.FinalMessage != nil && *first.FinalMessage == "I have said hello.", "%+v", first)
+	testkit.Equal(t, first.Repos[0].Ahead, 1)
+	testkit.Need(t, first.FinalMessage != nil, "%+v", first)
+	testkit.Equal(t, *first.FinalMessage, "I have said hello.")
 	checkCost(t, first.Cost, 1, 0, 3)
 
 	ask[attempt.FollowUpReply](b, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "Think of an elephant."})
@@ -339,7 +341,13 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 // checkCost checks what executions used. The model reports at least a token per turn.
 func checkCost(t *testing.T, c *board.Cost, executions, unknown int, output int64) {
 	t.Helper()
-	testkit.True(t, c != nil && c.Executions == executions && c.Unknown == unknown && c.Output != nil && *c.Output >= output && c.Turns != nil && c.USD != nil, "the cost is %s", encoded(c))
+	testkit.Need(t, c != nil, "the cost is %s", encoded(c))
+	testkit.Equal(t, c.Executions, executions, "the cost is %s", encoded(c))
+	testkit.Equal(t, c.Unknown, unknown, "the cost is %s", encoded(c))
+	testkit.Need(t, c.Output != nil, "the cost is %s", encoded(c))
+	testkit.True(t, *c.Output >= output, "the cost is %s", encoded(c))
+	testkit.Need(t, c.Turns != nil, "the cost is %s", encoded(c))
+	testkit.True(t, c.USD != nil, "the cost is %s", encoded(c))
 }
 
 // report is a job whose first step is reviewed.

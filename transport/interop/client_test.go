@@ -185,7 +185,9 @@ func TestInspector(t *testing.T) {
 				}
 				testkit.Equal(t, call("get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
 				refused := call("start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
-				testkit.True(t, refused.Error && refused.Structured == nil && strings.Contains(refused.Text, "Job not found: nowhere"), "refused: %+v", refused)
+				testkit.True(t, refused.Error, "refused: %+v", refused)
+				testkit.Need(t, refused.Structured == nil, "refused: %+v", refused)
+				testkit.Contains(t, refused.Text, "Job not found: nowhere", "refused: %+v", refused)
 				id := call("start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`).value(t, "begin_step.session_id")
 				testkit.Equal(t, call("get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
 				testkit.Equal(t, call("abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`).value(t, "aborted_workflow"), `"trip/main"`, "aborted")
@@ -322,10 +324,14 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	id = s.running(t, "ask")
 	for range 2 {
 		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})).Must(t)
-		testkit.Need(t, !res.IsError && strings.Contains(words(res), `"state":"cancelled"`) && strings.Contains(words(res), "was cancelled at its source"), "%s", words(res))
+		testkit.Need(t, !res.IsError, "%s", words(res))
+		testkit.Need(t, strings.Contains(words(res), `"state":"cancelled"`), "%s", words(res))
+		testkit.Need(t, strings.Contains(words(res), "was cancelled at its source"), "%s", words(res))
 	}
 	res := <-ended
-	testkit.True(t, res != nil && res.IsError && strings.Contains(words(res), "was cancelled"), "the call that waited: %v", res)
+	testkit.Need(t, res != nil, "the call that waited: %v", res)
+	testkit.True(t, res.IsError, "the call that waited: %v", res)
+	testkit.Contains(t, words(res), "was cancelled", "the call that waited: %v", res)
 
 	// What comes later is a tool without being asked for.
 	s.gives(t, "grow", `{}`)

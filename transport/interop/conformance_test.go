@@ -243,13 +243,17 @@ func TestTranscriptsOfCodingAgents(t *testing.T) {
 		return call >= 0 && m.Kind == transcript.Result && m.CallID == said[call].CallID && strings.Contains(m.Text, "care") && !m.Failed
 	})
 	last := said[len(said)-1]
-	testkit.True(t, answered && last.Kind == transcript.Said && last.Text == "It is done.", "%+v", said)
+	testkit.Need(t, answered, "%+v", said)
+	testkit.Equal(t, last.Kind, transcript.Said)
+	testkit.Equal(t, last.Text, "It is done.")
 	said, again := run("--json", "resume", "--last", "-")
 	testkit.Equal(t, said[len(said)-1].Text, "It is still done.")
 	var before map[string]transcript.Tokens
 	for i, u := range []*transcript.Usage{first, again} {
 		n := transcript.CostOf(u, before, nil, "").Tokens.Output
 		before = u.Models
-		testkit.True(t, n == int64(2-i) && !u.Partial && u.USD == nil, "run %d has used %+v", i, u)
+		testkit.Equal(t, n, int64(2-i), "run %d has used %+v", i, u)
+		testkit.True(t, !u.Partial, "run %d has used %+v", i, u)
+		testkit.True(t, u.USD == nil, "run %d has used %+v", i, u)
 	}
 }

@@ -141,7 +141,9 @@ func judge(t *testing.T, told instructions, saw map[string]sight, more wants) {
 		// What is in the text is for clients that do not know structured content.
 		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") {
 			var x, y any
-			testkit.True(t, json.Unmarshal(s.Structured, &x) == nil && json.Unmarshal([]byte(s.Text), &y) == nil && reflect.DeepEqual(x, y), "%s: structured content %s, text %s", at, s.Structured, s.Text)
+			testkit.Need(t, json.Unmarshal(s.Structured, &x) == nil, "%s: structured content %s, text %s", at, s.Structured, s.Text)
+			testkit.Need(t, json.Unmarshal([]byte(s.Text), &y) == nil, "%s: structured content %s, text %s", at, s.Structured, s.Text)
+			testkit.True(t, reflect.DeepEqual(x, y), "%s: structured content %s, text %s", at, s.Structured, s.Text)
 		}
 	}
 	tools := saw["tools"]

@@ -190,7 +190,9 @@ func TestTree(t *testing.T) {
 	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
 	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f", "the tree")
 	in, out := v.Tree.Folders[0].Files[0], v.Tree.Folders[0].Folders[0].Files[0]
-	testkit.True(t, in.Comments == 1 && in.Link == "#file-0" && in.Added == 1, "the file in the diff is %+v", in)
+	testkit.Equal(t, in.Comments, 1, "the file in the diff is %+v", in)
+	testkit.Equal(t, in.Link, "#file-0", "the file in the diff is %+v", in)
+	testkit.Equal(t, in.Added, 1, "the file in the diff is %+v", in)
 	testkit.Equal(t, out.Link, "?path=a%2Fb%2Fd%2Fe.go", "the file that is left out")
 }
 
@@ -236,7 +238,9 @@ func TestCountsOfChanges(t *testing.T) {
 	look := func(want bool) {
 		t.Helper()
 		stat, current := c.current("a")
-		testkit.True(t, current == want && c.wanted["a"] == !want && (stat != nil) == (len(c.known) > 0), "current is %t, wanted %v", current, c.wanted)
+		testkit.Equal(t, current, want, "current is %t, wanted %v", current, c.wanted)
+		testkit.Equal(t, c.wanted["a"], !want, "current is %t, wanted %v", current, c.wanted)
+		testkit.Equal(t, (stat != nil), (len(c.known) > 0), "current is %t, wanted %v", current, c.wanted)
 		clear(c.wanted)
 	}
 	look(false)

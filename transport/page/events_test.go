@@ -36,7 +36,9 @@ func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func())
 		r.Header.Set("Last-Event-ID", last)
 	}
 	res := testkit.Get(b.Do(r)).Must(b.t)
-	testkit.Need(b.t, res.StatusCode == http.StatusOK && res.Header.Get("Content-Type") == "text/event-stream" && res.Header.Get("Cache-Control") == "no-store", "%s: %s %v", stream, res.Status, res.Header)
+	testkit.Need(b.t, res.StatusCode == http.StatusOK, "%s: %s %v", stream, res.Status, res.Header)
+	testkit.Need(b.t, res.Header.Get("Content-Type") == "text/event-stream", "%s: %s %v", stream, res.Status, res.Header)
+	testkit.Need(b.t, res.Header.Get("Cache-Control") == "no-store", "%s: %s %v", stream, res.Status, res.Header)
 	out := make(chan string, 100)
 	go func() {
 		defer close(out)

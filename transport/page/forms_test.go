@@ -431,7 +431,9 @@ func TestLoginAndLogout(t *testing.T) {
 	// What a browser had before its login is nothing that another one can know after it.
 	fixed := s.cookie(t, b, "fixed")
 	c := b.login(s.tokens[0])
-	testkit.True(t, c.Name == fixed && c.Value != "fixed" && !strings.Contains(c.Value, s.tokens[0]), "the cookie is %v", c)
+	testkit.Equal(t, c.Name, fixed, "the cookie is %v", c)
+	testkit.True(t, c.Value != "fixed", "the cookie is %v", c)
+	testkit.True(t, !strings.Contains(c.Value, s.tokens[0]), "the cookie is %v", c)
 	b.do("GET", "/", nil).is(http.StatusOK, "ann", `action="/logout"`).lacks(`href="/trust"`)
 	b.do("POST", "/logout", url.Values{}).is(http.StatusForbidden)
 	a = b.act("/logout", all[0].csrf("/board")).leads("/login?out")

@@ -29,7 +29,10 @@ func TestWorkOfACall(t *testing.T) {
 		testkit.True(t, w == nil && !(&work{}).goesOn(reply), "%s is followed by %+v", name, w)
 	}
 	step, run := of(checked, `{"outputs":{"a":"1","b":"2"}}`), of(followed, "{}")
-	testkit.True(t, step.Step.Here == "m:/p" && step.goesOn(checked) && run.Execution == "e" && run.goesOn(followed), "%+v, %+v", step, run)
+	testkit.Equal(t, step.Step.Here, "m:/p")
+	testkit.True(t, step.goesOn(checked), "%+v, %+v", step, run)
+	testkit.Equal(t, run.Execution, "e")
+	testkit.True(t, run.goesOn(followed), "%+v, %+v", step, run)
 	testkit.Equal(t, step.key(), of(checked, `{"b":"2"}`).key())
 	testkit.Equal(t, canonical(json.RawMessage(`{"b": 2,"a":1}`)), canonical(json.RawMessage(`{"a":1, "b":2}`)))
 	seen := map[string]bool{step.key(): true, run.key(): true, (&work{Agent: &agent{Attempt: "e"}}).key(): true}

@@ -35,7 +35,9 @@ func TestUnlistedArguments(t *testing.T) {
 	b, got := newArguments("t", reflect.TypeFor[all]()), all{}
 	testkit.True(t, b.input.Properties["b"] == nil, "b is listed")
 	_, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got)
-	testkit.True(t, fault == nil && got.B != nil && *got.B == "x", "%v, %+v", fault, got)
+	testkit.Need(t, fault == nil, "%v, %+v", fault, got)
+	testkit.Need(t, got.B != nil, "%v, %+v", fault, got)
+	testkit.Equal(t, *got.B, "x")
 	_, fault = newArguments("t", reflect.TypeFor[listed]()).decode(json.RawMessage(`{"b":"x"}`), &got)
 	testkit.True(t, fault != nil, "an argument of another tool was taken")
 }
@@ -99,7 +101,9 @@ func TestWrongArguments(t *testing.T) {
 	}
 	var got step
 	_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got)
-	testkit.True(t, fault == nil && string(got.Outputs) == `["a.md"]` && got.Session == nil, "%v: %+v", fault, got)
+	testkit.Need(t, fault == nil, "%v: %+v", fault, got)
+	testkit.Equal(t, string(got.Outputs), `["a.md"]`)
+	testkit.True(t, got.Session == nil, "%v: %+v", fault, got)
 	_, fault = newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs))
 	testkit.True(t, fault != nil && strings.Contains(fault.Message, "takes no arguments"), "%v", fault)
 }
@@ -247,7 +251,9 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 		`{"text":5}`: `"text"`, `{"lines":[{"line":"x"}]}`: `"lines[0].line"`, `"n"`: "a string, not an object", `{"f":1e999}`: `"f"`,
 	} {
 		_, fault := check.decode(json.RawMessage(raw), new(given))
-		testkit.True(t, fault != nil && strings.Contains(fault.Message, want) && !strings.Contains(fault.Message, "Go "), "%s: %v", raw, fault)
+		testkit.Need(t, fault != nil, "%s: %v", raw, fault)
+		testkit.Contains(t, fault.Message, want)
+		testkit.True(t, !strings.Contains(fault.Message, "Go "), "%s: %v", raw, fault)
 	}
 }
 

@@ -235,7 +235,9 @@ func TestTextsAreBounded(t *testing.T) {
 	testkit.Equal(t, bounded("short", 5), "short")
 	cut := bounded(strings.Repeat("a", 100)+strings.Repeat("z", 100), 100)
 	n := len([]rune(cut))
-	testkit.True(t, n <= 100 && n >= 90 && regexp.MustCompile(`^a+\n\[… \d+ characters cut …\]\nz+$`).MatchString(cut), "%d characters: %q", n, cut)
+	testkit.True(t, n <= 100, "%d characters: %q", n, cut)
+	testkit.True(t, n >= 90, "%d characters: %q", n, cut)
+	testkit.True(t, regexp.MustCompile(`^a+\n\[… \d+ characters cut …\]\nz+$`).MatchString(cut), "%d characters: %q", n, cut)
 	for _, c := range []struct {
 		text string
 		max  int
@@ -246,10 +248,14 @@ func TestTextsAreBounded(t *testing.T) {
 	testkit.Equal(t, Plain("a\tb\n\u200dc\u202ed\x1be"), "a\tb\n\u200dcde")
 	for cursor, want := range map[string]string{Workflows.Encode("x"): "x", "y": ""} {
 		last, given, err := CursorArgument(&cursor, "next_cursor")
-		testkit.True(t, last == want && given == (want != "") && (err == nil) == given, "%s: %q %t %v", cursor, last, given, err)
+		testkit.Equal(t, last, want)
+		testkit.Equal(t, given, (want != ""))
+		testkit.Equal(t, (err == nil), given)
 	}
 	last, given, err := CursorArgument(nil, "n")
-	testkit.True(t, last == "" && !given && err == nil, "none: %q %t %v", last, given, err)
+	testkit.Equal(t, last, "", "none: %q %t %v", last, given, err)
+	testkit.Need(t, !given, "none: %q %t %v", last, given, err)
+	testkit.True(t, err == nil, "none: %q %t %v", last, given, err)
 	many := make([]machine.StackEntry, StackLogged+1)
 	testkit.Contains(t, stackAttr(many).String(), "depth=21")
 	testkit.Equal(t, strings.Contains(stackAttr(many[1:]).String(), "depth"), false)

@@ -230,7 +230,12 @@ func TestLoginWithToken(t *testing.T) {
 	}
 	testkit.Fails(t, testkit.Get(l.WithSecret(with(nil), token)).Err(), "", "a token is taken for the secret of a URL")
 	c := testkit.Get(l.WithToken(with(nil), " "+token+"\n")).Must(t)
-	testkit.True(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && c.Domain == "" && !c.Secure && !strings.Contains(c.Value, token), "the cookie is %+v", c)
+	testkit.True(t, c.HttpOnly, "the cookie is %+v", c)
+	testkit.Equal(t, c.SameSite, http.SameSiteStrictMode, "the cookie is %+v", c)
+	testkit.Equal(t, c.Path, "/", "the cookie is %+v", c)
+	testkit.Equal(t, c.Domain, "", "the cookie is %+v", c)
+	testkit.True(t, !c.Secure, "the cookie is %+v", c)
+	testkit.True(t, !strings.Contains(c.Value, token), "the cookie is %+v", c)
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
 	for _, r := range []*http.Request{with(c), proxied(with(c))} {
 		testkit.Equal(t, testkit.Get(l.Caller(r)).Must(t), want)
@@ -242,7 +247,12 @@ func TestLoginWithToken(t *testing.T) {
 	other := &Login{server: l.server, Key: []byte("another project's")}
 	testkit.Fails(t, testkit.Get(other.Caller(with(c))).Err(), "", "the cookie of another project's server")
 	gone := l.Logout(with(c))
-	testkit.True(t, l.LoggedIn(with(c)) && gone.Name == c.Name && gone.MaxAge < 0 && gone.Value == "" && gone.Path == "/" && gone.HttpOnly, "the logout: %+v", gone)
+	testkit.True(t, l.LoggedIn(with(c)), "the logout: %+v", gone)
+	testkit.Equal(t, gone.Name, c.Name, "the logout: %+v", gone)
+	testkit.True(t, gone.MaxAge < 0, "the logout: %+v", gone)
+	testkit.Equal(t, gone.Value, "", "the logout: %+v", gone)
+	testkit.Equal(t, gone.Path, "/", "the logout: %+v", gone)
+	testkit.True(t, gone.HttpOnly, "the logout: %+v", gone)
 	testkit.Must(t, os.WriteFile(file, []byte("# withdrawn"), 0o600))
 	testkit.Fails(t, testkit.Get(l.Caller(with(c))).Err(), "withdrawn")
 }
@@ -267,11 +277,15 @@ func TestLoginWithSecret(t *testing.T) {
 	testkit.Fails(t, testkit.Get(l.WithSecret(of(os.Geteuid()+1, with(nil)), "once")).Err(), "", "another user of the machine")
 	testkit.Fails(t, testkit.Get(l.WithSecret(users(proxied(with(nil))), "once")).Err(), "ssh -L", "somebody behind a proxy")
 	c := testkit.Get(l.WithSecret(users(with(nil)), "once")).Must(t)
-	testkit.True(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Value != "once", "%+v", c)
+	testkit.True(t, c.HttpOnly, "%+v", c)
+	testkit.Equal(t, c.SameSite, http.SameSiteStrictMode)
+	testkit.True(t, c.Value != "once", "%+v", c)
 	testkit.Fails(t, testkit.Get(l.Caller(of(os.Geteuid()+1, with(c)))).Err(), "", "another user has got the cookie")
 	testkit.Fails(t, testkit.Get(l.Caller(users(proxied(with(c))))).Err(), "", "somebody behind a proxy has got the cookie")
 	who := testkit.Get(l.Caller(users(with(c)))).Must(t)
-	testkit.True(t, who.Owner && who.Has(session.RightAgents|session.RightMerge|session.RightPerson) && who.Channel == session.ChannelPage, "%+v", who)
+	testkit.True(t, who.Owner, "%+v", who)
+	testkit.True(t, who.Has(session.RightAgents|session.RightMerge|session.RightPerson), "%+v", who)
+	testkit.Equal(t, who.Channel, session.ChannelPage)
 	testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), "once")).Err(), "run deepwork ui again", "the secret works twice")
 	l.Logout(users(with(&http.Cookie{Name: c.Name, Value: "x"})))
 	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "a logout of nobody has ended the login")
@@ -284,7 +298,9 @@ func TestNewToken(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range slices.Repeat([]config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}, {Name: "ci.build-1"}}, 20) {
 		token, line, err := NewToken(c)
-		testkit.Need(t, err == nil && len(token) == 43 && !seen[token], "%q %q %v", token, line, err)
+		testkit.Need(t, err == nil, "%q %q %v", token, line, err)
+		testkit.Need(t, len(token) == 43, "%q %q %v", token, line, err)
+		testkit.Need(t, !seen[token], "%q %q %v", token, line, err)
 		seen[token] = true
 		sum := sha256.Sum256([]byte(token))
 		c.SHA256 = hex.EncodeToString(sum[:])
@@ -305,7 +321,10 @@ func TestTokenFile(t *testing.T) {
 	hash := strings.Repeat("0123456789ABCDEF", 4)
 	other := strings.Repeat("ab", 32)
 	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nann:" + strings.ToLower(hash) + "\nbob:" + other))
-	testkit.True(t, err == nil && len(good) == 2 && good[0].Name == "ann" && good[0].SHA256 == strings.ToLower(hash), "%v %v", good, err)
+	testkit.Need(t, err == nil, "%v %v", good, err)
+	testkit.Need(t, len(good) == 2, "%v %v", good, err)
+	testkit.Equal(t, good[0].Name, "ann")
+	testkit.Equal(t, good[0].SHA256, strings.ToLower(hash))
 	lower := strings.ToLower(hash)
 	for text, want := range map[string]config.Token{
 		":web":                {Group: "web"},
@@ -329,7 +348,10 @@ func TestTokenFile(t *testing.T) {
 		"ann:" + hash + "\nann:" + hash + ":g":  `line 2: "ann" has the sha256 of "ann" in line 1`,
 	} {
 		_, err := parseTokens([]byte(text))
-		testkit.True(t, err != nil && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "secret") && !strings.Contains(strings.ToLower(err.Error()), lower), "%q: %v", text, err)
+		testkit.Need(t, err != nil, "%q: %v", text, err)
+		testkit.True(t, strings.HasPrefix(err.Error(), want), "%q: %v", text, err)
+		testkit.True(t, !strings.Contains(err.Error(), "secret"), "%q: %v", text, err)
+		testkit.True(t, !strings.Contains(strings.ToLower(err.Error()), lower), "%q: %v", text, err)
 	}
 }
 

@@ -61,7 +61,9 @@ func TestReadGivesTheWholeFileOrNothing(t *testing.T) {
 	for _, content := range []string{"", "12345"} {
 		must(t, os.WriteFile(file, []byte(content), 0o644))
 		data, s, err := Path(file).Read(5)
-		testkit.True(t, err == nil && string(data) == content && s == Path(file).Stat(), "%q: %q %+v %v", content, data, s, err)
+		testkit.Need(t, err == nil, "%q: %q %+v %v", content, data, s, err)
+		testkit.Equal(t, string(data), content)
+		testkit.Equal(t, s, Path(file).Stat())
 		testkit.True(t, Path(file).unchanged(s, sha256.Sum256([]byte(content))), "not the same as itself")
 		testkit.True(t, !Path(file).unchanged(s, sha256.Sum256([]byte("other"))), "the same as another content")
 	}

@@ -94,7 +94,10 @@ func TestDecodedValues(t *testing.T) {
 		{Name: "b", Kind: "other", Flag: true},
 	})
 	v := d.Find("x", 0)
-	testkit.True(t, v.Node == d.root && d.Has([]any{1}, "kind") && !d.Has([]any{1, "kind", "x"}) && !d.Has([]any{2}), "what is at a path is not found")
+	testkit.Equal(t, v.Node, d.root, "what is at a path is not found")
+	testkit.True(t, d.Has([]any{1}, "kind"), "what is at a path is not found")
+	testkit.True(t, !d.Has([]any{1, "kind", "x"}), "what is at a path is not found")
+	testkit.True(t, !d.Has([]any{2}), "what is at a path is not found")
 	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 

@@ -77,11 +77,15 @@ func TestReplace(t *testing.T) {
 			want = in // a person's own entry of this program stays
 		}
 		out, has, err := All[0].Stdio().addTo([]byte(in), true)
-		testkit.True(t, err == nil && has && string(out) == want, "%q becomes %q, %v, %v; want %q", in, out, has, err, want)
+		testkit.Need(t, err == nil, "%q becomes %q, %v, %v; want %q", in, out, has, err, want)
+		testkit.Need(t, has, "%q becomes %q, %v, %v; want %q", in, out, has, err, want)
+		testkit.Equal(t, string(out), want, "%q becomes %q, %v, %v; want %q", in, out, has, err, want)
 	}
 	for _, replace := range []bool{false, true} {
 		_, _, err := Named("codex").Stdio().addTo([]byte("[mcp_servers.deepwork]\ncommand = \"uvx\"\n"), replace)
-		testkit.True(t, err != nil && strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") && !strings.Contains(err.Error(), "--replace"), "a table of TOML: %v", err)
+		testkit.Need(t, err != nil, "a table of TOML: %v", err)
+		testkit.Contains(t, err.Error(), "remove [mcp_servers.deepwork] first", "a table of TOML: %v", err)
+		testkit.True(t, !strings.Contains(err.Error(), "--replace"), "a table of TOML: %v", err)
 	}
 }
 

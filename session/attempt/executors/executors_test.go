@@ -20,7 +20,9 @@ func TestKnown(t *testing.T) {
 				continue
 			}
 			r := testkit.Get(Resolve(Known(), e.Name, variant)).Must(t)
-			testkit.True(t, r.Prompt == config.PromptStdin && !slices.Equal(r.Command, r.Resume) && r.Command[0] == r.Resume[0], "%s %s: %+v", e.Name, variant, r)
+			testkit.Equal(t, r.Prompt, config.PromptStdin)
+			testkit.True(t, !slices.Equal(r.Command, r.Resume), "%s %s: %+v", e.Name, variant, r)
+			testkit.Equal(t, r.Command[0], r.Resume[0])
 			line := strings.Join(r.Command, " ")
 			testkit.True(t, variant != "PLAN" || strings.Contains(line, "plan"), "%s plans with %s", e.Name, line)
 		}
@@ -34,7 +36,9 @@ func TestKnown(t *testing.T) {
 	// A message to an agent whose conversation goes on is never taken for an option.
 	given := &recipe{Recipe: Recipe{Command: []string{"git"}, Resume: []string{"git", "resume"}, Prompt: config.PromptArgument}, root: t.TempDir()}
 	command, stdin := given.give("--version", true)
-	testkit.True(t, stdin == nil && len(command) == 3 && command[2] == " --version", "%q, %q", command, stdin)
+	testkit.Need(t, stdin == nil, "%q, %q", command, stdin)
+	testkit.Need(t, len(command) == 3, "%q, %q", command, stdin)
+	testkit.Equal(t, command[2], " --version")
 }
 
 func TestMergeAndResolve(t *testing.T) {

@@ -64,7 +64,9 @@ func TestFullDisk(t *testing.T) {
 	s := b.spec("1", "flood:3000000")
 	s.Dir, s.Log = filepath.Join(disk, "run"), filepath.Join(disk, "log")
 	e := b.run(s)
-	testkit.True(t, e.Code == 0 && e.FinalMessage == "the end, without a line break" && !e.Interrupted, "%+v", e)
+	testkit.Equal(t, e.Code, 0)
+	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
+	testkit.True(t, !e.Interrupted, "%+v", e)
 	entries, _ := tailed(t, s.Log, nil, MaxTail)
 	testkit.Need(t, len(entries) >= 100, "%d entries", len(entries))
 	for i, e := range entries {
@@ -116,7 +118,10 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 	must(t, os.Remove(ballast))
 	l.write(Stdout, []byte("again"))
 	entries, _ := tailed(t, dir, nil, 10)
-	testkit.Need(t, len(entries) == 3 && entries[1].Index == 1 && entries[1].Stream == System && entries[2].Text == "again", "%.300v", entries)
+	testkit.Need(t, len(entries) == 3, "%.300v", entries)
+	testkit.Need(t, entries[1].Index == 1, "%.300v", entries)
+	testkit.Need(t, entries[1].Stream == System, "%.300v", entries)
+	testkit.Need(t, entries[2].Text == "again", "%.300v", entries)
 	testkit.ContainsAll(t, entries[1].Text, []string{"3 lines are missing here", "no space left"})
 }
 

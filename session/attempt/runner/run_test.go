@@ -32,8 +32,15 @@ func TestRun(t *testing.T) {
 	before := time.Now()
 	p := b.start(s)
 	e := b.wait(p)
-	testkit.True(t, e.Code == 0 && e.Signal == "" && !e.Stopped && !e.Interrupted && e.NotStarted == "" && e.FinalMessage == "last words", "exit %+v", e)
-	testkit.True(t, p.pid() != 0 && !e.StartedAt.Before(before) && !e.EndedAt.Before(e.StartedAt), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
+	testkit.Equal(t, e.Code, 0, "exit %+v", e)
+	testkit.Equal(t, e.Signal, "", "exit %+v", e)
+	testkit.True(t, !e.Stopped, "exit %+v", e)
+	testkit.True(t, !e.Interrupted, "exit %+v", e)
+	testkit.Equal(t, e.NotStarted, "", "exit %+v", e)
+	testkit.Equal(t, e.FinalMessage, "last words", "exit %+v", e)
+	testkit.True(t, p.pid() != 0, "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
+	testkit.True(t, !e.StartedAt.Before(before), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
+	testkit.True(t, !e.EndedAt.Before(e.StartedAt), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	testkit.Equal(t, texts(b.log(), Stdout), "reading|héllo||last words", "stdout")
 	testkit.Equal(t, texts(b.log(), Stderr), "to stderr", "stderr")
 	all, _, err := Tail(t.Context(), b.path("log"), new(int64(-1)), MaxTail, 0)
@@ -68,7 +75,10 @@ func TestExits(t *testing.T) {
 	dies := b.spec("2", "")
 	dies.Command = []string{"sh", "-c", "kill -SEGV $$"}
 	e = b.run(dies)
-	testkit.True(t, e.Code == -1 && e.Signal == "SIGSEGV" && !e.Interrupted && !e.Stopped, "%+v", e)
+	testkit.Equal(t, e.Code, -1)
+	testkit.Equal(t, e.Signal, "SIGSEGV")
+	testkit.True(t, !e.Interrupted, "%+v", e)
+	testkit.True(t, !e.Stopped, "%+v", e)
 	s := b.spec("3", "noread")
 	s.Stdin = bytes.Repeat([]byte("x"), 1<<20)
 	e = b.run(s)
@@ -77,7 +87,9 @@ func TestExits(t *testing.T) {
 	v := b.next()
 	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
 	e = b.wait(p)
-	testkit.True(t, e.Code == -1 && e.Signal == "SIGKILL" && !e.Interrupted, "killed: %+v", e)
+	testkit.Equal(t, e.Code, -1, "killed: %+v", e)
+	testkit.Equal(t, e.Signal, "SIGKILL", "killed: %+v", e)
+	testkit.True(t, !e.Interrupted, "killed: %+v", e)
 }
 
 func TestNotStarted(t *testing.T) {
@@ -101,7 +113,10 @@ func TestNotStarted(t *testing.T) {
 		c.change(&s)
 		p := b.start(s)
 		e := b.wait(p)
-		testkit.True(t, strings.Contains(e.NotStarted, c.want) && p.pid() == 0 && e.Code == -1 && !e.Interrupted, "%d: %+v", i, e)
+		testkit.Contains(t, e.NotStarted, c.want)
+		testkit.Equal(t, p.pid(), 0)
+		testkit.Equal(t, e.Code, -1)
+		testkit.True(t, !e.Interrupted, "%d: %+v", i, e)
 	}
 	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
@@ -139,7 +154,10 @@ func TestFindNothing(t *testing.T) {
 	must(t, putSpec(t.Context(), s))
 	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), s.Dir)).Err(), ErrNoRun, "a spec alone")
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
-	testkit.True(t, err == nil && string(out) == "\x00" && !exists(s.Dir, startedFile) && b.ran() == 0, "a late shim: %v %s, %d ran", err, out, b.ran())
+	testkit.Need(t, err == nil, "a late shim: %v %s, %d ran", err, out, b.ran())
+	testkit.Equal(t, string(out), "\x00", "a late shim: %v %s, %d ran", err, out, b.ran())
+	testkit.True(t, !exists(s.Dir, startedFile), "a late shim: %v %s, %d ran", err, out, b.ran())
+	testkit.Equal(t, b.ran(), 0, "a late shim: %v %s, %d ran", err, out, b.ran())
 	// Start after that begins it.
 	must(t, putSpec(t.Context(), s))
 	testkit.True(t, b.run(s).Code == 0 && b.ran() == 1, "%d ran", b.ran())
@@ -199,7 +217,11 @@ func TestStop(t *testing.T) {
 	p := b.start(b.spec("1", "obedient"))
 	b.next()
 	e := b.stop(p, time.Minute)
-	testkit.True(t, e.Stopped && e.Code == 0 && e.Signal == "" && e.FinalMessage == "tidied up" && !e.Interrupted, "obedient: %+v", e)
+	testkit.True(t, e.Stopped, "obedient: %+v", e)
+	testkit.Equal(t, e.Code, 0, "obedient: %+v", e)
+	testkit.Equal(t, e.Signal, "", "obedient: %+v", e)
+	testkit.Equal(t, e.FinalMessage, "tidied up", "obedient: %+v", e)
+	testkit.True(t, !e.Interrupted, "obedient: %+v", e)
 	// One that does not listen, with a child that does not either.
 	p = b.start(b.spec("2", "stubborn"))
 	v, child := b.next(), b.next()
@@ -211,7 +233,9 @@ func TestStop(t *testing.T) {
 	p = b.start(b.spec("3", "tidyfamily"))
 	v, child = b.next(), b.next()
 	e = b.stop(p, time.Minute)
-	testkit.True(t, e.Stopped && e.Signal == "SIGTERM" && e.FinalMessage == "the child tidied up", "family: %+v", e)
+	testkit.True(t, e.Stopped, "family: %+v", e)
+	testkit.Equal(t, e.Signal, "SIGTERM", "family: %+v", e)
+	testkit.Equal(t, e.FinalMessage, "the child tidied up", "family: %+v", e)
 	v.Gone()
 	child.Gone()
 	// No grace at all; and it is stopped by one that has found it.
@@ -232,7 +256,9 @@ func TestStop(t *testing.T) {
 	ran, s := b.ran(), b.spec("5", "hang")
 	must(t, errors.Join(os.MkdirAll(s.Dir, 0o700), requestStop(s.Dir, 0)))
 	e = b.run(s)
-	testkit.True(t, e.Stopped && e.NotStarted != "" && b.ran() == ran, "%+v, %d ran", e, b.ran())
+	testkit.True(t, e.Stopped, "%+v, %d ran", e, b.ran())
+	testkit.True(t, e.NotStarted != "", "%+v, %d ran", e, b.ran())
+	testkit.Equal(t, b.ran(), ran, "%+v, %d ran", e, b.ran())
 }
 
 // Shims do not die of what terminals and people send to everybody.
@@ -246,7 +272,9 @@ func TestShimSurvivesSignals(t *testing.T) {
 	testkit.Equal(t, testkit.Get(unix.Getsid(p.started.ShimPID)).Must(t), p.started.ShimPID, "the shim's session")
 	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
 	e := b.wait(p)
-	testkit.True(t, e.Signal == "SIGTERM" && !e.Stopped && !e.Interrupted, "%+v", e)
+	testkit.Equal(t, e.Signal, "SIGTERM")
+	testkit.True(t, !e.Stopped, "%+v", e)
+	testkit.True(t, !e.Interrupted, "%+v", e)
 }
 
 // What an agent leaves behind ends with it, whatever session it has moved to.
@@ -255,7 +283,9 @@ func TestOrphans(t *testing.T) {
 	p := b.start(b.spec("1", "orphans"))
 	inGroup, away := b.next(), b.next()
 	e := b.wait(p)
-	testkit.True(t, e.Code == 0 && e.FinalMessage == "done" && (!e.Left || runtime.GOOS != "linux"), "%+v", e)
+	testkit.Equal(t, e.Code, 0)
+	testkit.Equal(t, e.FinalMessage, "done")
+	testkit.True(t, (!e.Left || runtime.GOOS != "linux"), "%+v", e)
 	inGroup.Gone()
 	if runtime.GOOS == "linux" {
 		away.Gone()
@@ -305,7 +335,10 @@ func TestShimKilled(t *testing.T) {
 	must(t, syscall.Kill(p.started.ShimPID, syscall.SIGKILL))
 	wg.Wait()
 	for _, e := range exits {
-		testkit.True(t, e.Interrupted && e.Code == -1 && !e.Stopped && e == exits[0], "%+v", e)
+		testkit.True(t, e.Interrupted, "%+v", e)
+		testkit.Equal(t, e.Code, -1)
+		testkit.True(t, !e.Stopped, "%+v", e)
+		testkit.Equal(t, e, exits[0])
 	}
 	v.Gone()
 	inGroup.Gone()
@@ -315,7 +348,9 @@ func TestShimKilled(t *testing.T) {
 	testkit.Equal(t, b.run(b.spec("1", "hang")), exits[0], "started again")
 	testkit.Equal(t, b.ran(), 1, "agents ran")
 	entries, _ := tailed(t, b.path("log"), nil, 1)
-	testkit.True(t, len(entries) == 1 && entries[0].Stream == System && strings.Contains(entries[0].Text, "cut short"), "the log ends with %v", entries)
+	testkit.Need(t, len(entries) == 1, "the log ends with %v", entries)
+	testkit.Equal(t, entries[0].Stream, System, "the log ends with %v", entries)
+	testkit.Contains(t, entries[0].Text, "cut short", "the log ends with %v", entries)
 }
 
 // Numbers of processes from before a restart of the system, or that have passed to others, are touched by nobody.
@@ -380,7 +415,9 @@ func TestServerKilledWhileStarting(t *testing.T) {
 		server.Wait()
 		p := b.start(s)
 		e := b.stop(p, 0)
-		testkit.True(t, e.Stopped && e.NotStarted == "" && !e.Interrupted, "%d: %+v", i, e)
+		testkit.True(t, e.Stopped, "%d: %+v", i, e)
+		testkit.Equal(t, e.NotStarted, "")
+		testkit.True(t, !e.Interrupted, "%d: %+v", i, e)
 		// Stopped at once, the agent may not have come to leave its file.
 		testkit.True(t, b.ran() <= 1, "%d: %d agents ran", i, b.ran())
 		must(t, errors.Join(os.RemoveAll(b.path("ran")), os.Mkdir(b.path("ran"), 0o700)))

@@ -338,7 +338,10 @@ func TestTail(t *testing.T) {
 	testkit.Need(t, next == 3 && len(all) == 4, "%v, %d", all, next)
 	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {Index: 2, Stream: Stderr, Text: "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m"}, {Index: 3, Stream: System, Text: "three 3"}} {
 		got := all[i]
-		testkit.True(t, !got.Time.Before(before) && got.Index == want.Index && got.Stream == want.Stream && got.Text == want.Text, "entry %d: %+v", i, got)
+		testkit.True(t, !got.Time.Before(before), "entry %d: %+v", i, got)
+		testkit.Equal(t, got.Index, want.Index, "entry %d: %+v", i, got)
+		testkit.Equal(t, got.Stream, want.Stream, "entry %d: %+v", i, got)
+		testkit.Equal(t, got.Text, want.Text, "entry %d: %+v", i, got)
 	}
 	for _, c := range []struct {
 		after *int64
@@ -386,7 +389,9 @@ func TestTailWaits(t *testing.T) {
 	}
 	_, end := tailed(t, dir, nil, 1)
 	entries, next, err := Tail(t.Context(), dir, &end, 5, 30*time.Millisecond)
-	testkit.True(t, err == nil && entries == nil && next == end, "nothing new: %v, %d, %v", entries, next, err)
+	testkit.Need(t, err == nil, "nothing new: %v, %d, %v", entries, next, err)
+	testkit.Need(t, entries == nil, "nothing new: %v, %d, %v", entries, next, err)
+	testkit.Equal(t, next, end, "nothing new: %v, %d, %v", entries, next, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err = Tail(ctx, dir, &end, 5, time.Hour)
@@ -431,7 +436,10 @@ func TestLogRotates(t *testing.T) {
 		after = next
 	}
 	last, next := tailed(t, dir, nil, 1500)
-	testkit.True(t, len(last) <= 1100 && len(last) >= 900 && next == n-1 && last[0].Index == n-int64(len(last)), "%d entries up to %d", len(last), next)
+	testkit.Need(t, len(last) <= 1100, "%d entries up to %d", len(last), next)
+	testkit.Need(t, len(last) >= 900, "%d entries up to %d", len(last), next)
+	testkit.Equal(t, next, n-1, "%d entries up to %d", len(last), next)
+	testkit.Equal(t, last[0].Index, n-int64(len(last)), "%d entries up to %d", len(last), next)
 	few, _ := tailed(t, dir, nil, 3)
 	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
 	must(t, errors.Join(l.close(), Note(dir, "on")))
@@ -484,7 +492,11 @@ func FuzzDecodeEntry(f *testing.F) {
 		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded), "%q", line)
 		e, err := decodeEntry(line)
 		at, ok := indexOf(line)
-		testkit.Need(t, err == nil && ok && at == index && e.Index == index && (bytes.Equal(e.Bytes(), text) || bytes.HasPrefix(text, []byte("\n"))), "%q: %v %v", line, e, err)
+		testkit.Need(t, err == nil, "%q: %v %v", line, e, err)
+		testkit.Need(t, ok, "%q: %v %v", line, e, err)
+		testkit.Need(t, at == index, "%q: %v %v", line, e, err)
+		testkit.Need(t, e.Index == index, "%q: %v %v", line, e, err)
+		testkit.Need(t, (bytes.Equal(e.Bytes(), text) || bytes.HasPrefix(text, []byte("\n"))), "%q: %v %v", line, e, err)
 		decodeEntry(text) // whatever it is, it is no panic
 		indexOf(text)
 	})
@@ -550,7 +562,10 @@ func TestSummary(t *testing.T) {
 	var e Exit
 	s.put(&e)
 	lines := strings.Split(e.Stderr, "\n")
-	testkit.True(t, len(e.Stderr) <= maxStderr && len(lines) >= 10 && lines[len(lines)-2] == "warning 99999" && lines[len(lines)-1] == "no network", "%q", e.Stderr)
+	testkit.Need(t, len(e.Stderr) <= maxStderr, "%q", e.Stderr)
+	testkit.Need(t, len(lines) >= 10, "%q", e.Stderr)
+	testkit.Equal(t, lines[len(lines)-2], "warning 99999")
+	testkit.Equal(t, lines[len(lines)-1], "no network")
 	testkit.Same(t, e.Usage, &transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2})
 	testkit.True(t, cap(s.stderr) <= 8*MaxLine, "%d bytes of stderr are kept", cap(s.stderr))
 }
@@ -567,5 +582,8 @@ func TestRoomForAnExit(t *testing.T) {
 	var e Exit
 	s.put(&e)
 	data, err := json.Marshal(&e)
-	testkit.True(t, err == nil && len(data) <= spareSize && len(data) >= spareSize/2 && len(e.Usage.Models) >= 16, "%d bytes, %v", len(data), err)
+	testkit.Need(t, err == nil, "%d bytes, %v", len(data), err)
+	testkit.Need(t, len(data) <= spareSize, "%d bytes, %v", len(data), err)
+	testkit.Need(t, len(data) >= spareSize/2, "%d bytes, %v", len(data), err)
+	testkit.True(t, len(e.Usage.Models) >= 16, "%d bytes, %v", len(data), err)
 }

@@ -131,7 +131,11 @@ func TestLongLines(t *testing.T) {
 	for _, long := range []string{`{"type":"assistant","message":"` + strings.Repeat("x", 3*MaxLine) + `"}`, strings.Repeat("é", 2*MaxLine+50)} {
 		for _, pieces := range []int{0, split} {
 			got, _ := read([]byte(long+"\n"+said), pieces)
-			testkit.True(t, len(got) == 2 && got[0].Kind == Output && got[0].Cut && got[0].Text == long[:MaxText] && got[1].Text == "Hello", "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			testkit.Need(t, len(got) == 2, "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			testkit.Equal(t, got[0].Kind, Output, "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			testkit.True(t, got[0].Cut, "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			testkit.Equal(t, got[0].Text, long[:MaxText], "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
+			testkit.Equal(t, got[1].Text, "Hello", "in pieces of %d: %.300s", pieces, fmt.Sprintf("%+v", got))
 		}
 	}
 	r := Reader{Split: split}
@@ -141,7 +145,9 @@ func TestLongLines(t *testing.T) {
 	testkit.True(t, cap(r.held) <= 2*MaxLine, "%d bytes are kept", cap(r.held))
 	// A line that is just as long as a piece is not taken for one.
 	got, _ := read([]byte(said+"\n"+said), len(said))
-	testkit.True(t, len(got) == 2 && got[0].Text == "Hello" && got[1].Text == "Hello", "%+v", got)
+	testkit.Need(t, len(got) == 2, "%+v", got)
+	testkit.Equal(t, got[0].Text, "Hello")
+	testkit.Equal(t, got[1].Text, "Hello")
 }
 
 func FuzzReader(f *testing.F) {
@@ -156,7 +162,10 @@ func FuzzReader(f *testing.F) {
 		}
 		all, u := read(data, int(split))
 		for _, m := range all {
-			testkit.True(t, len(m.Text) <= MaxText && utf8.ValidString(m.Text) && utf8.ValidString(m.Tool+m.CallID+m.Parent) && m.Kind != "", "%+v", m)
+			testkit.Need(t, len(m.Text) <= MaxText, "%+v", m)
+			testkit.True(t, utf8.ValidString(m.Text), "%+v", m)
+			testkit.True(t, utf8.ValidString(m.Tool+m.CallID+m.Parent), "%+v", m)
+			testkit.True(t, m.Kind != "", "%+v", m)
 		}
 		if u == nil {
 			return
@@ -208,14 +217,20 @@ func TestAnswer(t *testing.T) {
 func TestUsageOfClaudeCode(t *testing.T) {
 	u := usageOf(t, "claude_subagent")
 	got := CostOf(u, nil, nil, "")
-	testkit.True(t, *got.USD == 0.011805 && got.Tokens == (Tokens{36, 6000, 900, 120}) && got.Turns == 2, "%+v costs %+v", u, got)
+	testkit.Equal(t, *got.USD, 0.011805, "%+v costs %+v", u, got)
+	testkit.Equal(t, got.Tokens, (Tokens{36, 6000, 900, 120}), "%+v costs %+v", u, got)
+	testkit.Equal(t, got.Turns, 2, "%+v costs %+v", u, got)
 	u = usageOf(t, "claude_two_prompts")
-	testkit.True(t, *u.USD == 0.00787 && u.Turns == 2 && reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}), "%+v", u)
+	testkit.Equal(t, *u.USD, 0.00787)
+	testkit.Equal(t, u.Turns, 2)
+	testkit.True(t, reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}), "%+v", u)
 	u = usageOf(t, "claude_resumed")
 	testkit.True(t, math.Abs(*u.USD-3e-05) <= 1e-12 && reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}), "a run that continues a conversation has %+v", u)
 	u = usageOf(t, "claude_stopped")
 	got = CostOf(u, nil, map[string]Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
-	testkit.True(t, u.Partial && got.USD == nil && got.Tokens.CacheRead == 2000, "%+v costs %+v", u, got)
+	testkit.True(t, u.Partial, "%+v costs %+v", u, got)
+	testkit.Need(t, got.USD == nil, "%+v costs %+v", u, got)
+	testkit.Equal(t, got.Tokens.CacheRead, 2000, "%+v costs %+v", u, got)
 	u = usageOf(t, "claude_failed")
 	testkit.True(t, !u.Partial && *u.USD == 0.003935, "a failed run has %+v", u)
 }
@@ -245,7 +260,9 @@ func TestUsageOfCodex(t *testing.T) {
 func TestUsageOfOpenCode(t *testing.T) {
 	u := usageOf(t, "opencode")
 	got := CostOf(u, nil, nil, "")
-	testkit.True(t, math.Abs(*got.USD-0.000036) <= 1e-12 && got.Tokens == (Tokens{Input: 2, Output: 2}) && got.Turns == 2, "%+v costs %+v", u, got)
+	testkit.True(t, math.Abs(*got.USD-0.000036) <= 1e-12, "%+v costs %+v", u, got)
+	testkit.Equal(t, got.Tokens, (Tokens{Input: 2, Output: 2}), "%+v costs %+v", u, got)
+	testkit.Equal(t, got.Turns, 2, "%+v costs %+v", u, got)
 	step := func(usd string) string {
 		return `{"type":"step_finish","sessionID":"s","part":{"tokens":{"input":1,"output":2,"reasoning":3,"cache":{"read":4,"write":5}}` + usd + "}}\n"
 	}
@@ -266,7 +283,9 @@ func TestUsageOfOpenCode(t *testing.T) {
 	}
 	_, u = read([]byte(step(`,"cost":0`)), 0)
 	got = CostOf(u, nil, map[string]Price{"OPENCODE": {Input: 1e6, CacheRead: 1e6, CacheWrite: 1e6, Output: 1e6}}, "OPENCODE")
-	testkit.True(t, *got.USD == 15 && got.Tokens == (Tokens{1, 4, 5, 5}) && got.Turns == 1, "by a price of the config: %+v", got)
+	testkit.Equal(t, *got.USD, 15, "by a price of the config: %+v", got)
+	testkit.Equal(t, got.Tokens, (Tokens{1, 4, 5, 5}), "by a price of the config: %+v", got)
+	testkit.Equal(t, got.Turns, 1, "by a price of the config: %+v", got)
 	_, u = read([]byte(begin+call+step(`,"cost":1,"reason":"tool-calls"`)+begin+byProvider+step(`,"cost":2,"reason":"stop"`)), 0)
 	testkit.True(t, !u.Partial && *u.USD == 3, "two steps: %+v", u)
 }
@@ -286,7 +305,9 @@ func TestUsageIsBounded(t *testing.T) {
 	}
 	testkit.True(t, len(u.Models) == maxModels+1 && sum.Input == 1000, "%d models have %+v", len(u.Models), sum)
 	_, u = read([]byte(`{"type":"result","subtype":"success","total_cost_usd":1e300,"num_turns":-1,"usage":{"input_tokens":9223372036854775807,"output_tokens":-9}}`), 0)
-	testkit.True(t, u.USD == nil && u.Turns == 0 && u.Models[""] == (Tokens{Input: maxCount}), "%+v", u)
+	testkit.Need(t, u.USD == nil, "%+v", u)
+	testkit.Equal(t, u.Turns, 0)
+	testkit.Equal(t, u.Models[""], (Tokens{Input: maxCount}))
 }
 
 // The last error that a program reports counts, unless its agent went on.

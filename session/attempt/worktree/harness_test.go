@@ -233,7 +233,9 @@ func nothingLeft(t testing.TB, k *Keeper) {
 func sound(t testing.TB, repo string, worktrees int) {
 	t.Helper()
 	out, err := tryGit(repo, "fsck", "--strict", "--no-dangling")
-	testkit.True(t, err == nil && !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %v\n%s", err, out)
+	testkit.Need(t, err == nil, "git fsck: %v\n%s", err, out)
+	testkit.True(t, !strings.Contains(out, "error"), "git fsck: %v\n%s", err, out)
+	testkit.True(t, !strings.Contains(out, "missing"), "git fsck: %v\n%s", err, out)
 	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
 		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked", "a lock is left: %s", path)
@@ -287,5 +289,7 @@ func files(t testing.TB, repo, commit string) []string {
 // expectError checks that an error wraps another one, if that is not nil, and has a text.
 func expectError(t *testing.T, err, is error, text string) {
 	t.Helper()
-	testkit.True(t, err != nil && (is == nil || errors.Is(err, is)) && strings.Contains(err.Error(), text), "the error is %v; expected %v with %s", err, is, text)
+	testkit.Need(t, err != nil, "the error is %v; expected %v with %s", err, is, text)
+	testkit.Need(t, (is == nil || errors.Is(err, is)), "the error is %v; expected %v with %s", err, is, text)
+	testkit.Contains(t, err.Error(), text, "the error is %v; expected %v with %s", err, is, text)
 }

@@ -35,7 +35,9 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
 	}
 	r := remove(t, k)
-	testkit.Need(t, r.Ref == "refs/deepwork/rescue/"+attemptID && tip(repo, r.Ref) == r.Commit && tip(repo, r.Commit+"^1") == head, "kept as %+v", r)
+	testkit.Need(t, r.Ref == "refs/deepwork/rescue/"+attemptID, "kept as %+v", r)
+	testkit.Need(t, tip(repo, r.Ref) == r.Commit, "kept as %+v", r)
+	testkit.Need(t, tip(repo, r.Commit+"^1") == head, "kept as %+v", r)
 	for _, name := range awkward {
 		holds(t, repo, r.Commit, name, "content of "+name)
 	}
@@ -169,7 +171,9 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			reads(t, path, "mine", "work")
 			testkit.Equal(t, refs(t, repo, "refs/deepwork"), "", "something was changed")
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
-			testkit.Need(t, err == nil && len(kept) == 1 && len(discarded) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
+			testkit.Need(t, err == nil, "kept %+v, discarded %+v, %v", kept, discarded, err)
+			testkit.Need(t, len(kept) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
+			testkit.Need(t, len(discarded) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
 			testkit.True(t, !strings.Contains(strings.Join(files(t, repo, kept[0].Commit), "\n"), "nested"), "the repository is kept")
 			holds(t, repo, kept[0].Commit, "mine", "work")
 			if strings.Contains(name, "folder") {
@@ -232,7 +236,9 @@ func TestSubmodules(t *testing.T) {
 	refused := func(text string) error {
 		t.Helper()
 		err := notRemoved(t, k)
-		testkit.True(t, errors.Is(err, ErrNotKept) && strings.Count(err.Error(), "the repository ") == 1 && strings.Contains(err.Error(), text), "%v, want %s", err, text)
+		testkit.FailsWith(t, err, ErrNotKept, "%v, want %s", err, text)
+		testkit.Equal(t, strings.Count(err.Error(), "the repository "), 1, "%v, want %s", err, text)
+		testkit.Contains(t, err.Error(), text, "%v, want %s", err, text)
 		return err
 	}
 	const push = "push -q origin HEAD:refs/heads/sub"

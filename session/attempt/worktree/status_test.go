@@ -23,7 +23,10 @@ func TestStatus(t *testing.T) {
 	check := func(target string, want Status) {
 		t.Helper()
 		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
-		testkit.True(t, got.Exists && got.Ahead == want.Ahead && got.Behind == want.Behind && slices.Equal(got.Changed, want.Changed), "got %+v, want %+v", got, want)
+		testkit.True(t, got.Exists, "got %+v, want %+v", got, want)
+		testkit.Equal(t, got.Ahead, want.Ahead, "got %+v, want %+v", got, want)
+		testkit.Equal(t, got.Behind, want.Behind, "got %+v, want %+v", got, want)
+		testkit.True(t, slices.Equal(got.Changed, want.Changed), "got %+v, want %+v", got, want)
 	}
 	check("main", Status{})
 	commit(t, path, "one", "committed", "1", "lib/b.txt", "changed")
@@ -85,7 +88,10 @@ func TestDiff(t *testing.T) {
 	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
 		part, truncated := diff(n)
-		testkit.Need(t, truncated && len(part) <= n && strings.HasPrefix(text, part) && (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v", n, part, truncated)
+		testkit.Need(t, truncated, "at %d bytes: %q, %v", n, part, truncated)
+		testkit.Need(t, len(part) <= n, "at %d bytes: %q, %v", n, part, truncated)
+		testkit.Need(t, strings.HasPrefix(text, part), "at %d bytes: %q, %v", n, part, truncated)
+		testkit.Need(t, (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v", n, part, truncated)
 		n *= 2
 	}
 	part, truncated := diff(len(text))
@@ -243,7 +249,9 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
 		commit(t, repo, "meanwhile", "lib/b.txt", string(way))
 		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
-		testkit.True(t, st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v", way, st)
+		testkit.Equal(t, st.Ahead, 1)
+		testkit.Equal(t, st.Behind, 1)
+		testkit.Equal(t, st.Elsewhere, "")
 		testkit.Get(k.Push(t.Context(), path, "main", true)).Must(t)
 		testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "%s: pushed", way)
 		bring := k.Update

@@ -121,7 +121,11 @@ func TestCopiesOfFiles(t *testing.T) {
 	}
 	testkit.Works(t, testkit.Get(os.Stat(backup.File)).Err())
 	now := testkit.Get(Look(t.Context(), f, Choice{})).Must(t)
-	testkit.True(t, now.Store == FilesURL && now.Where == f.Database() && now.Problem == "" && len(now.Servers) == 0 && now.Counts["tasks"] == 0, "%+v", now)
+	testkit.Equal(t, now.Store, FilesURL)
+	testkit.Equal(t, now.Where, f.Database())
+	testkit.Equal(t, now.Problem, "")
+	testkit.Need(t, len(now.Servers) == 0, "%+v", now)
+	testkit.Equal(t, now.Counts["tasks"], 0)
 	testkit.Must(t, os.WriteFile(f.Database(), []byte(strings.Repeat("nonsense", 1000)), 0o600))
 	testkit.True(t, testkit.Get(Look(t.Context(), f, Choice{})).Must(t).Problem != "", "a damaged database has no problem")
 	testkit.Works(t, testkit.Get(SetAside(t.Context(), f, time.Now())).Err())

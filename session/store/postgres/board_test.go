@@ -98,7 +98,9 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	testkit.Equal(t, testkit.Get(two.Task(t.Context(), "same")).Must(t).Title, "A task")
 	for b, tasks := range map[store.Board]int{one: 0, two: 1} {
 		found, s, err := b.Inspect(t.Context())
-		testkit.True(t, len(found) == 0 && s.Tasks == tasks && err == nil, "%v, %+v, %v", found, s, err)
+		testkit.Need(t, len(found) == 0, "%v, %+v, %v", found, s, err)
+		testkit.Equal(t, s.Tasks, tasks)
+		testkit.True(t, err == nil, "%v, %+v, %v", found, s, err)
 	}
 }
 
@@ -164,7 +166,11 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	for column, want := range map[string]string{"result = '{'": "is not JSON", "progress = ''": "is not JSON", "started_at = 'noon'": "the times of execution x", "owner = ''": "has no owner"} {
 		change(t, s, `UPDATE @workflow_executions_all SET `+column)
 		found, n, open, err := executions.Inspect(t.Context())
-		testkit.True(t, err == nil && n == 1 && open == 1 && len(found) != 0 && strings.Contains(found[0].What, want), "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		testkit.Need(t, err == nil, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		testkit.Equal(t, n, 1, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		testkit.Equal(t, open, 1, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		testkit.Need(t, len(found) != 0, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+		testkit.Contains(t, found[0].What, want, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 		change(t, s, `DELETE FROM @workflow_executions_all`)
 		must(t, executions.Save(t.Context(), x, time.Hour))
 	}

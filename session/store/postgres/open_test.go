@@ -39,7 +39,9 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	must(t, s.Open(t.Context()))
 	var projects, places int
 	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @places)`, nil, &projects, &places)
-	testkit.True(t, err == nil && projects == 1 && places == 1, "%d projects and %d places, %v", projects, places, err)
+	testkit.Need(t, err == nil, "%d projects and %d places, %v", projects, places, err)
+	testkit.Equal(t, projects, 1, "%d projects and %d places, %v", projects, places, err)
+	testkit.Equal(t, places, 1, "%d projects and %d places, %v", projects, places, err)
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
@@ -197,7 +199,9 @@ func TestURLs(t *testing.T) {
 			testkit.True(t, len(config.RuntimeParams) == 0, "%s: parameters for the server: %v", raw, config.RuntimeParams)
 		}
 		part, refused := strings.CutPrefix(want, "error: ")
-		testkit.True(t, refused == (err != nil) && strings.Contains(got, part) && !strings.Contains(got, "secret"), "%s: %s; want %s", raw, got, want)
+		testkit.Equal(t, refused, (err != nil), "%s: %s; want %s", raw, got, want)
+		testkit.Contains(t, got, part, "%s: %s; want %s", raw, got, want)
+		testkit.True(t, !strings.Contains(got, "secret"), "%s: %s; want %s", raw, got, want)
 	}
 }
 

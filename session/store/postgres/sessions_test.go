@@ -141,7 +141,9 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	ended.Status = "aborted"
 	must(t, errors.Join(second(two.WriteSession(t.Context(), ended)), two.RemoveSessions(t.Context(), []string{id})))
 	now := testkit.Get(one.ReadSession(t.Context(), id, -1)).Must(t)
-	testkit.True(t, now.Revision == 1 && len(now.Parts) == 1 && now.Parts[0].Body == "1", "after that of the other project was removed: %+v", now)
+	testkit.Equal(t, now.Revision, 1, "after that of the other project was removed: %+v", now)
+	testkit.Need(t, len(now.Parts) == 1, "after that of the other project was removed: %+v", now)
+	testkit.Equal(t, now.Parts[0].Body, "1", "after that of the other project was removed: %+v", now)
 	testkit.Equal(t, testkit.Get(two.PruneDefinitions(t.Context(), -time.Hour)).Must(t), 1, "definitions removed")
 	must(t, second(one.Definition(t.Context(), "d1")))
 }

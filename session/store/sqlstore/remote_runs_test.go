@@ -139,7 +139,10 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	due := func(from, to time.Duration) {
 		t.Helper()
 		in, found, err := servers[1].Due(t.Context(), []string{"followed"})
-		testkit.True(t, err == nil && found && in >= from && in <= to, "due in %v, %v, %v", in, found, err)
+		testkit.Need(t, err == nil, "due in %v, %v, %v", in, found, err)
+		testkit.Need(t, found, "due in %v, %v, %v", in, found, err)
+		testkit.True(t, in >= from, "due in %v, %v, %v", in, found, err)
+		testkit.True(t, in <= to, "due in %v, %v, %v", in, found, err)
 	}
 	due(-time.Hour, 0)
 	taken := map[string]store.RemoteRun{}
@@ -156,7 +159,10 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	is := func(id string, state store.RemoteState, words string) {
 		t.Helper()
 		x := taken[id]
-		testkit.True(t, x.State == state && x.Over() == (words != "") && (words == "" || *x.Error == words) && !x.Lapsed, "%s is %+v", id, x)
+		testkit.Equal(t, x.State, state, "%s is %+v", id, x)
+		testkit.Equal(t, x.Over(), (words != ""), "%s is %+v", id, x)
+		testkit.True(t, (words == "" || *x.Error == words), "%s is %+v", id, x)
+		testkit.True(t, !x.Lapsed, "%s is %+v", id, x)
 		equal(t, "stored is", *testkit.Get(servers[0].RemoteRun(t.Context(), id)).Must(t), x)
 	}
 	is("waiting", store.RemoteFailed, store.NeverStarted)
@@ -256,7 +262,9 @@ func TestLongCalls(t *testing.T) {
 	c.forward(time.Minute)
 	for _, status := range []string{store.CallCompleted, store.CallCancelled} { // the second changes nothing
 		done := testkit.Get(two.End(t.Context(), "ann", id, status, json.RawMessage(`{"b":9007199254740993}`))).Must(t)
-		testkit.True(t, done.Status == store.CallCompleted && string(done.Result) == `{"b":9007199254740993}` && done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
+		testkit.Equal(t, done.Status, store.CallCompleted)
+		testkit.Equal(t, string(done.Result), `{"b":9007199254740993}`)
+		testkit.True(t, done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
 	}
 	again := testkit.Get(one.Add(t.Context(), made(id3, "ann"))).Must(t)
 	equal(t, "after the end there is another", again.ID, id3)

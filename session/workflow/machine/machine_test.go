@@ -141,7 +141,9 @@ func drive(t *testing.T, shape, commands []byte) {
 				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)
-					testkit.Need(t, err == nil && again.Replay != nil && again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
+					testkit.Need(t, err == nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
+					testkit.Need(t, again.Replay != nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
+					testkit.Need(t, again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
 				}
 				testkit.Need(t, testkit.Get(s.PlanFinish(def, &p.Step.ID, never)).Err() != nil, "command %d: %s can be finished twice", i, p.Step.ID)
 			}
@@ -196,7 +198,9 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 // check holds the state against the model, and its file's form against itself.
 func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	t.Helper()
-	testkit.Need(t, s.Status == m.status && s.CurrentEntryIndex == m.at && s.CurrentStepID == m.entries[m.at][0], "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.Status == m.status, "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.CurrentEntryIndex == m.at, "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.CurrentStepID == m.entries[m.at][0], "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
 	for _, e := range m.entries {
 		for _, id := range e {
 			p := s.Progress(id)
@@ -311,7 +315,10 @@ steps:
 	in := s.StepInputs(def, j.Step("b"))
 	testkit.Same(t, []int{len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted}, []int{fit, 1000 - fit, 0, 1, 1001}, "inputs")
 	done := s.CompletedSteps(def)
-	testkit.True(t, len(done) == 1 && len(done[0].Outputs) == 1 && len(done[0].Outputs[0].Value.Paths) == fit && done[0].Omitted == 1001-fit, "completed %+v", done)
+	testkit.Need(t, len(done) == 1, "completed %+v", done)
+	testkit.Need(t, len(done[0].Outputs) == 1, "completed %+v", done)
+	testkit.Need(t, len(done[0].Outputs[0].Value.Paths) == fit, "completed %+v", done)
+	testkit.Equal(t, done[0].Omitted, 1001-fit, "completed %+v", done)
 	// A file that is no declared output means all files of its step.
 	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
 	in = s.StepInputs(def, j.Step("b"))

@@ -107,24 +107,33 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")
 	kept := s.KeepAnswer(first, 1, waiting, nil)
 	stored := kept.StoredReply(ToolFinish, "q")
-	testkit.True(t, stored.EntryIndex == 1 && kept.Revision == s.Revision+1 && kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
+	testkit.Equal(t, stored.EntryIndex, 1)
+	testkit.Equal(t, kept.Revision, s.Revision+1)
+	testkit.True(t, kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
 	again := testkit.Get(ReplyOf[FinishReply](stored)).Must(t)
 	testkit.True(t, again != waiting && again.Status == NextStep, "%+v", again)
 	aliased := kept.Alias(stored, second)
 	testkit.Equal(t, aliased.StoredReply(ToolFinish, "r").EntryIndex, 1)
 	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "", "%+v", aliased.Replies)
 	over, _ := kept.Abort(Call{Tool: ToolAbort}, "why", time.Now())
-	testkit.True(t, kept.Alias(stored, first) == kept && kept.Alias(stored, Call{Tool: ToolFinish}) == kept && over.Alias(stored, second) == over, "an alias is stored needlessly")
+	testkit.Equal(t, kept.Alias(stored, first), kept, "an alias is stored needlessly")
+	testkit.Equal(t, kept.Alias(stored, Call{Tool: ToolFinish}), kept, "an alias is stored needlessly")
+	testkit.Equal(t, over.Alias(stored, second), over, "an alias is stored needlessly")
 	refusal := session.NotNow(codes.BoardBusy, "Later.").With("n", 1)
 	refused := s.KeepAnswer(first, 0, nil, refusal).StoredReply(ToolFinish, "q")
 	refusal.Details["n"] = 2
 	_, err := ReplyOf[FinishReply](refused)
 	e, _ := err.(*session.Error)
-	testkit.True(t, e != nil && e.Code == codes.BoardBusy && e.Details["n"] == 1, "%v", err)
+	testkit.Need(t, e != nil, "%v", err)
+	testkit.Equal(t, e.Code, codes.BoardBusy)
+	testkit.True(t, e.Details["n"] == 1, "%v", err)
 	testkit.Fails(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})).Err(), "reading the stored reply to finished_step")
 	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).Must(t).Status, NextStep)
 	placed := s.WithSource("here", "h")
-	testkit.True(t, placed.Sources["here"] == "h" && s.Sources["here"] == "" && placed.WithSource("here", "h") == placed && placed.WithSource("there", "i").Sources["here"] == "h", "%v", placed.Sources)
+	testkit.Equal(t, placed.Sources["here"], "h")
+	testkit.Equal(t, s.Sources["here"], "")
+	testkit.Equal(t, placed.WithSource("here", "h"), placed)
+	testkit.Equal(t, placed.WithSource("there", "i").Sources["here"], "h")
 }
 
 // What is shown of a step without a session is what its session would show, without values.
@@ -176,7 +185,9 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 			testkit.Fails(t, err, c.wrong, "%s %.60s", c.of, c.raw)
 			continue
 		}
-		testkit.True(t, err == nil && SameOutputs(json.RawMessage(c.raw), out) && !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+		testkit.Need(t, err == nil, "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+		testkit.True(t, SameOutputs(json.RawMessage(c.raw), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+		testkit.True(t, !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
 	}
 }
 
@@ -233,14 +244,18 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
 	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
 	got := encode(s.CompletedSteps(def)[0].Outputs)
-	testkit.True(t, len(got) <= 300 && strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+	testkit.Need(t, len(got) <= 300, "completed_steps has %s", got)
+	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`), "completed_steps has %s", got)
+	testkit.True(t, strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
 	plain := plainWithin(s.Progress("a").Outputs, 10)
 	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
 	st := *def.Job.Step("b")
 	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
 	long := strings.Repeat("é", 300_000)
 	in := of(outputOf("a_out", textOf(long))).StepInputs(def, &st)
-	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	testkit.Equal(t, *in[0].Value, long, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	testkit.Equal(t, in[0].Omitted, 0, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	testkit.True(t, in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
 	n := len(*in[1].Value)
 	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
 	kept := encode(textOf("a.md"))
@@ -345,7 +360,9 @@ func FuzzKeptDefinition(f *testing.F) {
 		if err != nil {
 			return
 		}
-		testkit.Need(t, def.Job != nil && def.Workflow != nil && def.Kept, "%+v", def)
+		testkit.Need(t, def.Job != nil, "%+v", def)
+		testkit.Need(t, def.Workflow != nil, "%+v", def)
+		testkit.Need(t, def.Kept, "%+v", def)
 		for _, entry := range def.Workflow.Entries {
 			texts, err := def.KeptTexts(entry)
 			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)

@@ -314,8 +314,15 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	q := imported.Progress("a")
 	finished := &State{StepProgress: s.StepProgress.Set("a", &StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
 	kept := finished.Imported(at).Progress("a")
-	testkit.True(t, kept.Evidence.Imported && kept.Shown == nil && kept.Granted == nil && !finished.Progress("a").Evidence.Imported, "%+v", kept)
-	testkit.True(t, q.Question == nil && q.QualityTries == 1 && q.Newest().State == TryVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
+	testkit.True(t, kept.Evidence.Imported, "%+v", kept)
+	testkit.Need(t, kept.Shown == nil, "%+v", kept)
+	testkit.Need(t, kept.Granted == nil, "%+v", kept)
+	testkit.True(t, !finished.Progress("a").Evidence.Imported, "%+v", kept)
+	testkit.Need(t, q.Question == nil, "%+v", q)
+	testkit.Equal(t, q.QualityTries, 1)
+	testkit.Equal(t, q.Newest().State, TryVoid)
+	testkit.Need(t, q.Newest().ClosedAt != nil, "%+v", q)
+	testkit.Equal(t, *imported.ImportedAt, at)
 }
 
 // A person answers once, about the outputs that they saw.
@@ -324,10 +331,14 @@ func TestWhoMayAnswer(t *testing.T) {
 	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
 	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
 	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})
-	testkit.True(t, answer(asked, "a", "") == nil && answer(asked, "a", "d") == nil && FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name() == "the text 'x'p", "a person may not answer")
+	testkit.Need(t, answer(asked, "a", "") == nil, "a person may not answer")
+	testkit.Need(t, answer(asked, "a", "d") == nil, "a person may not answer")
+	testkit.Equal(t, FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name(), "the text 'x'p", "a person may not answer")
 	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
-	testkit.True(t, asked.Unask("a", "d", at) == asked && asked.Unask("b", "e", at) == asked && asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
+	testkit.Equal(t, asked.Unask("a", "d", at), asked, "a question ends only with other outputs")
+	testkit.Equal(t, asked.Unask("b", "e", at), asked, "a question ends only with other outputs")
+	testkit.True(t, asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
 	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
 	testkit.Fails(t, answer(done, "a", ""), "has answered already about these outputs of step 'a' of session '"+done.SessionID+"': passed.")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
@@ -339,7 +350,9 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil, "declining is an answer")
 	failed := testkit.Get(declined.OpenTry("a", Try{Digest: "d"}).CloseTry("a", nil, "", at).Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
 	by := failed.OpenTry("a", Try{OpenedAt: at}).CloseTry("a", nil, "it hung", at).Progress("a").LastByPerson()
-	testkit.True(t, by != nil && by.Number == 1 && by.Verdicts[0].Reviewer == "a person (bob, page)", "%+v", by)
+	testkit.Need(t, by != nil, "%+v", by)
+	testkit.Equal(t, by.Number, 1)
+	testkit.Equal(t, by.Verdicts[0].Reviewer, "a person (bob, page)")
 	for _, c := range []struct {
 		e    Evidence
 		want string
@@ -354,7 +367,9 @@ func TestWhoMayAnswer(t *testing.T) {
 	}
 	testkit.Equal(t, (&Question{Answer: &Answer{Client: true}}).Evidence().Kind, PassedIn)
 	granted := testkit.Get(s.Grant("a", Override{At: at, Reason: "R"})).Must(t)
-	testkit.True(t, granted.Progress("a").HasGrant() && !s.Progress("a").HasGrant() && !granted.Progress("b").HasGrant(), "%+v", granted.Progress("a"))
+	testkit.True(t, granted.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
+	testkit.True(t, !s.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
+	testkit.True(t, !granted.Progress("b").HasGrant(), "%+v", granted.Progress("a"))
 	testkit.Fails(t, testkit.Get(s.Grant("b", Override{At: at})).Err(), "Step 'b' of session '00000001' is not to be finished now; the current step is 'a'.")
 	testkit.Fails(t, testkit.Get(over.Grant("a", Override{At: at})).Err(), "was aborted")
 	testkit.Equal(t, s.Show("a", Shown{At: at, Digest: "d"}).Progress("a").Shown.Digest, "d")

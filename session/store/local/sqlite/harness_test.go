@@ -411,7 +411,9 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	testkit.Same(t, taskOf(t, b, tasks[0].ID), tasks[0])
 	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
 	pages(t, b, 1<<20)
-	testkit.True(t, errors.Is(errs[1], task.ErrFull) && errs[2] == nil && (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
+	testkit.FailsWith(t, errs[1], task.ErrFull, "errors %v", errs)
+	testkit.Need(t, errs[2] == nil, "errors %v", errs)
+	testkit.True(t, (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
 	titled(t, b, tasks, map[bool]string{true: "a", false: "task 0"}[errs[0] == nil], "task 1", "c")
 	testkit.Works(t, attempt())
 }

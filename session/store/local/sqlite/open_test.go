@@ -88,7 +88,9 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 					_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
 					err = errors.Join(err, b.Close())
 				}
-				testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+				testkit.FailsWith(t, err, want, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+				testkit.Contains(t, fmt.Sprint(err), text, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+				testkit.Contains(t, fmt.Sprint(err), path, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
 			}
 			testkit.True(t, bytes.Equal(before, testkit.Get(os.ReadFile(path)).Must(t)), "the file was changed")
 		})
@@ -126,7 +128,10 @@ func TestReadOnly(t *testing.T) {
 	}
 	b := open()
 	list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5})
-	testkit.True(t, len(list) == 0 && total == 0 && next == "" && err == nil, "%v %d %q %v", list, total, next, err)
+	testkit.Need(t, len(list) == 0, "%v %d %q %v", list, total, next, err)
+	testkit.Equal(t, total, 0)
+	testkit.Equal(t, next, "")
+	testkit.True(t, err == nil, "%v %d %q %v", list, total, next, err)
 	testkit.Equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0)
 	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
@@ -210,7 +215,10 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 		}
 	}).AttemptDetails(t.Context(), a.ID)
 	testkit.Need(t, err == nil && statements >= 3, "%v %v", statements, err)
-	testkit.True(t, before.Attempt.State == task.Waiting && before.Attempt.LatestSessionID == nil && before.Execution.State == task.Waiting && before.Session == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
+	testkit.Equal(t, before.Attempt.State, task.Waiting, "two moments: %+v %+v", before.Attempt, before.Execution)
+	testkit.Need(t, before.Attempt.LatestSessionID == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
+	testkit.Equal(t, before.Execution.State, task.Waiting, "two moments: %+v %+v", before.Attempt, before.Execution)
+	testkit.True(t, before.Session == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
 	now := testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t)
 	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }
@@ -372,7 +380,10 @@ func BenchmarkListTasks(b *testing.B) {
 	for b.Loop() { // in turns, so that both meet the same machine
 		begun := time.Now()
 		list, total, next, err := board.Tasks(b.Context(), p.ID, task.Filter{}, task.Page{Limit: 50})
-		testkit.Need(b, err == nil && len(list) == 50 && total == 10_000 && next != "", "%v %v %v %v", len(list), total, next, err)
+		testkit.Need(b, err == nil, "%v %v %v %v", len(list), total, next, err)
+		testkit.Need(b, len(list) == 50, "%v %v %v %v", len(list), total, next, err)
+		testkit.Need(b, total == 10_000, "%v %v %v %v", len(list), total, next, err)
+		testkit.Need(b, next != "", "%v %v %v %v", len(list), total, next, err)
 		spent += time.Since(begun)
 		begun = time.Now()
 		testkit.Equal(b, bare(b, db, summary, p.ID), 50)

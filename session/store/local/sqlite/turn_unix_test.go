@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -40,7 +39,9 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 					began := time.Now()
 					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
 					took := time.Since(began)
-					testkit.True(t, errors.Is(err, store.ErrBusy) && took >= hasty.patience && took <= 8*time.Second, "after %v: %v", took, err)
+					testkit.FailsWith(t, err, store.ErrBusy, "after %v: %v", took, err)
+					testkit.True(t, took >= hasty.patience, "after %v: %v", took, err)
+					testkit.True(t, took <= 8*time.Second, "after %v: %v", took, err)
 					testkit.Equal(t, session.CodeOf(store.Refused(err)), "store_busy", "what an agent is told")
 					testkit.Fails(t, store.Refused(err), path)
 				})
