@@ -128,15 +128,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if sets == nil {
 		sets = config.DefaultToolsets
 	}
-	// Without capabilities the SDK also offers MCP's logging, which is not supported.
-	can := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}
-	if e.jobs != nil && slices.Contains(sets, "workflows") {
-		can.Prompts = &mcp.PromptCapabilities{ListChanged: true}
-		can.Resources = &mcp.ResourceCapabilities{ListChanged: true}
-	}
-	if e.longCalls != nil {
-		can.AddExtension(tasks.Extension, nil)
-	}
+	can := capabilities(e, sets)
 	options := &mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 		c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
 	}}
@@ -176,18 +168,50 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
 	if e.longCalls != nil {
-		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Connect: e.connectStateless, Agents: e.board, Here: e.here, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
+		if err := s.offerTasks(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// capabilities returns what the server declares. Without capabilities the SDK also offers MCP's logging, which is
+// not supported.
+func capabilities(e engines, sets []string) *mcp.ServerCapabilities {
+	can := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}
+	if e.jobs != nil && slices.Contains(sets, "workflows") {
+		can.Prompts = &mcp.PromptCapabilities{ListChanged: true}
+		can.Resources = &mcp.ResourceCapabilities{ListChanged: true}
+	}
+	if e.longCalls != nil {
+		can.AddExtension(tasks.Extension, nil)
+	}
+	return can
+}
+
+// offerTasks lets clients that can do so follow long calls as tasks.
+func (s *Server) offerTasks() error {
+	set := &tasks.Set{
+		Tools:   s.tools,
+		Calls:   s.longCalls,
+		Connect: s.connectStateless,
+		Agents:  s.board,
+		Here:    s.here,
+		Logger:  s.logger,
+		Quota:   func() int { return s.lastHTTP().Quotas.Requests },
+		Runs: func() *remote.Engine {
 			if s.remote == nil {
 				return nil
 			}
 			return s.remote.Runs
-		}}
-		if err := set.Register(s.mcp); err != nil {
-			return nil, err
-		}
-		s.tools.Tasks, s.tasks = set, set
+		},
 	}
-	return s, nil
+	if err := set.Register(s.mcp); err != nil {
+		return err
+	}
+
+	s.tools.Tasks, s.tasks = set, set
+	return nil
 }
 
 // MCP returns the SDK's server, for transports that connect it themselves and

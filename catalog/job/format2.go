@@ -200,29 +200,7 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 		if made.Call != nil {
 			made.Description = "The workflow " + made.Call.String() + ", step by step"
 		}
-		for _, use := range s.Inputs {
-			at := append(slices.Clip(at), "inputs", use.Name)
-			a := f.argument(use.Name)
-			if a == nil {
-				if !d.Full() {
-					d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
-				}
-				a = &argument2{Name: use.Name, Type: Text}
-			}
-			if use.Review != nil {
-				d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
-			}
-			in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
-			if from := makers[a.Name]; from != nil {
-				in = Input{File: a.Name, FromStep: from[0], From: from, Optional: !use.Required}
-				for _, id := range from {
-					if !slices.Contains(made.Dependencies, id) {
-						made.Dependencies = append(made.Dependencies, id)
-					}
-				}
-			}
-			made.Inputs = append(made.Inputs, in)
-		}
+		d.stepInputs(f, s, &made, makers, at)
 		for _, use := range s.Outputs {
 			a := f.argument(use.Name)
 			if a == nil {
@@ -255,6 +233,33 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 		all = append(all, made)
 	}
 	return all
+}
+
+// stepInputs adds the inputs of a step. makers has the earlier steps that make an argument, the nearest first.
+func (d *decoder) stepInputs(f *file2, s *step2, made *Step, makers map[string][]string, at place) {
+	for _, use := range s.Inputs {
+		at := append(slices.Clip(at), "inputs", use.Name)
+		a := f.argument(use.Name)
+		if a == nil {
+			if !d.Full() {
+				d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
+			}
+			a = &argument2{Name: use.Name, Type: Text}
+		}
+		if use.Review != nil {
+			d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
+		}
+		in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
+		if from := makers[a.Name]; from != nil {
+			in = Input{File: a.Name, FromStep: from[0], From: from, Optional: !use.Required}
+			for _, id := range from {
+				if !slices.Contains(made.Dependencies, id) {
+					made.Dependencies = append(made.Dependencies, id)
+				}
+			}
+		}
+		made.Inputs = append(made.Inputs, in)
+	}
 }
 
 // of returns the review of an output.

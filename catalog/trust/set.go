@@ -80,7 +80,17 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 		b.add("workflow_tools.sources."+s.Name, value, s.Command)
 	}
-	for _, e := range c.Executors {
+	b.executors(c.Executors)
+	b.projects(c.Projects)
+	if s := a.AutoStart; s != nil {
+		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
+	}
+	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
+	return b.set, b.err
+}
+
+func (b *builder) executors(all []config.Executor) {
+	for _, e := range all {
 		commands := [][]string{e.Command, e.Resume}
 		variants := map[string]any{}
 		for _, v := range e.Variants {
@@ -89,7 +99,10 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 		b.add("executors."+e.Name, map[string]any{"command": e.Command, "prompt": e.Prompt, "resume": e.Resume, "env": e.Env, "variants": variants}, commands...)
 	}
-	for _, p := range c.Projects {
+}
+
+func (b *builder) projects(all []config.Project) {
+	for _, p := range all {
 		repos := map[string]any{}
 		var commands [][]string
 		for _, r := range p.Repos {
@@ -100,20 +113,15 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		for _, r := range p.Repos { // only in the project's own repository are files compared
 			if path := r.Path; len(r.Setup) > 0 {
 				if !filepath.IsAbs(path) {
-					path = filepath.Join(root, path)
+					path = filepath.Join(b.root, path)
 				}
-				if process.Resolved(path) != process.Resolved(root) {
+				if process.Resolved(path) != process.Resolved(b.root) {
 					e := &b.set[len(b.set)-1]
 					e.Unchecked = append(e.Unchecked, r.Path)
 				}
 			}
 		}
 	}
-	if s := a.AutoStart; s != nil {
-		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
-	}
-	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
-	return b.set, b.err
 }
 
 type builder struct {

@@ -133,25 +133,33 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	return r, nil
 }
 
+// bounds returns the most entries that a reply has, and how long the call waits for the first one.
+func (a TailArgs) bounds() (limit int, patience time.Duration, err error) {
+	limit, err = board.Within("limit", a.Limit, DefaultTail, 1, MaxTail)
+	if err != nil {
+		return 0, 0, err
+	}
+	if a.AfterIndex != nil && *a.AfterIndex < -1 {
+		return 0, 0, session.Wrong(codes.OutOfRange, "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
+	}
+	if a.Wait == nil {
+		return limit, 0, nil
+	}
+	if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
+		return 0, 0, session.Wrong(codes.OutOfRange, "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
+	}
+	return limit, time.Duration(*a.Wait * float64(time.Second)), nil
+}
+
 // TailAttempt returns the output of an attempt's agents, as messages or as lines, and can wait for more.
 func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs) (*TailReply, error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := board.Within("limit", a.Limit, DefaultTail, 1, MaxTail)
+	limit, patience, err := a.bounds()
 	if err != nil {
 		return nil, err
-	}
-	if a.AfterIndex != nil && *a.AfterIndex < -1 {
-		return nil, session.Wrong(codes.OutOfRange, "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
-	}
-	var patience time.Duration
-	if a.Wait != nil {
-		if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
-			return nil, session.Wrong(codes.OutOfRange, "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
-		}
-		patience = time.Duration(*a.Wait * float64(time.Second))
 	}
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
 	newest := a.Newest && after == nil

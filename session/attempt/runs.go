@@ -112,16 +112,9 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := agent.check(ctx, ""); err != nil && !e.isLocalError(err) {
 		return nil, err
 	}
-	project, repos, without, err := e.rootRepos(ctx, b.View)
+	project, repos, err := e.runRepos(ctx, b.View, a.InPlace, run)
 	if err != nil {
 		return nil, err
-	}
-	run.InPlace = len(repos) == 0 && (without == "" || e.Shared != nil)
-	if a.InPlace != nil {
-		run.InPlace = *a.InPlace
-	}
-	if len(repos) == 0 && !run.InPlace {
-		return nil, session.Wrong(codes.NoRepos, "%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a repository), or pass in_place: true.", cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
 	}
 	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
 	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}
@@ -138,6 +131,24 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	e.wakeUp()
 	r, err := e.RunReply(ctx, b, at.ID)
 	return r, board.Midway(err)
+}
+
+// runRepos returns the project of the server and the repositories of which a run gets worktrees, and sets whether it
+// works in the project itself.
+func (e *Engine) runRepos(ctx context.Context, v store.View, inPlace *bool, run *board.Run) (string, []RepoArgs, error) {
+	project, repos, without, err := e.rootRepos(ctx, v)
+	if err != nil {
+		return "", nil, err
+	}
+	run.InPlace = len(repos) == 0 && (without == "" || e.Shared != nil)
+	if inPlace != nil {
+		run.InPlace = *inPlace
+	}
+	if len(repos) == 0 && !run.InPlace {
+		return "", nil, session.Wrong(codes.NoRepos, "%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a "+
+			"repository), or pass in_place: true.", cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
+	}
+	return project, repos, nil
 }
 
 // runOf checks the arguments of a run.

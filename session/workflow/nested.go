@@ -221,26 +221,36 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if err != nil {
 		return refuse(err)
 	}
-	pinned := e.pin(how, def)
-	if p := parent.Pinned; p != nil && (p.Pin || how.Pin) { // what is pinned is so for all that it is to do
-		if pinned.Pin = true; p.WeakerReviewer(pinned.Reviewer) != "" {
-			pinned.Reviewer = p.Reviewer
-		}
-		if p.Override.Stricter(pinned.Override) {
-			pinned.Override = p.Override
-		}
-	}
 	child, r, err := machine.Begin(def, machine.NewSession{
 		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated, Shared: parent.Shared || of.Workflow.Shared(of.Workflow.Find(stepID)),
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
-		Notice: e.unclosable(how, def, 0), Pinned: pinned, Trace: telemetry.Text(refOf(parent)),
+		Notice: e.unclosable(how, def, 0), Pinned: e.pinUnder(parent, how, def), Trace: telemetry.Text(refOf(parent)),
 	})
 	if err != nil {
 		return refuse(err)
 	}
 	child = child.WithSource(e.placeKey(), def.Job.Hash)
 	return child, &begunCall{r, def}, record.Defining(def), nil
+}
+
+// pinUnder pins the reviews of a workflow that a step of parent begins. They are never weaker than those that
+// parent has pinned.
+func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Definition) *machine.Pinned {
+	pinned := e.pin(how, def)
+	p := parent.Pinned
+	if p == nil || !p.Pin && !how.Pin {
+		return pinned
+	}
+
+	pinned.Pin = true
+	if p.WeakerReviewer(pinned.Reviewer) != "" {
+		pinned.Reviewer = p.Reviewer
+	}
+	if p.Override.Stricter(pinned.Override) {
+		pinned.Override = p.Override
+	}
+	return pinned
 }
 
 // resume goes on with the session that has called the one that is complete in next: the reply to the call that has

@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/branch"
@@ -111,10 +112,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, stack))
 	}
-	if wf.Name != a.WorkflowName {
-		b.Notice = strings.TrimSpace(fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name, jsontext.Clip(a.WorkflowName, 200), wf.Name) + b.Notice)
-	}
-	b.Notice = strings.TrimSpace(lastGood(e.Catalog, j) + " " + b.Notice)
+	b.Notice = strings.TrimSpace(lastGood(e.Catalog, j) + " " + otherName(a, j, wf) + b.Notice)
 	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
 	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
@@ -139,6 +137,14 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		}
 	}
 	return r, row.ID, nil
+}
+
+// otherName says that the workflow that was started has another name than the call gives.
+func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
+	if wf.Name == a.WorkflowName {
+		return ""
+	}
+	return fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name, jsontext.Clip(a.WorkflowName, 200), wf.Name)
 }
 
 // beginning returns the definition with which a session of it begins, and the texts of its first steps.

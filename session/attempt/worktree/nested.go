@@ -54,19 +54,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		return nil, err
 	}
 	defer root.Close()
-	own := *s
-	if own.index = ""; s.admin == "" {
-		own.index = filepath.Join(s.tmp, "no-index")
-	}
-	staged, err := git.Output(ctx, own.call("ls-files", "--stage", "-z"))
-	if err != nil {
-		return nil, err
-	}
-	// An untracked repository is one entry, with a slash at its end.
-	others, warnings, err := git.Run(ctx, own.call("ls-files", "-z", "--exclude-standard", "--others"))
-	if err == nil {
-		err = unopened(warnings)
-	}
+	staged, others, err := s.listed(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +109,26 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		err = s.hidden(ctx, filepath.Join(s.admin, "modules"), nil, &found)
 	}
 	return found, err
+}
+
+// listed returns what git has staged in the worktree, and what it does not track there. An untracked repository is
+// one entry, with a slash at its end.
+func (s *source) listed(ctx context.Context) (staged, others string, err error) {
+	own := *s
+	own.index = ""
+	if s.admin == "" {
+		own.index = filepath.Join(s.tmp, "no-index")
+	}
+	staged, err = git.Output(ctx, own.call("ls-files", "--stage", "-z"))
+	if err != nil {
+		return "", "", err
+	}
+
+	others, warnings, err := git.Run(ctx, own.call("ls-files", "-z", "--exclude-standard", "--others"))
+	if err == nil {
+		err = unopened(warnings)
+	}
+	return staged, others, err
 }
 
 // hidden adds the repositories of submodules whose files are gone, but not their work: git keeps them below this folder, which goes
