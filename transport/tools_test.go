@@ -179,7 +179,9 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 				IsError           bool
 			}
 			encoded, failed := jsontext.Encode(res)
-			testkit.True(t, failed == nil && json.Unmarshal(encoded, &result) == nil && len(result.Content) == 1, "%s: the result has no JSON form, or not one block: %v", name, failed)
+			testkit.Works(t, failed, "%s: the result has no JSON form", name)
+			testkit.Works(t, json.Unmarshal(encoded, &result), "%s: the result", name)
+			testkit.Equal(t, len(result.Content), 1, "%s: blocks", name)
 			data := result.StructuredContent
 			if result.IsError {
 				testkit.True(t, data == nil, "%s: an error with structured content: %s", name, data)

@@ -181,7 +181,8 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 
 // What a name has that is not seen, or moves the text around it, is shown as an escape.
 func TestPlainShowsWhatIsNotSeen(t *testing.T) {
-	for _, r := range "\x00\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
+	for _, r := range "\x00\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028" +
+		"\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
 		text := "a" + string(r) + "b"
 		got := plain(text)
 		testkit.True(t, !strings.ContainsRune(got, r) && strings.HasPrefix(got, `a\u`), "%U is shown as %q", r, got)

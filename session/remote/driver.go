@@ -195,9 +195,9 @@ func deadline(timeout time.Duration) *time.Time {
 	return new(now().Add(timeout))
 }
 
-// follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to
-// 7.5). It continues to ask a source that is away, or not in the config, for as long as the run may take. taken says that another
-// server has followed it before.
+// follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to 7.5). It continues to ask
+// a source that is away, or not in the config, for as long as the run may take. taken says that another server has
+// followed it before.
 func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)

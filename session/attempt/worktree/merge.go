@@ -79,8 +79,8 @@ func NotRun(programs map[string]string) string {
 // After a squash or a rebase the attempt's branch is at the new commit too, so that it can be merged
 // again later; its old commits stay under refs/deepwork/before.
 //
-// Other errors are *DirtyError, for tracked files of the worktree that are not committed;
-// *MarkersError; *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse,
+// Other errors are *DirtyError, for tracked files of the worktree that are not committed, *MarkersError,
+// *ConflictError, see Update, ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse and
 // ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
