@@ -174,7 +174,8 @@ func ask(t *testing.T, to actor.Address[task], build func(actor.Reply[int]) task
 	testkit.True(t, err == nil && got == want, "asked: %d, %v; want %d", got, err, want)
 }
 
-// asking asks from another goroutine, in a bubble, and returns when the message waits or has been handled. The channel gets the error.
+// asking asks from another goroutine, in a bubble, and returns when the message waits or has been handled.
+// The channel gets the error.
 func asking(ctx context.Context, to actor.Address[task], build func(actor.Reply[int]) task) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- testkit.Get(actor.Ask(ctx, to, build)).Err() }()
@@ -196,12 +197,16 @@ func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
 		defer cancel()
 		before := time.Now()
 		_, err := actor.Ask(ctx, ref, add1)
-		testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "actor slow"), "err = %v", err)
+		testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "actor slow"),
+			"err = %v", err)
 		testkit.Equal(t, time.Since(before), time.Second, "waited")
+
 		close(release)
 		ask(t, ref, add1, 2) // the write of the asker who left is the first
 		r, of := registry(s, actor.Options{Name: "key"})
-		testkit.FailsWith(t, testkit.Get(actor.Ask(ctx, r.For("a"), add1)).Err(), context.DeadlineExceeded, "over before it is asked")
+		testkit.FailsWith(t, testkit.Get(actor.Ask(ctx, r.For("a"), add1)).Err(), context.DeadlineExceeded,
+			"over before it is asked")
+
 		of("a").lived(t, 0, 0)
 		testkit.Equal(t, r.Len(), 0, "awake")
 	})
@@ -222,7 +227,9 @@ func TestFirstAnswerCounts(t *testing.T) {
 		r.Send(1)
 	}))
 	testkit.Equal(t, err, cause, "not unchanged")
-	testkit.Fails(t, testkit.Get(actor.Ask(t.Context(), ref, with(func(r actor.Reply[int]) { r.Fail(nil) }))).Err(), "", "Fail(nil) was taken for an answer")
+	testkit.Fails(t, testkit.Get(actor.Ask(t.Context(), ref, with(func(r actor.Reply[int]) { r.Fail(nil) }))).Err(), "",
+		"Fail(nil) was taken for an answer")
+
 	var none actor.Reply[int]
 	none.Send(1)
 	none.Fail(cause)
@@ -235,10 +242,12 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 		ask(t, ref, add1, 8) // the actor goes on receiving
 		testkit.Must(t, ref.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-later)
+
 		// The same from another goroutine, while the asker may have left.
 		for _, wait := range []time.Duration{time.Minute, time.Second} {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			_, err := actor.Ask(ctx, ref, with(func(r actor.Reply[int]) { time.AfterFunc(10*time.Second, func() { r.Send(1) }) }))
+			_, err := actor.Ask(ctx, ref,
+				with(func(r actor.Reply[int]) { time.AfterFunc(10*time.Second, func() { r.Send(1) }) }))
 			cancel()
 			testkit.Equal(t, errors.Is(err, context.DeadlineExceeded), wait < 10*time.Second, "%v %v", wait, err)
 		}
@@ -262,6 +271,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		for n := range 3 {
 			testkit.Must(t, ref.Tell(t.Context(), note(n)))
 		}
+
 		// One who gives up between two who wait.
 		told := make(chan error, 2)
 		wait := func(n int) {
@@ -273,6 +283,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		defer cancel()
 		gone := asking(ctx, ref, add1)
 		wait(4)
+
 		// The figures count every mailbox, and who waits for room in one.
 		r, _ := registry(s, actor.Options{Name: "r"})
 		releaseX := block(t, r.For("x"))
@@ -280,8 +291,10 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		testkit.Equal(t, s.Stats(), actor.Stats{Actors: 2, Waiting: 4, Deepest: 3, Blocked: 3})
 		close(releaseX)
 		err := <-gone
-		testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "actor narrow: its mailbox was full (3 messages)"), "err = %v", err)
+		testkit.True(t, errors.Is(err, context.DeadlineExceeded) &&
+			strings.Contains(err.Error(), "actor narrow: its mailbox was full (3 messages)"), "err = %v", err)
 		testkit.FailsWith(t, ref.Tell(ctx, note(99)), context.DeadlineExceeded)
+
 		close(release)
 		for range 2 {
 			testkit.Must(t, <-told)
@@ -289,6 +302,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		ask(t, ref, add1, 1) // not 2: the ask that timed out was never accepted
 		testkit.Same(t, seen, []int{0, 1, 2, 3, 4})
 		testkit.Equal(t, s.Stats(), actor.Stats{Actors: 1}, "when all is done")
+
 		s.Stop(t.Context())
 		testkit.Equal(t, s.Stats(), actor.Stats{}, "stopped")
 	})
@@ -302,7 +316,8 @@ type tally struct {
 	seen    sync.Map // message number -> true
 }
 
-// A visitor counts what it is given; asks that are odd it answers from another goroutine, so that passivation meets open asks.
+// A visitor counts what it is given; asks that are odd it answers from another goroutine, so that passivation
+// meets open asks.
 type visitor struct {
 	*tally
 	twice *atomic.Int64
@@ -332,12 +347,14 @@ func (v visitor) Receive(_ context.Context, m visit) error {
 	default:
 		m.reply.Send(m.n)
 	}
+
 	return nil
 }
 
 func (v visitor) Stop(context.Context) { v.alive.Add(-1) }
 
-// Invariants: a key never has two incarnations; every message that was accepted is handled exactly once; everyone who asks is answered.
+// Invariants: a key never has two incarnations; every message that was accepted is handled exactly once;
+// everyone who asks is answered.
 func TestStressPassivationUnderLoad(t *testing.T) {
 	const keys, callers, visits = 20, 16, 3000
 	for name, crashes := range map[string]bool{"without crashes": false, "with crashes": true} {
@@ -346,6 +363,7 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 			tallies := make([]tally, keys)
 			var two, twice, accepted, next atomic.Int64
 			var async sync.WaitGroup
+
 			// One nanosecond: each actor is passivated whenever its mailbox is empty.
 			r := actor.NewRegistry(s, actor.Options{Mailbox: 2, Idle: time.Nanosecond, Restarts: 1 << 30},
 				func(k int) (actor.Behavior[visit], error) {
@@ -368,16 +386,21 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 						case 1:
 							testkit.Works(t, r.For(k).Tell(t.Context(), visit{n: n, rests: true}))
 						default:
-							got, err := actor.Ask(t.Context(), r.For(k), func(reply actor.Reply[int64]) visit { return visit{n, crash, false, reply} })
+							got, err := actor.Ask(t.Context(), r.For(k), func(reply actor.Reply[int64]) visit {
+								return visit{n, crash, false, reply}
+							})
 							// A crash fails the asks that are open beside it.
-							testkit.True(t, err == nil && got == n || crashes && errors.Is(err, errTorn), "ask %d: %d, %v", n, got, err)
+							testkit.True(t, err == nil && got == n || crashes && errors.Is(err, errTorn),
+								"ask %d: %d, %v", n, got, err)
 						}
+
 						accepted.Add(1)
 					}
 				})
 			}
 			group.Wait()
 			testkit.Same(t, s.Stop(t.Context()), nil, "stuck")
+
 			async.Wait()
 			var handled, lives int64
 			for k := range tallies {
@@ -399,8 +422,12 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	const keys = 20_000
 	var async sync.WaitGroup
 	all := new(tally)
-	r := actor.NewRegistry(newSystem(t, nil), actor.Options{}, func(int) (actor.Behavior[visit], error) { return visitor{all, new(atomic.Int64), &async}, nil })
-	// The runtime keeps a descriptor of as many goroutines as there ever were at once (some 400 bytes each); those are not what is measured.
+	r := actor.NewRegistry(newSystem(t, nil), actor.Options{}, func(int) (actor.Behavior[visit], error) {
+		return visitor{all, new(atomic.Int64), &async}, nil
+	})
+
+	// The runtime keeps a descriptor of as many goroutines as there ever were at once (some 400 bytes each);
+	// those are not what is measured.
 	var crowd sync.WaitGroup
 	gate := make(chan struct{})
 	for range keys + 100 {
@@ -410,7 +437,8 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	crowd.Wait()
 	before := heap()
 	for k := range keys {
-		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int64]) visit { return visit{reply: r} })).Must(t)
+		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int64]) visit { return visit{reply: r} })).
+			Must(t)
 	}
 	for k := range keys {
 		testkit.Must(t, r.For(k).Tell(t.Context(), visit{rests: true}))
@@ -418,6 +446,7 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 	for r.Len() > 0 {
 		runtime.Gosched()
 	}
+
 	grown := heap() - before
 	testkit.True(t, grown <= 10*keys, "%d bytes remain of %d passivated keys", grown, keys)
 }

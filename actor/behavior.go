@@ -24,8 +24,8 @@ import (
 // time, so its fields need no lock.
 //
 // A refusal that belongs to the domain travels in a reply, and Receive returns nil. An error from
-// Receive, other than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to the asker of
-// this message and to those whose asks are still open, and the actor restarts from its durable
+// Receive, other than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to
+// the asker of this message and to those whose asks are still open, and the actor restarts from its durable
 // state. A panic is treated alike.
 //
 // ctx lives as long as the actor's System and is cancelled when the deadline of a stop has passed.

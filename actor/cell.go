@@ -80,6 +80,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 		c.mu.Unlock()
 		return nil
 	}
+
 	s := &sender[M]{envelope: e, done: make(chan error, 1)}
 	c.box.waiting = append(c.box.waiting, s)
 	c.mu.Unlock()
@@ -89,13 +90,15 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 		return err
 	case <-ctx.Done():
 	}
+
 	c.mu.Lock()
 	left := c.box.leave(s)
 	c.mu.Unlock()
 	if !left {
 		return <-s.done // decided already, so this does not wait
 	}
-	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w", c.title(), c.options.Mailbox, ctx.Err())
+	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w", c.title(),
+		c.options.Mailbox, ctx.Err())
 }
 
 // ensureRunning makes sure that a goroutine will check the cell. The caller holds the lock.
@@ -125,6 +128,7 @@ func (c *cell[M]) close() {
 		return
 	}
 	c.closing = true
+
 	if len(c.box.waiting) > 0 {
 		c.box.refuse(stoppedError(c.title()))
 	}
@@ -132,6 +136,7 @@ func (c *cell[M]) close() {
 		c.leave()
 		return
 	}
+
 	c.wakeParked()
 	c.mu.Unlock()
 }
@@ -153,6 +158,7 @@ func (c *cell[M]) quit() (dies bool) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+
 	if c.retire == nil && !c.closing && c.cause == nil {
 		c.state = asleep
 		return false
@@ -161,9 +167,11 @@ func (c *cell[M]) quit() (dies bool) {
 	if c.retire != nil {
 		c.retire(c.budget)
 	}
+
 	if c.cancel != nil {
 		c.cancel()
 	}
+
 	c.system.leave(c)
 	return true
 }
@@ -181,6 +189,7 @@ func (c *cell[M]) keep(r request) {
 	if !r.track(c) {
 		return // already answered by another goroutine
 	}
+
 	if c.open == nil {
 		c.open = make(map[request]struct{})
 	}
@@ -211,6 +220,7 @@ func (c *cell[M]) failOpen(why func(name string) error) {
 	if len(open) == 0 {
 		return
 	}
+
 	err := why(c.title())
 	for a := range open {
 		a.fail(err)
@@ -224,12 +234,14 @@ func (c *cell[M]) run() {
 		if !ok {
 			return
 		}
+
 		if crash := c.live(b); crash != nil {
 			if !c.survive(crash) {
 				return
 			}
 			continue
 		}
+
 		c.end(b)
 		if c.rest() {
 			return
@@ -282,17 +294,20 @@ func (c *cell[M]) live(b Behavior[M]) error {
 		if !ok {
 			return nil
 		}
+
 		panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) })
 		if rests = err == ErrRest; err != nil && !rests {
 			if !panicked {
 				c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
 				err = fmt.Errorf("actor %s failed and lost its state in memory: %w", c.title(), err)
 			}
+
 			if e.ask != nil {
 				e.ask.fail(err)
 			}
 			return err
 		}
+
 		if e.ask != nil && !e.ask.answered() {
 			c.keep(e.ask)
 		}
@@ -308,12 +323,15 @@ func (c *cell[M]) next(rests bool) (e envelope[M], ok bool) {
 			c.idle = time.Time{}
 			break
 		}
+
 		if c.closing {
 			break
 		}
+
 		if len(c.open) == 0 && (rests || c.options.Idle > 0 && c.rested()) {
 			break
 		}
+
 		c.parked = true
 		c.mu.Unlock()
 		<-c.wake // woken by a message, an answer, the timer or close
@@ -355,7 +373,10 @@ func (c *cell[M]) tick() {
 // end ends an incarnation in order, even if its Stop panics.
 func (c *cell[M]) end(b Behavior[M]) {
 	if s, ok := b.(Stopper); ok {
-		c.guard(func() error { s.Stop(c.ctx); return nil })
+		c.guard(func() error {
+			s.Stop(c.ctx)
+			return nil
+		})
 	}
 	c.failOpen(stoppedError)
 }
@@ -381,6 +402,7 @@ func (c *cell[M]) survive(crash error) bool {
 		c.abandon(verdict)
 		return false
 	}
+
 	c.mu.Lock()
 	if c.closing && len(c.box.queue) == 0 {
 		c.leave()
@@ -399,6 +421,7 @@ func (c *cell[M]) spend(crash error) error {
 	if c.budget.spend(now, c.options.Restarts, c.options.Within) {
 		return nil
 	}
+
 	verdict := fmt.Errorf("actor %s: %w: more than %d within %v; the last crash: %w", c.title(), ErrTooManyRestarts,
 		max(c.options.Restarts, 0), c.options.Within, crash)
 	c.budget.verdict, c.cause = verdict, verdict
@@ -423,12 +446,14 @@ func (c *cell[M]) abandon(err error) {
 		e.ask.fail(err)
 		told++
 	}
+
 	switch logger, name := c.options.Logger, slog.String("actor", c.title()); {
 	case stopped:
 		logger.Error("actor stopped: too many restarts", name, slog.Int("messages_lost", lost), slog.Any("error", err))
 	case lost > 0 || told == 0: // otherwise every asker has the error
 		logger.Warn("actor did not start", name, slog.Int("messages_lost", lost), slog.Any("error", err))
 	}
+
 	if dies {
 		close(c.ended)
 	}

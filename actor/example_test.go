@@ -25,7 +25,9 @@ func Example() {
 	ctx := context.Background()
 	system := actor.NewSystem(nil)
 	defer system.Stop(ctx)
-	ref := actor.Spawn(system, actor.Options{Name: "counter"}, func() (actor.Behavior[add], error) { return &counter{}, nil })
+	ref := actor.Spawn(system, actor.Options{Name: "counter"}, func() (actor.Behavior[add], error) {
+		return &counter{}, nil
+	})
 	_ = ref.Tell(ctx, add{n: 40})
 	sum, err := actor.Ask(ctx, ref, func(r actor.Reply[int]) add { return add{2, r} })
 	fmt.Println(sum, err)

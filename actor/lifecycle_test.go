@@ -76,7 +76,8 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		testkit.Need(t, r.Len() == 1, "passivated with an ask open") // its work goes on, though its asker has left
-		reply.Send(0)                                                // from outside: the actor is idle from now on
+
+		reply.Send(0) // from outside: the actor is idle from now on
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
 		testkit.Equal(t, r.Len(), 1, "passivated early")
@@ -103,6 +104,7 @@ func TestMessageDuringStopWakesTheNextIncarnationAfterIt(t *testing.T) {
 		answer := asking(t.Context(), r.For("a"), add1)
 		d.lived(t, 1, 1) // no second incarnation beside the first
 		testkit.Equal(t, len(answer), 0, "answered by an incarnation that was stopping")
+
 		close(release)
 		testkit.Must(t, <-answer)
 		d.lived(t, 2, 1)
@@ -153,6 +155,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 			open = append(open, asking(t.Context(), to, keepReply))
 			waiting = append(waiting, asking(t.Context(), to, add1)) // has no room
 		}
+
 		stopped := make(chan []string, 1)
 		go func() { stopped <- s.Stop(t.Context()) }()
 		synctest.Wait()
@@ -162,20 +165,25 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		for _, w := range waiting {
 			testkit.FailsWith(t, <-w, actor.ErrStopped, "waited for room")
 		}
+
 		for _, release := range releases {
 			close(release)
 		}
 		testkit.Same(t, <-stopped, nil, "stuck")
+
 		for _, q := range queued {
 			testkit.Works(t, <-q, "queued")
 		}
+
 		for _, c := range crashed {
 			_, panicked := errors.AsType[*actor.PanicError](<-c)
 			testkit.True(t, panicked, "a crash, or a kept reply that outlived it")
 		}
+
 		for _, o := range open {
 			testkit.FailsWith(t, <-o, actor.ErrStopped, "an open ask")
 		}
+
 		<-ref.Done()
 		testkit.Equal(t, [3]int{spawned.value, of("a").value, r.Len()}, [3]int{2, 2, 0}, "values, and awake")
 		spawned.lived(t, 2, 1)
@@ -212,6 +220,7 @@ func TestStuckActorsAreNamedAndCancelled(t *testing.T) {
 		before := time.Now()
 		testkit.Same(t, s.Stop(deadline()), []string{"key/stuck", "stuck"})
 		testkit.Equal(t, time.Since(before), time.Second)
+
 		<-cancelled
 		<-cancelled
 		testkit.Same(t, s.Stop(t.Context()), nil, "once they heeded it")
@@ -237,7 +246,8 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 	}{
 		"panic": {panicking, func(err error) bool {
 			p, ok := errors.AsType[*actor.PanicError](err)
-			return ok && p.Actor == "probe" && p.Value == "boom" && strings.Contains(string(p.Stack), "lifecycle_test.go")
+			return ok && p.Actor == "probe" && p.Value == "boom" &&
+				strings.Contains(string(p.Stack), "lifecycle_test.go")
 		}, "lifecycle_test.go"},
 		"error": {failing, func(err error) bool {
 			return errors.Is(err, errTorn) && err != errTorn && strings.Contains(err.Error(), "actor probe")
@@ -258,6 +268,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				testkit.True(t, c.check(err), "asker of the crash, or of a reply that was kept: %v", err)
 			}
 			testkit.Works(t, <-after, "asker after the crash")
+
 			ask(t, ref, add1, 7)
 			d.lived(t, 2, 0)
 			testkit.Equal(t, d.began, 2)
@@ -292,10 +303,12 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		_, ok := errors.AsType[*actor.PanicError](<-last)
 		testkit.True(t, ok, "the asker of the last crash did not get it")
 		testkit.FailsWith(t, <-queued, actor.ErrTooManyRestarts, "queued")
+
 		<-ref.Done()
 		time.Sleep(time.Hour)
 		err := ref.Tell(t.Context(), rest)
-		testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "frail"), "after: %v", err)
+		testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "frail"),
+			"after: %v", err)
 		testkit.Must(t, ref.Stop(t.Context()))
 		ask(t, other, add1, 1)
 		ref = actor.Spawn(s, actor.Options{Restarts: -1}, (&disk{}).newProbe)
@@ -306,7 +319,8 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 
 func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, of := registry(newSystem(t, nil), actor.Options{Name: "key", Restarts: 1, Within: time.Minute, Idle: time.Second})
+		r, of := registry(newSystem(t, nil),
+			actor.Options{Name: "key", Restarts: 1, Within: time.Minute, Idle: time.Second})
 		a := r.For("a")
 		for range 2 {
 			testkit.Fails(t, testkit.Get(actor.Ask(t.Context(), a, panicking)).Err(), "")
@@ -316,12 +330,16 @@ func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 		made := of("a").made
 		for range 3 {
 			_, err := actor.Ask(t.Context(), a, add1)
-			testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "key/a"), "err = %v", err)
+			testkit.True(t, errors.Is(err, actor.ErrTooManyRestarts) && strings.Contains(err.Error(), "key/a"),
+				"err = %v", err)
 		}
 		testkit.Equal(t, of("a").made, made, "a condemned key was woken")
+
 		ask(t, r.For("b"), add1, 1)
 		time.Sleep(50*time.Second - 1)
-		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), a, add1)).Err(), actor.ErrTooManyRestarts, "a nanosecond early")
+		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), a, add1)).Err(), actor.ErrTooManyRestarts,
+			"a nanosecond early")
+
 		time.Sleep(time.Nanosecond)
 		ask(t, a, add1, 1)
 		_, err := actor.Ask(t.Context(), a, panicking)
@@ -344,9 +362,11 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 			for range 50 { // never counted as a crash, never tried again unasked
 				testkit.Equal(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), none)
 			}
+
 			synctest.Wait()
 			d.lived(t, 50, 0)
 			testkit.Equal(t, r.Len(), 0, "awake")
+
 			// Those in the mailbox and those who wait for room in it.
 			release := make(chan struct{})
 			d.set(func(*disk) { *hook = func() { <-release } })
@@ -358,6 +378,7 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 			for _, w := range waiting {
 				testkit.Equal(t, <-w, none)
 			}
+
 			d.set(func(*disk) { *failure = nil })
 			ask(t, r.For("a"), add1, 1)
 		})
@@ -374,6 +395,7 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		testkit.Must(t, ref.Tell(t.Context(), rest))
 		synctest.Wait()
 		testkit.Equal(t, log.Count("messages_lost=1"), 1, "log: %s", &log)
+
 		d.set(func(d *disk) { d.startErr = nil })
 		ask(t, ref, add1, 1)
 	})
@@ -388,8 +410,10 @@ func TestPanicsInStartAndStop(t *testing.T) {
 	_, ok := errors.AsType[*actor.PanicError](err)
 	testkit.True(t, ok && !errors.Is(err, actor.ErrTooManyRestarts), "first: %v", err)
 	for range 2 {
-		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), actor.ErrTooManyRestarts, "then")
+		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(),
+			actor.ErrTooManyRestarts, "then")
 	}
+
 	of("a").lived(t, 2, 0)
 	d := &disk{onStop: func() { panic("boom") }}
 	ref := actor.Spawn(s, actor.Options{Name: "stopped"}, d.newProbe)

@@ -44,14 +44,17 @@ func (b *mailbox[M]) take() (e envelope[M], ok bool) {
 	if len(b.queue) == 0 {
 		return e, false
 	}
+
 	e = b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
+
 	if len(b.waiting) > 0 {
 		s := b.waiting[0]
 		b.leave(s)
 		b.put(s.envelope)
 		s.done <- nil
 	}
+
 	return e, true
 }
 
@@ -101,6 +104,7 @@ func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error))
 	o = o.withDefaults(s.logger)
 	c := newCell(s, o, func() string { return o.Name }, newBehavior)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !s.join(c) {
@@ -110,6 +114,7 @@ func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error))
 	} else {
 		c.ensureRunning()
 	}
+
 	return &Ref[M]{c}
 }
 
@@ -176,11 +181,13 @@ func Ask[M, R any](ctx context.Context, to Address[M], build func(Reply[R]) M) (
 	if err := to.deliver(ctx, envelope[M]{message: build(Reply[R]{s}), ask: s}); err != nil {
 		return none, err
 	}
+
 	select {
 	case <-s.done:
 		return s.value, s.err
 	case <-ctx.Done():
 	}
+
 	// Both may have been ready: prefer the answer.
 	select {
 	case <-s.done:
@@ -226,6 +233,7 @@ func (s *slot[R]) settle(v R, err error) {
 	if was == slotAnswered {
 		return
 	}
+
 	s.value, s.err = v, err
 	s.done <- struct{}{}
 	if was == slotTracked {

@@ -57,12 +57,14 @@ func (s *System) Stop(ctx context.Context) []string {
 	for _, m := range members {
 		m.close()
 	}
+
 	var stuck []string
 	for _, m := range members {
 		if wait.Done(ctx, m.done()) != nil {
 			stuck = append(stuck, m.name())
 		}
 	}
+
 	s.cancel()
 	slices.Sort(stuck)
 	return stuck
@@ -175,6 +177,7 @@ func (k keyed[K, M]) deliver(ctx context.Context, e envelope[M]) error {
 	if ctx.Err() != nil {
 		return overError(ctx, k.name())
 	}
+
 	for {
 		c, err := k.registry.find(k.key)
 		if err != nil {

@@ -26,6 +26,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 		byName:  make(map[string]*job.Job, 2*len(list)),
 		errs:    make(map[string]*LoadError),
 	}
+
 	for _, e := range list {
 		if e.Good != nil && e.duplicate == nil {
 			s.Jobs = append(s.Jobs, e.Good)
@@ -35,15 +36,18 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 			s.Errors = append(s.Errors, LoadError{JobName: e.name, JobDir: e.dir, Diagnostics: faults})
 		}
 	}
+
 	// Names come before directory names, even those of other jobs.
 	for _, e := range list {
 		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.duplicate == nil {
 			s.byName[e.name] = e.Good
 		}
 	}
+
 	for i := range s.Errors {
 		s.errs[s.Errors[i].JobName] = &s.Errors[i]
 	}
+
 	for _, e := range list {
 		if e.Good == nil || e.duplicate != nil || len(e.faults()) == 0 {
 			continue
@@ -52,6 +56,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 			s.errs[e.Good.Name] = s.errs[e.name]
 		}
 	}
+
 	return s
 }
 
@@ -83,6 +88,7 @@ func winners(folders []*folder) []served {
 			}
 		}
 	}
+
 	// A renamed directory is briefly seen under both names: the entry that is gone gives way at
 	// once, and is not reported as an error in the other.
 	gone := make(map[string]*entry)
@@ -99,6 +105,7 @@ func winners(folders []*folder) []served {
 				s.duplicate = first
 			}
 		}
+
 		out = append(out, s)
 	}
 	return out
@@ -116,7 +123,8 @@ func bundles(folders []*folder, name string) bool {
 func (s served) allFaults() job.Diagnostics {
 	if s.bundled {
 		return append(job.Diagnostics{{File: job.FileName, Line: 1, Column: 1, Message: fmt.Sprintf(
-			"this copy of the bundled job does not load, so the bundled one is used: delete the folder %s", s.dir)}}, s.faults()...)
+			"this copy of the bundled job does not load, so the bundled one is used: delete the folder %s", s.dir)}},
+			s.faults()...)
 	}
 	if s.duplicate == nil {
 		return s.faults()

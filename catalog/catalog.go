@@ -94,7 +94,8 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	paths := []string{filepath.Join(o.Root, filepath.FromSlash(JobsFolder))}
 	if o.Standard != nil {
 		if !filepath.IsAbs(o.StandardDir) {
-			return nil, fmt.Errorf("opening the catalog: the folder of standard jobs %q is not an absolute path", o.StandardDir)
+			return nil, fmt.Errorf("opening the catalog: the folder of standard jobs %q is not an absolute path",
+				o.StandardDir)
 		}
 		standard, err := readStandard(o.StandardDir, o.Standard)
 		if err != nil {
@@ -112,15 +113,18 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 	for _, fault := range FolderFaults(o.Additional) {
 		o.Logger.Warn("a job folder is not used: " + fault)
 	}
+
 	first := &state{folders: xslices.Map(paths, newFolder)} // in which nothing has been checked
 	first.snap = assemble(first.folders, 0)
 	if c.standard != nil {
 		first.folders[1] = c.standard.folder()
 	}
 	c.state.Store(first)
+
 	if err := c.load(ctx); err != nil {
 		return nil, fmt.Errorf("opening the catalog: %w", err)
 	}
+
 	c.start()
 	return c, nil
 }
@@ -135,6 +139,7 @@ func (c *Catalog) load(ctx context.Context) error {
 		}
 		l = l.next.look(nil, c.options.Grace)
 	}
+
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -150,6 +155,7 @@ func (c *Catalog) start() {
 	c.owner = actor.Spawn(c.system, actor.Options{Name: "catalog"}, func() (actor.Behavior[lookAt], error) {
 		return owner{c}, nil
 	})
+
 	c.running.Go(func() { c.lookWhenNeeded(ctx) })
 	c.running.Go(func() { c.watch(ctx) })
 }
@@ -165,6 +171,7 @@ func (c *Catalog) watch(ctx context.Context) {
 		c.options.Logger.Warn("job folders cannot be watched; looking at them at intervals instead",
 			"interval", c.options.Poll, "error", err)
 	}
+
 	for wait.For(ctx, c.options.Poll) == nil {
 		c.changed.Wake()
 	}
@@ -190,9 +197,13 @@ func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 			if wait.For(ctx, c.options.Debounce) != nil {
 				return
 			}
-			c.watchers.Range(func(s, _ any) bool { s.(wait.Signal).Wake(); return true })
+			c.watchers.Range(func(s, _ any) bool {
+				s.(wait.Signal).Wake()
+				return true
+			})
 		case <-time.After(pause):
 		}
+
 		st := c.state.Load()
 		if keys := st.stale(); len(keys) > 0 || st.overdue(time.Now()) {
 			if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {

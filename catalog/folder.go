@@ -52,6 +52,7 @@ func (f *folder) stale() bool {
 	case !f.Racy:
 		return false
 	}
+
 	names, err := subdirectories(f.dir())
 	return err != nil || !slices.Equal(names, f.names)
 }
@@ -193,6 +194,7 @@ func (e *entry) look(grace time.Duration) *entry {
 	if file == e.File {
 		return e
 	}
+
 	n := *e
 	n.File = file
 	switch file.Phase {
@@ -213,6 +215,7 @@ func linkedDir(file string) string {
 	if fi, err := os.Lstat(file); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
 		return ""
 	}
+
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return ""

@@ -25,7 +25,8 @@ func dirs(s *Snapshot) string {
 	return strings.Join(out, " ")
 }
 
-// TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders' order, the jobs' order in them, and shadowing.
+// TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders' order, the jobs' order in
+// them, and shadowing.
 func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	p := newProject(t, "zebra", "own", "apple", "own")
 	p.put("broken", "name: [")
@@ -65,6 +66,7 @@ func TestABrokenCopyOfABundledJob(t *testing.T) {
 	testkit.Equal(t, summary(s, "bundled"), "own", "corrected: jobs %q, errors %v", dirs(s), s.Errors)
 	testkit.Need(t, len(s.Jobs) == 1, "corrected: jobs %q, errors %v", dirs(s), s.Errors)
 	testkit.Equal(t, len(s.Errors), 0, "corrected: jobs %q, errors %v", dirs(s), s.Errors)
+
 	must(t, os.RemoveAll(p.job("bundled")))
 	fresh(t, c)
 	serves(t, c, "bundled", "standard")
@@ -79,6 +81,7 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	c := p.open(silent())
 	s := c.Snapshot()
 	testkit.Need(t, dirs(s) == "good" && len(s.Errors) == 4, "jobs %q, errors %v", dirs(s), s.Errors)
+
 	for i, name := range []string{"bad", "directory", "empty", "huge"} {
 		e := s.Errors[i]
 		testkit.Equal(t, e.JobName, name, "error %d is %+v, want one of %s", i, e, name)
@@ -87,6 +90,7 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	}
 	testkit.True(t, len(s.Err("bad").Diagnostics) >= 2, "not every fault is told: %v", s.Err("bad").Diagnostics)
 	testkit.Equal(t, p.log.Count("job does not load"), 4, "logged … times")
+
 	fresh(t, c)
 	fresh(t, c)
 	testkit.Equal(t, p.log.Count("job does not load"), 4, "logged … times after nothing changed")
@@ -104,6 +108,7 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 	p.put("b", source("a", "second")) // of the directory's name comes after a job's own
 	s = fresh(t, c)
 	testkit.Equal(t, len(s.Errors), 0)
+
 	for name, want := range map[string]string{"same": "first", "a": "second", "b": "second", "four": ""} {
 		testkit.Equal(t, summary(s, name), want, "%s finds", name)
 	}
@@ -154,6 +159,7 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	must(t, os.Rename(p.job("one"), p.job("un")))
 	s := fresh(t, c)
 	testkit.True(t, dirs(s) == "deux un" && len(s.Errors) == 0, "a renamed directory: %s %v", dirs(s), s.Errors)
+
 	// A plain folder becomes a job.
 	must(t, os.MkdirAll(p.job("plain"), 0o755))
 	fresh(t, c)
@@ -161,7 +167,8 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	testkit.Equal(t, summary(fresh(t, c), "plain"), "now a job")
 }
 
-// TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a state that others have replaced by the time the owner looks.
+// TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a state that others have replaced
+// by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 	for name, between := range map[string]func(p *project, c *Catalog){
 		"of a directory without its file": func(p *project, c *Catalog) {
@@ -215,6 +222,7 @@ func TestFilesThatJobsName(t *testing.T) {
 	testkit.Need(t, len(missing) == 1, "%+v", missing)
 	testkit.Equal(t, missing[0].JobName+" in "+missing[0].JobDir, "one in "+p.job("one"))
 	testkit.Equal(t, len(missing[0].Diagnostics), 2)
+
 	events := c.Events(t.Context())
 	write(t, p.job("two", "steps", "first.md"), "Do it well.")
 	<-events
@@ -260,6 +268,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	p.put("own", source("own", "own"))
 	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
 	testkit.Fails(t, testkit.Get(os.Stat(p.standard())).Err(), "", "laid out for a job that is not a standard one")
+
 	j := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled")
 	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
@@ -282,10 +291,12 @@ func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 			p := newProject(t)
 			c := p.open(withStandard(bundledJobs()))
 			testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
+
 			// By another server that starts on it, too.
 			for _, c := range []*Catalog{c, p.open(withStandard(bundledJobs()))} {
 				spoil(p)
-				checkLaidOut(t, bundledJobs(), filepath.Dir(testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled").Dir))
+				checkLaidOut(t, bundledJobs(),
+					filepath.Dir(testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t).Job("bundled").Dir))
 			}
 		})
 	}
@@ -328,7 +339,8 @@ type save struct {
 	save     func(p *project, next string)
 }
 
-// moved saves by writing a file, or one in a folder, that is renamed into the place of what is there; a folder is moved aside.
+// moved saves by writing a file, or one in a folder, that is renamed into the place of what is there; a
+// folder is moved aside.
 func moved(temp, file, there string) func(p *project, next string) {
 	return func(p *project, next string) {
 		write(p.t, p.path(temp, file), next)
@@ -376,12 +388,17 @@ var saves = []save{
 		must(p.t, os.Rename(p.path(savedFile), p.path(savedFile+"~")))
 		write(p.t, p.path(savedFile), next)
 	}},
-	{"relative symlink swap", savedFile, store + "1/job.yml", "store/1/job.yml", linked("store/2/job.yml", store+"2/job.yml", savedFile)},
-	{"absolute symlink swap", savedFile, "store/1/job.yml", "store/1/job.yml", linked("store/2/job.yml", "store/2/job.yml", savedFile)},
-	{"write through a symlink to another folder", savedFile, "store/1/job.yml", "store/1/job.yml", linked("store/1/job.yml", "", "")},
-	{"symlinked directory swap", savedDir, "store/a", "store/a/job.yml", linked("store/b/job.yml", "store/b", savedDir)},
+	{"relative symlink swap", savedFile, store + "1/job.yml", "store/1/job.yml",
+		linked("store/2/job.yml", store+"2/job.yml", savedFile)},
+	{"absolute symlink swap", savedFile, "store/1/job.yml", "store/1/job.yml",
+		linked("store/2/job.yml", "store/2/job.yml", savedFile)},
+	{"write through a symlink to another folder", savedFile, "store/1/job.yml", "store/1/job.yml",
+		linked("store/1/job.yml", "", "")},
+	{"symlinked directory swap", savedDir, "store/a", "store/a/job.yml",
+		linked("store/b/job.yml", "store/b", savedDir)},
 	{"write inside a symlinked directory", savedDir, "store/a", "store/a/job.yml", linked("store/a/job.yml", "", "")},
-	{"symlinked jobs folder swap", savedJobs, "store/a", "store/a/writing/job.yml", linked("store/b/writing/job.yml", "store/b", savedJobs)},
+	{"symlinked jobs folder swap", savedJobs, "store/a", "store/a/writing/job.yml",
+		linked("store/b/writing/job.yml", "store/b", savedJobs)},
 	{name: "directory swapped by rename", save: moved("new", "job.yml", savedDir)},
 	{name: "jobs folder swapped by rename", save: moved(".deepwork/new", "writing/job.yml", savedJobs)},
 	{name: "deepwork folder swapped by rename", save: moved("new", "jobs/writing/job.yml", ".deepwork")},
@@ -426,6 +443,7 @@ func TestEverySaveIsHeardByTheWatcherAndSeenByThePoller(t *testing.T) {
 		eachSave(t, name, func(t *testing.T, p *project, s save) {
 			c := p.open(o)
 			testkit.Equal(t, summary(c.Snapshot(), "writing"), "one", "at first")
+
 			// More than once: what was watched has been replaced by the first.
 			for _, version := range []string{"two", "three", "four"} {
 				s.save(p, source("writing", version))
@@ -442,7 +460,8 @@ func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			a, b := summary(fresh(t, all), "writing"), summary(testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t), "writing")
+			a := summary(fresh(t, all), "writing")
+			b := summary(testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t), "writing")
 			testkit.True(t, a == version && b == version, "Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 		}
 	})

@@ -36,7 +36,8 @@ common_job_info_provided_to_all_steps_at_runtime: |
   What every step knows.
 steps:
   - {id: first, name: First, description: The first step., instructions_file: steps/first.md, outputs: {}, reviews: []}
-  - {id: second, name: Second, description: The second step., instructions_file: steps/second.md, dependencies: [first], outputs: {}, reviews: []}
+  - {id: second, name: Second, description: The second step., instructions_file: steps/second.md, dependencies: `+
+		`[first], outputs: {}, reviews: []}
 workflows:
   - name: main
     summary: All of it.
@@ -51,7 +52,8 @@ type project struct {
 	log  *testkit.Log
 }
 
-// newProject has jobs that each have the name of their directory: names and summaries in turn. A test that calls it runs beside others.
+// newProject has jobs that each have the name of their directory: names and summaries in turn. A test that
+// calls it runs beside others.
 func newProject(t *testing.T, jobs ...string) *project {
 	t.Helper()
 	if _, again := parallel.LoadOrStore(t, true); !again {
@@ -135,6 +137,7 @@ func eventually(t *testing.T, c *Catalog, what string, ok func(*Snapshot) bool) 
 			t.Fatalf("never seen: %s; version %d, jobs %s, errors %v", what, s.Version, names(s), s.Errors)
 		}
 	}
+
 	return s
 }
 

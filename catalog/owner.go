@@ -50,10 +50,13 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 		return
 	}
 	logFolders(c.options.Logger, old.folders, next.folders)
+
 	changed := false
 	if first := old.snap.Version == 0; visible || first {
 		snap := assemble(next.folders, old.snap.Version+1)
-		if changed = first || !slices.Equal(old.snap.Jobs, snap.Jobs) || !slices.EqualFunc(old.snap.Errors, snap.Errors, sameError); changed {
+		changed = first || !slices.Equal(old.snap.Jobs, snap.Jobs) ||
+			!slices.EqualFunc(old.snap.Errors, snap.Errors, sameError)
+		if changed {
 			next.snap = snap
 			logErrors(c.options.Logger, old.snap, snap)
 		}
@@ -62,9 +65,11 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	if !next.due.Equal(old.due) {
 		c.rescheduled.Wake()
 	}
+
 	if rewatch {
 		c.watcher.rewatch.Wake()
 	}
+
 	if changed {
 		c.listeners.Range(func(s, _ any) bool {
 			s.(wait.Signal).Wake()
@@ -83,6 +88,7 @@ func logErrors(logger *slog.Logger, old, now *Snapshot) {
 		logger.Warn("job does not load; where it did before, its last good definition stays in use",
 			"job", e.JobName, "dir", e.JobDir, "error", e.Diagnostics.Error())
 	}
+
 	for i := range old.Errors {
 		e := &old.Errors[i]
 		if current := now.errs[e.JobName]; current == nil || current.JobName != e.JobName {
@@ -130,12 +136,14 @@ func (s *state) look(keys []key, grace time.Duration) *comparison {
 			l.list(k.folder)
 		}
 	}
+
 	for _, k := range keys {
 		// A name without an entry is an ordinary file in the folder.
 		if k.name != "" && l.next.folders[k.folder].entry(k.name) != nil {
 			l.add(k.folder, k.name)
 		}
 	}
+
 	if now := time.Now(); s.overdue(now) {
 		for i, f := range s.folders {
 			if f.Awake(now) {
@@ -148,6 +156,7 @@ func (s *state) look(keys []key, grace time.Duration) *comparison {
 			}
 		}
 	}
+
 	// Parsing is CPU-bound, so more goroutines than processors do not help. Each checks many
 	// targets, since the stack of a new one must grow for the parser.
 	var checking sync.WaitGroup
@@ -160,6 +169,7 @@ func (s *state) look(keys []key, grace time.Duration) *comparison {
 			}
 		})
 	}
+
 	checking.Wait()
 	if !l.apply() && !l.rewatch {
 		l.next = s
@@ -187,6 +197,7 @@ func (l *comparison) list(i int) {
 	for _, name := range touched {
 		l.add(i, name)
 	}
+
 	// A caller that asks for the listing waits for what is new in it, even if another check found
 	// it before.
 	for _, e := range f.entries {
@@ -221,9 +232,12 @@ func (l *comparison) apply() bool {
 		if t.current == t.old && f.entry(t.old.name) != nil && f.keeps(t.current) {
 			continue
 		}
+
 		vanished := (t.old.Phase == follow.Vanished) != (t.current.Phase == follow.Vanished)
-		l.visible = l.visible || vanished || t.old.Good != t.current.Good || !slices.Equal(t.old.faults(), t.current.faults())
+		l.visible = l.visible || vanished || t.old.Good != t.current.Good ||
+			!slices.Equal(t.old.faults(), t.current.faults())
 		l.rewatch = l.rewatch || vanished || t.old.link != t.current.link
+
 		if changed[t.folder] == nil {
 			changed[t.folder] = make(map[string]*entry)
 		}
@@ -232,5 +246,6 @@ func (l *comparison) apply() bool {
 	for i, m := range changed {
 		l.next.folders[i] = l.next.folders[i].with(m)
 	}
+
 	return len(changed) > 0
 }

@@ -30,16 +30,19 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 	}
 	c := p.open(Options{Debounce: 20 * time.Millisecond, Poll: time.Hour})
 	before := c.Snapshot()
+
 	// A burst: many writes of one job, and files beside it that are not read.
 	for i := range 50 {
 		p.put("job_07", source("job_07", fmt.Sprintf("edit %d", i)))
 		write(t, p.job("job_07", "steps", "first.md"), "text")
 	}
+
 	after := serves(t, c, "job_07", "edit 49")
 	for i, j := range after.Jobs {
 		testkit.Equal(t, j == before.Jobs[i], j.Name != "job_07", "%s: same definition", j.Name)
 	}
 	testkit.True(t, before.Version < after.Version, "version %d after %d", after.Version, before.Version)
+
 	// What changes nothing is no change.
 	must(t, os.Chtimes(p.jobFile("job_03"), time.Now(), time.Now()))
 	p.put("job_04", source("job_04", "first"))
@@ -74,7 +77,8 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 	testkit.Equal(t, p.log.Count("job does not load"), 1, "logged … times")
 	p.put("dir", source("job", "good"))
 	s = fresh(t, c)
-	testkit.True(t, s.Job("job") == good && len(s.Errors) == 0, "the same source again: other definition, or errors %v", s.Errors)
+	testkit.True(t, s.Job("job") == good && len(s.Errors) == 0,
+		"the same source again: other definition, or errors %v", s.Errors)
 	p.put("dir", source("renamed", "good"))
 	testkit.Equal(t, names(fresh(t, c)), "renamed=good")
 }
@@ -102,8 +106,8 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 	}
 }
 
-// TestWatchesFollowTheFolders has a directory that was removed and made again, and has the same inode: only the event shows it, or,
-// where events were dropped, not even that.
+// TestWatchesFollowTheFolders has a directory that was removed and made again, and has the same inode: only
+// the event shows it, or, where events were dropped, not even that.
 func TestWatchesFollowTheFolders(t *testing.T) {
 	p := newProject(t, "one", "first")
 	n := newFakeNotifier()
@@ -139,7 +143,8 @@ func TestConcurrentFreshCallsAgree(t *testing.T) {
 		}
 		wg.Wait()
 		for _, s := range got {
-			testkit.Need(t, s == got[0] && summary(s, "one") == want, "round %d: version %d serves %q", round, s.Version, summary(s, "one"))
+			testkit.Need(t, s == got[0] && summary(s, "one") == want, "round %d: version %d serves %q", round,
+				s.Version, summary(s, "one"))
 		}
 		testkit.Equal(t, got[0].Version, uint64(round)+1, "round %d was not one reload: the version", round)
 	}
@@ -161,9 +166,11 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	p := newProject(t, "one", "first")
 	c := p.open(Options{})
 	testkit.Until(t, "nothing to look at again", func() bool { return c.state.Load().due.IsZero() })
+
 	must(t, c.Close(t.Context()))
 	must(t, c.Close(t.Context()))
 	testkit.Equal(t, summary(testkit.Get(c.Fresh(t.Context())).Must(t), "one"), "first", "unchanged")
+
 	p.put("one", source("one", "second"))
 	testkit.FailsWith(t, testkit.Get(c.Fresh(t.Context())).Err(), actor.ErrStopped, "changed …")
 	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Root: "somewhere"})).Err(), "", "a relative root")
@@ -193,7 +200,8 @@ func BenchmarkOpen10000(b *testing.B) {
 	}
 }
 
-// BenchmarkEdit1000 is an edit of one of 1,000 jobs until Fresh serves it, the 10 ms that a file must have been left alone included.
+// BenchmarkEdit1000 is an edit of one of 1,000 jobs until Fresh serves it, the 10 ms that a file must have
+// been left alone included.
 func BenchmarkEdit1000(b *testing.B) {
 	root := many(b, 1000)
 	c := testkit.Get(Open(b.Context(), Options{Root: root, NoWatch: true, Poll: time.Hour})).Must(b)
@@ -239,29 +247,36 @@ func TestOnlyWholeDefinitionsAreServed(t *testing.T) {
 						}
 					}
 				}()
+
 				seen := make(map[*Snapshot]bool)
 				// Slow saves are seen as they come; of fast ones maybe none is, before the last.
 				least := map[bool]int{true: 3}[pace == 100*time.Millisecond]
-				for began := time.Now(); time.Since(began) < 500*time.Millisecond || len(seen) < least && time.Since(began) < patience; {
+				for began := time.Now(); time.Since(began) < 500*time.Millisecond ||
+					len(seen) < least && time.Since(began) < patience; {
 					seen[fresh(t, c)] = true
 				}
+
 				close(stop)
 				<-done
 				testkit.True(t, len(seen) >= least, "%d versions seen in %d saves", len(seen), saves.Load())
+
 				last := fresh(t, c)
 				seen[last] = true
 				testkit.Equal(t, int64(saved(t, last)), saves.Load(), "after the last save")
+
 				for s := range seen {
 					n := saved(t, s)
 					_, held := late.Load(n)
-					testkit.True(t, string(s.Job("one").Source) == tearable(n) || held && s != last, "version %d serves half of a save:\n%s", s.Version, s.Job("one").Source)
+					testkit.True(t, string(s.Job("one").Source) == tearable(n) || held && s != last,
+						"version %d serves half of a save:\n%s", s.Version, s.Job("one").Source)
 				}
 			})
 		}
 	}
 }
 
-// tearable is a definition of which each beginning that parses is told from the whole: the last workflow names the save.
+// tearable is a definition of which each beginning that parses is told from the whole: the last workflow
+// names the save.
 func tearable(i int) string {
 	// The number also comes first, so no version begins like another.
 	text := source("one", fmt.Sprintf("save %d %s", i, strings.Repeat("x", i%50)))
@@ -290,7 +305,8 @@ func saved(t *testing.T, s *Snapshot) int {
 	return i
 }
 
-// inBubble runs a test on a clock that moves only when all else waits. A watch waits for the system and would stop that clock, so it has no watch.
+// inBubble runs a test on a clock that moves only when all else waits. A watch waits for the system and would
+// stop that clock, so it has no watch.
 func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
 	p := newProject(t, "one", "first")
 	synctest.Test(t, func(t *testing.T) {
@@ -314,15 +330,18 @@ func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
 				vanish(p)
 				s := fresh(t, c)
 				testkit.True(t, s.Job("one") == before && len(s.Errors) == 0, "at once: %s %v", names(s), s.Errors)
+
 				time.Sleep(400 * time.Millisecond)
 				p.put("one", source("one", "first"))
 				testkit.Equal(t, fresh(t, c).Job("one"), before, "another definition, of the same source")
 				time.Sleep(time.Second)
 				testkit.Equal(t, c.Snapshot().Job("one"), before, "gone though it came back")
+
 				vanish(p)
 				fresh(t, c)
 				time.Sleep(499 * time.Millisecond)
 				testkit.Need(t, fresh(t, c).Job("one") == before, "gone before its time")
+
 				changed := c.Changes(t.Context())
 				time.Sleep(time.Millisecond)
 				<-changed // nobody called
@@ -338,7 +357,8 @@ func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
 	})
 }
 
-// TestTornContent is content that is the beginning of the last good definition: a save in progress while it is young, and after that what it is.
+// TestTornContent is content that is the beginning of the last good definition: a save in progress while it
+// is young, and after that what it is.
 func TestTornContent(t *testing.T) {
 	whole := source("one", "first")
 	for name, torn := range map[string]string{
@@ -352,19 +372,23 @@ func TestTornContent(t *testing.T) {
 				before := c.Snapshot()
 				p.put("one", torn)
 				testkit.Need(t, fresh(t, c) == before, "at once")
+
 				time.Sleep(400 * time.Millisecond)
 				testkit.Need(t, fresh(t, c) == before, "after 400 ms")
 				time.Sleep(200 * time.Millisecond)
 				s := c.Snapshot()
 				testkit.Need(t, s != before, "still taken for a save in progress after 600 ms")
-				testkit.True(t, torn != "" || s.Job("one") != nil && s.Err("one") != nil, "an empty file: %s %v", names(s), s.Errors)
-				testkit.True(t, name != "parses" || len(s.Job("one").Workflows) == 0 && len(s.Errors) == 0, "a shorter definition: %v", s.Errors)
+				testkit.True(t, torn != "" || s.Job("one") != nil && s.Err("one") != nil, "an empty file: %s %v",
+					names(s), s.Errors)
+				testkit.True(t, name != "parses" || len(s.Job("one").Workflows) == 0 && len(s.Errors) == 0,
+					"a shorter definition: %v", s.Errors)
 			})
 		})
 	}
 }
 
-// A busy machine takes long between two looks; a file that is saved now and then is settled at one of them all the same.
+// A busy machine takes long between two looks; a file that is saved now and then is settled at one of them
+// all the same.
 func TestFreshIsPatientOnABusyMachine(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		looks := 0
@@ -397,6 +421,7 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 		took := time.Since(began)
 		testkit.True(t, took <= follow.Bound, "Fresh took %v", took)
 		testkit.Equal(t, s.Job("one"), before, "serves %s", names(s))
+
 		cancel()
 		<-done
 		p.put("one", source("one", "last"))

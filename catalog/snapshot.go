@@ -58,7 +58,8 @@ func (s *Snapshot) Missing() (all []LoadError) {
 func FolderFaults(additional []string) (all []string) {
 	for _, dir := range additional {
 		if !filepath.IsAbs(dir) {
-			all = append(all, fmt.Sprintf("The job folder %q is not an absolute path: write all of it, since ~ and the working directory do not count here.", dir))
+			all = append(all, fmt.Sprintf("The job folder %q is not an absolute path: write all of it, since ~ and "+
+				"the working directory do not count here.", dir))
 		} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			all = append(all, fmt.Sprintf("The job folder %s does not exist, or cannot be read.", dir))
 		}
@@ -97,6 +98,7 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 			return nil, fmt.Errorf("laying out the standard job %s: %w", j.Name, err)
 		}
 	}
+
 	return snap, nil
 }
 

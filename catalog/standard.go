@@ -53,6 +53,7 @@ func readStandard(dir string, fsys fs.FS) (*standardJobs, error) {
 			return nil, fmt.Errorf("job %s: %w", path.Dir(file), err)
 		}
 	}
+
 	return s, nil
 }
 
@@ -90,6 +91,7 @@ func (s *standardJobs) onDisk() error {
 	if s == nil || len(s.files) == 0 {
 		return nil
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for file, stamp := range s.stamps {
@@ -101,6 +103,7 @@ func (s *standardJobs) onDisk() error {
 	if s.stamps != nil {
 		return nil
 	}
+
 	stamps, err := s.write()
 	if err == nil {
 		s.stamps = stamps
@@ -116,11 +119,13 @@ func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 	if err := s.makeState(); err != nil {
 		return nil, err
 	}
+
 	r, err := os.OpenRoot(filepath.Dir(s.dir))
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+
 	stamps := make(map[follow.Path]follow.Stamp, len(s.files))
 	for _, file := range s.files {
 		name := path.Join(filepath.Base(s.dir), file.name)
@@ -135,6 +140,7 @@ func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 		}
 		stamps[at] = stamp
 	}
+
 	return stamps, nil
 }
 

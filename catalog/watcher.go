@@ -72,10 +72,12 @@ func (w *watcher) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	w.rewatch.Wake()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.receive(ctx, n) })
 	g.Go(func() error { return w.keepWatches(ctx, n) })
+
 	// Close comes first: a system that delays an Add until its events are received would never
 	// return from it.
 	g.Go(func() error {
@@ -100,6 +102,7 @@ func (w *watcher) receive(ctx context.Context, n notifier) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
+
 			// With any error, events may be missing (fsnotify.ErrEventOverflow), also those that
 			// report the end of a watch.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {

@@ -31,6 +31,7 @@ func planFor(root string, s *state) plan {
 		if f.standard {
 			continue
 		}
+
 		if f.Stamp.Kind == follow.Dir {
 			add(f.dir(), anyName)
 		}
@@ -42,6 +43,7 @@ func planFor(root string, s *state) plan {
 				add(e.link, anyName)
 			}
 		}
+
 		for at := f.dir(); ; {
 			parent := filepath.Dir(at)
 			if parent == at {
@@ -57,6 +59,7 @@ func planFor(root string, s *state) plan {
 			at = parent
 		}
 	}
+
 	return p
 }
 
@@ -80,6 +83,7 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 			return ctx.Err()
 		case <-w.rewatch:
 		}
+
 		// A newly watched directory may by now contain the one to watch next, so this is repeated
 		// until there is none to add.
 		for {
@@ -121,6 +125,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 			holder[id] = name
 		}
 	}
+
 	routes := make(plan, len(holder))
 	for _, name := range names {
 		if id, ok := directory[name]; ok {
@@ -133,6 +138,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 			delete(installed, name)
 		}
 	}
+
 	// Store it before the first event with a new name can arrive.
 	w.plan.Store(&routes)
 
@@ -141,12 +147,14 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		if has && !unknown {
 			continue
 		}
+
 		// Adding an existing watch is harmless, and renews one that has ended.
 		err := n.Add(name)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
+			errors.Is(err, syscall.ENOMEM):
 			// No watches are left.
 			return false, fmt.Errorf("watching %s: %w", name, err)
 		case errors.Is(err, fsnotify.ErrClosed):

@@ -72,6 +72,7 @@ func (e *Error) Error() string {
 	} else if e.Code != ContentChanged && e.Code != Cancelled && e.Code != NotStarted {
 		b.WriteString(" It wrote nothing.")
 	}
+
 	if b.String()[b.Len()-1] != '\n' {
 		b.WriteByte(' ')
 	}
@@ -88,13 +89,17 @@ func (e *Error) remedy() string {
 	from := cmp.Or(e.From, "the configuration with which the session began")
 	switch e.Code {
 	case NotStarted:
-		return "Tell the user: the reviewer is set in " + from + ". Once it is fixed, call finished_step again with the same outputs."
+		return "Tell the user: the reviewer is set in " + from +
+			". Once it is fixed, call finished_step again with the same outputs."
 	case TimedOut:
-		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout."
+		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow " +
+			"again, tell the user to raise quality_gate.default_timeout."
 	case ContentChanged:
 		return "Let everything that writes to the outputs end, then call finished_step again."
 	case Cancelled:
 		return "Call finished_step again if the step is still to be finished."
 	}
-	return "Call finished_step again with the same outputs to have it reviewed once more. If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it, or where it is set, " + from + "."
+	return "Call finished_step again with the same outputs to have it reviewed once more. If that happens again, the " +
+		"reviewer is at fault, not the work: tell the user to run the command by hand and to fix it, or where it " +
+		"is set, " + from + "."
 }

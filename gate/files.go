@@ -29,6 +29,7 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	if path == "" {
 		return "", nil, fs.ErrNotExist
 	}
+
 	full := fullPath(root, path)
 	if info := direct(root, full); info != nil {
 		return full, info, nil
@@ -53,9 +54,11 @@ func FilesIn(real, path string, most int) (files []string, err error) {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
+
 		if len(files) == most {
 			return fmt.Errorf("it has more than %d files", most)
 		}
+
 		rel, err := filepath.Rel(real, name)
 		files = append(files, filepath.ToSlash(filepath.Join(path, rel)))
 		return err
@@ -94,10 +97,12 @@ func HashFiles(ctx context.Context, root string, paths []string) (map[string]str
 	if len(paths) == 0 {
 		return hashes, nil
 	}
+
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, fmt.Errorf("resolving the project root: %w", err)
 	}
+
 	buf := make([]byte, 256<<10)
 	for _, p := range paths {
 		if _, ok := hashes[p]; ok {
@@ -122,9 +127,12 @@ func hashFile(ctx context.Context, root, path string, buf []byte) (string, error
 	}
 	defer f.Close()
 	if f.size > maxHashed {
-		return "", fmt.Errorf("it has %d bytes, and a review can be about %d at most: split it, or hand in a smaller file that describes it", f.size, int64(maxHashed))
+		return "",
+			fmt.Errorf("it has %d bytes, and a review can be about %d at most: split it, or hand in a smaller file "+
+				"that describes it", f.size, int64(maxHashed))
 	}
 	defer context.AfterFunc(ctx, func() { f.Close() })() // ends the copy
+
 	h := sha256.New()
 	if _, err := io.CopyBuffer(h, io.LimitReader(f, maxHashed), buf); err != nil {
 		return "", cmp.Or(ctx.Err(), err)

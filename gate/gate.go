@@ -96,12 +96,14 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 		return fmt.Errorf("queueing the reviews of step '%s': %w", s.Step.ID, ErrClosed)
 	}
 	if n := g.queue.size; n > 0 && n+len(tasks) > queueLimit {
-		return fmt.Errorf("queueing the %d reviews of step '%s': %w: %d, and %d run; there is room for %d. Call again in a while",
+		return fmt.Errorf("queueing the %d reviews of step '%s': %w: %d, and %d run; there is room for %d. Call "+
+			"again in a while",
 			len(tasks), s.Step.ID, ErrBusy, n, len(g.running), queueLimit)
 	}
 	if len(tasks) == 0 {
 		return nil
 	}
+
 	b := &batch{session: session, sub: s, each: each, left: len(tasks)}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	reviews := xslices.Map(tasks, func(t Task) *review { return &review{b, t} })
@@ -138,6 +140,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	if err := wait.Group(ctx, &g.wg); err != nil {
 		return fmt.Errorf("closing the quality gate: %w; not stopped: %s", err, strings.Join(g.stuck(), ", "))
 	}
+
 	return nil
 }
 
@@ -176,6 +179,7 @@ func (g *Gate) dispatch() {
 		if again = nil; g.Stats().Queued == 0 {
 			continue
 		}
+
 		settings := g.options.Settings()
 		settings.MaxConcurrent = max(1, settings.MaxConcurrent)
 		for r := g.next(settings.MaxConcurrent); r != nil; r = g.next(settings.MaxConcurrent) {
@@ -185,6 +189,7 @@ func (g *Gate) dispatch() {
 				g.ended(r, v)
 			})
 		}
+
 		if g.Stats().Queued > 0 {
 			again = time.After(lookAgain)
 		}
@@ -199,6 +204,7 @@ func (g *Gate) next(capacity int) *review {
 	if len(g.running) >= capacity {
 		return nil
 	}
+
 	r := g.queue.pop()
 	if r != nil {
 		g.running[r] = struct{}{}
@@ -220,6 +226,7 @@ func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Unlock()
 	g.wake.Wake()
 	b := r.batch
+
 	b.delivery.Lock()
 	defer b.delivery.Unlock()
 	defer func() {
@@ -227,6 +234,7 @@ func (g *Gate) ended(r *review, v Verdict) {
 			g.options.Logger.Error("taking a verdict panicked", "session", b.session, "review", v.Task.Key,
 				"panic", p, "trace", string(debug.Stack()))
 		}
+
 		if b.left--; b.left == 0 {
 			b.cancel(nil)
 			g.mu.Lock()
@@ -246,7 +254,8 @@ func (g *Gate) log(r *review, v Verdict) {
 	case failed && e.Code == Cancelled:
 		g.options.Logger.InfoContext(r.batch.ctx, "review cancelled", append(attrs, "reason", e.What)...)
 	case failed:
-		g.options.Logger.WarnContext(r.batch.ctx, "review without a verdict", append(attrs, "code", e.Code, "error", e.What, "tail", e.Tail)...)
+		g.options.Logger.WarnContext(r.batch.ctx, "review without a verdict",
+			append(attrs, "code", e.Code, "error", e.What, "tail", e.Tail)...)
 	default:
 		g.options.Logger.InfoContext(r.batch.ctx, "review ended", append(attrs, "passed", v.Passed)...)
 	}
@@ -258,7 +267,8 @@ func (g *Gate) drop(b *batch) {
 	removed := g.queue.remove(b)
 	g.mu.Unlock()
 	if len(removed) > 0 {
-		g.options.Logger.InfoContext(b.ctx, "reviews cancelled before they began", "session", b.session, "step", b.sub.Step.ID, "reviews", len(removed))
+		g.options.Logger.InfoContext(b.ctx, "reviews cancelled before they began", "session", b.session, "step",
+			b.sub.Step.ID, "reviews", len(removed))
 	}
 	for _, r := range removed {
 		now := time.Now().UTC()
@@ -289,6 +299,7 @@ func (q *queue) pop() *review {
 	if q.size == 0 {
 		return nil
 	}
+
 	lane := q.lanes[0]
 	if q.lanes = slices.Delete(q.lanes, 0, 1); len(lane) > 1 {
 		q.lanes = append(q.lanes, lane[1:])

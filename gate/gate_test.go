@@ -54,6 +54,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	one := p.submission("step")
 	run("B", one, p.plan(one))
 	testkit.Equal(t, g.Stats(), Stats{Running: 1, Queued: 40, Capacity: 1})
+
 	var order []string
 	for i := range 41 {
 		if i > 0 {
@@ -80,7 +81,8 @@ func TestNeverMoreThanTheCapacity(t *testing.T) {
 	testkit.Equal(t, most(), 3, "reviewers that ran at once")
 }
 
-// count serves working reviewers and returns how many of them were there at once; none begins to work before so many are there.
+// count serves working reviewers and returns how many of them were there at once; none begins to work before
+// so many are there.
 func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 	var mu sync.Mutex
 	now, peak := 0, 0
@@ -94,6 +96,7 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 			gather()
 		}
 	}
+
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for c, err := h.Accept(); err == nil; c, err = h.Accept() {
@@ -103,11 +106,13 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 				if _, err := r.ReadString('\n'); err != nil {
 					return
 				}
+
 				add(1)
 				select {
 				case <-gathered:
 				case <-time.After(patience): // they do not run at once: the peak shows it
 				}
+
 				fmt.Fprintln(c)
 				r.ReadString('\n') // "end"
 				add(-1)
@@ -115,8 +120,15 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 			})
 		}
 	})
-	t.Cleanup(func() { h.Close(); wg.Wait() })
-	return func() int { mu.Lock(); defer mu.Unlock(); return peak }
+	t.Cleanup(func() {
+		h.Close()
+		wg.Wait()
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return peak
+	}
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
@@ -127,15 +139,18 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	s, tasks := p.files(6)
 	verdicts, running := collect(t, t.Context(), g, "a", s, tasks), []*testkit.Visitor{h.Next()}
 	testkit.Equal(t, g.Stats(), Stats{Running: 1, Queued: 5, Capacity: 1})
+
 	// A larger pool is used though nothing ends.
 	now.Store(&Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 3})
 	running = append(running, h.Next(), h.Next())
 	testkit.Equal(t, g.Stats(), Stats{Running: 3, Queued: 3, Capacity: 3})
+
 	// A smaller one lets those that run end; another reviewer is for the others.
 	now.Store(&Settings{Command: saying(fails), MaxConcurrent: 1})
 	for _, v := range running {
 		fmt.Fprintln(v, passes)
 	}
+
 	count := map[bool]int{}
 	for range 6 {
 		v := <-verdicts
@@ -146,7 +161,8 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	testkit.Equal(t, count[true], 3, "passed")
 }
 
-// A reviewer of a submission that is no longer allowed when its turn comes does not start; whether the configured one is, does not matter.
+// A reviewer of a submission that is no longer allowed when its turn comes does not start; whether the
+// configured one is, does not matter.
 func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
 	p, h := newProject(t), testkit.NewHub(t)
 	refusal := errors.New("it was swapped")
@@ -154,7 +170,10 @@ func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
 	s, tasks := p.files(2)
 	var swapped atomic.Pointer[error]
 	swapped.Store(new(error))
-	s.Reviewer = &Reviewer{Command: command("gated", h.Addr().String()), Allowed: func() error { return *swapped.Load() }}
+	s.Reviewer = &Reviewer{
+		Command: command("gated", h.Addr().String()),
+		Allowed: func() error { return *swapped.Load() },
+	}
 	verdicts, first := collect(t, t.Context(), g, "a", s, tasks), h.Next()
 	swapped.Store(&refusal)
 	fmt.Fprintln(first, passes)
@@ -182,9 +201,11 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 		seen[v.Task.Key] = true
 	}
 	testkit.Equal(t, len(seen), 10, "tasks with a verdict")
+
 	for _, r := range running {
 		r.Gone()
 	}
+
 	fmt.Fprintln(h.Next(), passes)
 	passed(t, <-other)
 	settle(t, g, Stats{Done: 1, Passed: 1, Failed: 10, Capacity: 2})
@@ -194,6 +215,7 @@ func TestQueueLimit(t *testing.T) {
 	p := newProject(t)
 	g, h := p.gated(1)
 	s, tasks := p.files(queueLimit + 3)
+
 	// One that comes alone is taken whole, else it never would be.
 	ctx, cancel := context.WithCancel(t.Context())
 	first := collect(t, ctx, g, "A", s, tasks)
@@ -201,10 +223,12 @@ func TestQueueLimit(t *testing.T) {
 	err := g.Run(t.Context(), "B", s, tasks[:1], func(Verdict) { t.Error("called") })
 	testkit.FailsWith(t, err, ErrBusy)
 	testkit.Fails(t, err, "1002, and 1 run; there is room for 1000")
+
 	cancel()
 	for range tasks {
 		<-first
 	}
+
 	settle(t, g, Stats{Failed: queueLimit + 3, Capacity: 1})
 	second := collect(t, t.Context(), g, "B", s, tasks[:queueLimit+1])
 	h.Next()
@@ -241,7 +265,10 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 	g := p.gate(always(Settings{Command: saying(passes), MaxConcurrent: 1}))
 	s, tasks := p.files(5)
 	release, slow := make(chan struct{}), make(chan Verdict, 5)
-	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(v Verdict) { <-release; slow <- v }))
+	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(v Verdict) {
+		<-release
+		slow <- v
+	}))
 	quick := collect(t, t.Context(), g, "B", s, tasks)
 	for range tasks {
 		testkit.Works(t, (<-quick).Err)
@@ -252,14 +279,16 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 	err := g.Close(ctx)
 	testkit.FailsWith(t, err, context.DeadlineExceeded)
 	testkit.Fails(t, err, "the delivery of verdicts to session A")
+
 	close(release)
 	for range tasks {
 		<-slow
 	}
 }
 
-// "Cancelling 100 hanging reviews leaves no process and no goroutine behind after 2 s." Each of these ignores SIGTERM, and so does its child, which
-// holds the pipes. That nothing is left is checked; how soon is logged, since it says more of what else the machine does than of the gate.
+// "Cancelling 100 hanging reviews leaves no process and no goroutine behind after 2 s." Each of these ignores
+// SIGTERM, and so does its child, which holds the pipes. That nothing is left is checked; how soon is logged,
+// since it says more of what else the machine does than of the gate.
 func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	const n = 100
 	before := runtime.NumGoroutine() // so it runs alone
@@ -271,10 +300,12 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 		s := p.submission("step")
 		testkit.Must(t, g.Run(ctx, fmt.Sprint(i), s, p.plan(s), func(v Verdict) { verdicts <- v }))
 	}
+
 	var all []*testkit.Visitor
 	for range 2 * n {
 		all = append(all, h.Next())
 	}
+
 	began := time.Now()
 	cancel()
 	for range n {
@@ -284,12 +315,15 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	for _, v := range all {
 		v.Gone()
 	}
-	testkit.Until(t, "without its goroutines", func() bool { return runtime.NumGoroutine() <= before+1 }) // the gate's dispatcher
+
+	// the gate's dispatcher
+	testkit.Until(t, "without its goroutines", func() bool { return runtime.NumGoroutine() <= before+1 })
 	t.Logf("%.2f gone-s", time.Since(began).Seconds())
 }
 
-// "200 sessions asking for a review at once with 4 workers and a 50 ms reviewer: all done in no more than 1.3 times the ideal 200/4 × the
-// reviewer's own measured time, with never more than 4 running." That time is the median of what it takes alone.
+// "200 sessions asking for a review at once with 4 workers and a 50 ms reviewer: all done in no more than 1.3
+// times the ideal 200/4 × the reviewer's own measured time, with never more than 4 running." That time is the
+// median of what it takes alone.
 func BenchmarkPool(b *testing.B) {
 	const sessions, workers = 200, 4
 	p, s := tides(b)
@@ -301,7 +335,8 @@ func BenchmarkPool(b *testing.B) {
 		var alone [15]time.Duration
 		for i := range alone {
 			began := time.Now()
-			testkit.Must(b, testkit.Get(process.Run(b.Context(), process.Spec{Command: cmd, Dir: p.root, Stdin: []byte("task")})).Err())
+			testkit.Must(b, testkit.Get(
+				process.Run(b.Context(), process.Spec{Command: cmd, Dir: p.root, Stdin: []byte("task")})).Err())
 			alone[i] = time.Since(began)
 		}
 		slices.Sort(alone[:])
@@ -322,8 +357,9 @@ func BenchmarkPool(b *testing.B) {
 	b.ReportMetric(float64(most()), "at-once")
 }
 
-// "Building a review of 5 files of 1 MB takes no more than 3 times reading them." Read is os.ReadFile of the five, build the whole prompt
-// with them in it. The check of its content against the submitted hashes comes before a review too, and is told apart.
+// "Building a review of 5 files of 1 MB takes no more than 3 times reading them." Read is os.ReadFile of the
+// five, build the whole prompt with them in it. The check of its content against the submitted hashes comes
+// before a review too, and is told apart.
 func BenchmarkBuild(b *testing.B) {
 	p := newProject(b)
 	var paths []string
@@ -346,6 +382,7 @@ func BenchmarkBuild(b *testing.B) {
 		testkit.Must(b, w.check(b.Context()))
 		reading, building, checking = reading+read.Sub(began), building+built.Sub(read), checking+time.Since(built)
 	}
+
 	b.SetBytes(5_000_000)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / float64(b.N) }
 	b.ReportMetric(ms(reading), "ms-read")

@@ -30,7 +30,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it
+// never waits that long for what does not.
 const patience = time.Minute
 
 // claudeEnv says what the test binary does when it is started as claude.
@@ -45,6 +46,7 @@ func TestMain(m *testing.M) {
 	if mode := strings.Fields(os.Getenv(claudeEnv)); len(mode) > 0 {
 		os.Exit(reviewer(mode[0], mode[1:]))
 	}
+
 	// A program built with -race sleeps for a second at its end, each reviewer too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	// What reviewers are not given.
@@ -145,6 +147,7 @@ func reviewer(mode string, args []string) int {
 		dial(args[0])
 		testkit.Forever()
 	}
+
 	return 0
 }
 
@@ -188,9 +191,19 @@ func (p *project) submission(runEach ...string) Submission {
 	st := &job.Step{ID: "write", Name: "Write it", Description: "Writes the report\nand its chapters.",
 		Outputs: []job.Output{{Name: "report", Type: job.File, Required: true}, {Name: "docs", Type: job.Files}}}
 	for _, r := range runEach {
-		st.Reviews = append(st.Reviews, job.Review{RunEach: r, Criteria: []job.Criteria{{Name: "complete", Question: "Is everything there?"}, {Name: "Plain words", Question: "Can a stranger read it?"}}})
+		st.Reviews = append(st.Reviews, job.Review{
+			RunEach: r,
+			Criteria: []job.Criteria{{Name: "complete", Question: "Is everything there?"},
+				{Name: "Plain words", Question: "Can a stranger read it?"}},
+		})
 	}
-	return Submission{SessionID: "0a1b2c3d", Job: &job.Job{Name: "papers"}, Workflow: "paper", Step: st, Goal: "A paper on tides."}
+	return Submission{
+		SessionID: "0a1b2c3d",
+		Job:       &job.Job{Name: "papers"},
+		Workflow:  "paper",
+		Step:      st,
+		Goal:      "A paper on tides.",
+	}
 }
 
 func (s Submission) submit(name string, paths ...string) Submission {

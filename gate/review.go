@@ -29,6 +29,7 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 		v.Passed, v.EndedAt = v.Err == nil, time.Now().UTC()
 		return v
 	}
+
 	got, err := g.judge(ctx, r, s)
 	if err != nil {
 		if s.From != nil {
@@ -49,9 +50,11 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, r)
 	}
+
 	if !s.External() {
 		return nil, t.fail(NotStarted, "no reviewer is configured any more", nil)
 	}
+
 	root, err := filepath.EvalSymlinks(g.root(r))
 	if err != nil {
 		return nil, t.fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
@@ -75,6 +78,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	if failed != nil {
 		return nil, failed
 	}
+
 	switch err := unchanged(ctx, root, t.Files); {
 	case ctx.Err() != nil:
 		return nil, cancelled(ctx, r)
@@ -99,22 +103,28 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 	limit := s.timeout(len(t.Files))
 	timed, stop := context.WithTimeout(ctx, limit)
 	defer stop()
+
 	if s.Allowed != nil {
 		if err := s.Allowed(); err != nil {
 			return none, t.fail(NotStarted, err.Error(), err)
 		}
 	}
+
 	stdin := p.stdin
 	if s.Argument {
 		stdin = nil
 	}
 	if n := len(p.stdin); s.Argument && n > maxArgument {
-		return none, t.fail(NotStarted, fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
+		return none, t.fail(NotStarted,
+			fmt.Sprintf("the reviewer `%s` takes its task as an argument, and this one has %d bytes; at most %d are "+
+				"possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor "+
+				"read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
 	}
 	result, err := process.Run(timed, process.Spec{
-		Command:     s.argv(p, t),
-		Dir:         g.root(r),
-		Env:         process.With(append(Environment(g.root(r), s.Secrets), telemetry.Environment(telemetry.Current(ctx))...), s.Env...),
+		Command: s.argv(p, t),
+		Dir:     g.root(r),
+		Env: process.With(append(Environment(g.root(r), s.Secrets),
+			telemetry.Environment(telemetry.Current(ctx))...), s.Env...),
 		Stdin:       stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
@@ -122,7 +132,9 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 	})
 	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.After > 0) { // it ran
 		if err := s.Ended(result.Stdout); err != nil && ctx.Err() == nil {
-			return none, t.fail(Crashed, fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err), err)
+			return none, t.fail(Crashed,
+				fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err),
+				err)
 		}
 	}
 	switch {
@@ -135,6 +147,7 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 		failed.Tail = lastLines(e.Tail)
 		return none, failed
 	}
+
 	return result, nil
 }
 
@@ -171,7 +184,8 @@ func (s Settings) argv(p prompt, t *Task) []string {
 		return command
 	}
 	return []string{cmp.Or(s.ClaudeCommand, "claude"), "--print", "--output-format", "json",
-		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria), "-p", "--"}
+		"--system-prompt", strings.ReplaceAll(p.system, "\x00", ""), "--json-schema", verdictSchema(t.Criteria),
+		"-p", "--"}
 }
 
 // maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
@@ -189,16 +203,19 @@ func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	after := e.After.Round(time.Millisecond)
 	switch e.Kind {
 	case process.NotFound:
-		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: there is no program '%s' (%v)", name, e.Command, e.Err)
+		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: there is no program '%s' (%v)", name,
+			e.Command, e.Err)
 	case process.Start:
 		return NotStarted, fmt.Sprintf("the reviewer `%s` cannot be started: '%s': %v", name, e.Command, e.Err)
 	case process.Timeout:
-		return TimedOut, fmt.Sprintf("the reviewer `%s` did not end within its timeout of %v and was killed", name, limit)
+		return TimedOut, fmt.Sprintf("the reviewer `%s` did not end within its timeout of %v and was killed",
+			name, limit)
 	case process.TooMuchOutput:
 		return Flooded, fmt.Sprintf("the reviewer `%s` wrote more than %d bytes and was killed", name, e.Limit)
 	case process.Signal:
 		return Crashed, fmt.Sprintf("the reviewer `%s` was ended by signal %s after %v", name, e.Signal, after)
 	}
+
 	return Crashed, fmt.Sprintf("the reviewer `%s` ended with exit code %d after %v", name, e.ExitCode, after)
 }
 

@@ -42,23 +42,36 @@ func TestReviewersThatGiveNoVerdict(t *testing.T) {
 		code     Code
 		wants    []string
 	}{
-		"exit code":     {Settings{Command: command("say", passes, "one\ntwo: no key\n", "3")}, Crashed, []string{"exit code 3", "two: no key", "reviewer say"}},
-		"garbage":       {Settings{Command: saying("I like it.\n")}, NoVerdict, []string{"I like it.", "the configuration with which the session began.", `no JSON object with "passed"`}},
-		"silence":       {Settings{Command: saying("")}, NoVerdict, []string{"without an answer", "It wrote nothing"}},
-		"only stderr":   {Settings{Command: command("say", "", "not logged in")}, NoVerdict, []string{"without an answer", "not logged in"}},
-		"two verdicts":  {Settings{Command: saying(passes + "\n" + passes)}, TwoVerdicts, []string{"2 verdicts"}},
-		"contradiction": {Settings{Command: saying(`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`)}, Contradiction, []string{`"complete" is not`}},
-		"flood":         {Settings{Command: command("flood")}, Flooded, []string{"more than 4194304 bytes", "    y\n"}},
-		"no program":    {Settings{Command: []string{"no-such-reviewer", "--now"}, From: func() string { return "own.yml" }}, NotStarted, []string{"`no-such-reviewer --now`", "no program 'no-such-reviewer'", "the reviewer is set in own.yml."}},
-		"no file":       {Settings{Command: []string{"./tools/reviewer"}}, NotStarted, []string{"no program './tools/reviewer'"}},
-		"no claude":     {Settings{Claude: true, ClaudeCommand: "no-such-claude"}, NotStarted, []string{"`claude`", "no program 'no-such-claude'"}},
-		"no runner":     {Settings{}, NotStarted, []string{"no reviewer is configured"}},
+		"exit code": {Settings{Command: command("say", passes, "one\ntwo: no key\n", "3")}, Crashed,
+			[]string{"exit code 3", "two: no key", "reviewer say"}},
+		"garbage": {Settings{Command: saying("I like it.\n")}, NoVerdict,
+			[]string{"I like it.", "the configuration with which the session began.", `no JSON object with "passed"`}},
+		"silence": {Settings{Command: saying("")}, NoVerdict, []string{"without an answer", "It wrote nothing"}},
+		"only stderr": {Settings{Command: command("say", "", "not logged in")}, NoVerdict,
+			[]string{"without an answer", "not logged in"}},
+		"two verdicts": {Settings{Command: saying(passes + "\n" + passes)}, TwoVerdicts, []string{"2 verdicts"}},
+		"contradiction": {Settings{Command: saying(
+			`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`)}, Contradiction,
+			[]string{`"complete" is not`}},
+		"flood": {Settings{Command: command("flood")}, Flooded, []string{"more than 4194304 bytes", "    y\n"}},
+		"no program": {Settings{
+			Command: []string{"no-such-reviewer", "--now"},
+			From:    func() string { return "own.yml" },
+		}, NotStarted, []string{"`no-such-reviewer --now`", "no program 'no-such-reviewer'",
+			"the reviewer is set in own.yml."}},
+		"no file": {Settings{Command: []string{"./tools/reviewer"}}, NotStarted,
+			[]string{"no program './tools/reviewer'"}},
+		"no claude": {Settings{Claude: true, ClaudeCommand: "no-such-claude"}, NotStarted,
+			[]string{"`claude`", "no program 'no-such-claude'"}},
+		"no runner": {Settings{}, NotStarted, []string{"no reviewer is configured"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := judge(t, c.settings)
 			e := fault(t, v, c.code, append(c.wants, "the whole step")...)
-			testkit.True(t, len(e.Tail) <= tailSize && len(e.Error()) <= 3500, "the tail has %d bytes, the message %d", len(e.Tail), len(e.Error()))
-			testkit.True(t, !v.EndedAt.Before(v.StartedAt) && !v.StartedAt.IsZero(), "from %v to %v", v.StartedAt, v.EndedAt)
+			testkit.True(t, len(e.Tail) <= tailSize && len(e.Error()) <= 3500, "the tail has %d bytes, the message %d",
+				len(e.Tail), len(e.Error()))
+			testkit.True(t, !v.EndedAt.Before(v.StartedAt) && !v.StartedAt.IsZero(), "from %v to %v", v.StartedAt,
+				v.EndedAt)
 		})
 	}
 }
@@ -105,28 +118,41 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict) {
 	r, ran := receivedIn(t, file)
 	testkit.Need(t, ran, "the verdict is %v", v.Err)
 	testkit.Equal(t, r.Dir, p.root, "it runs in")
+
 	_, secret := r.Env["SHOP_TOKEN"]
 	_, within := r.Env["CLAUDECODE"]
-	testkit.Need(t, !secret, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
-	testkit.Need(t, !within, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
-	testkit.Equal(t, r.Env[ReviewEnv], "1", "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
-	testkit.Equal(t, r.Env["PATH"], os.Getenv("PATH"), "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv], secret, within)
+	testkit.Need(t, !secret, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv],
+		secret, within)
+	testkit.Need(t, !within, "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv, r.Env[ReviewEnv],
+		secret, within)
+	testkit.Equal(t, r.Env[ReviewEnv], "1", "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv,
+		r.Env[ReviewEnv], secret, within)
+	testkit.Equal(t, r.Env["PATH"], os.Getenv("PATH"), "%s=%q, what is secret is there: %t, CLAUDECODE: %t", ReviewEnv,
+		r.Env[ReviewEnv], secret, within)
 	return r, v
 }
 
-// DESIGN "Reviews": task, criteria and guidance in the system prompt, outputs and notes on stdin, the verdict in structured_output.
+// DESIGN "Reviews": task, criteria and guidance in the system prompt, outputs and notes on stdin, the verdict
+// in structured_output.
 func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
-	answer := `{"type":"result","subtype":"success","is_error":false,"result":"Not yet.","structured_output":{"passed":false,"feedback":"Plain words: no","criteria_results":[{"criterion":"plain words","passed":false,"feedback":"jargon"},{"criterion":"complete","passed":true,"feedback":null}]}}`
+	answer := `{"type":"result","subtype":"success","is_error":false,"result":"Not yet.",` +
+		`"structured_output":{"passed":false,"feedback":"Plain words: no","criteria_results":[{"criterion":"plain ` +
+		`words","passed":false,"feedback":"jargon"},{"criterion":"complete","passed":true,"feedback":null}]}}`
 	r, v := recorded(t, true, answer)
 	testkit.Need(t, len(r.Args) == 10, "%d arguments: %q", len(r.Args), r.Args)
 	system, schema := r.Args[5], r.Args[7]
-	testkit.Same(t, r.Args, []string{r.Args[0], "--print", "--output-format", "json", "--system-prompt", system, "--json-schema", schema, "-p", "--"}, "arguments")
-	for _, text := range []string{"Writes the report", "Is everything there?", "**Plain words**", "Look at the figures.", "papers/paper"} {
-		testkit.True(t, strings.Contains(system, text) && !strings.Contains(r.Stdin, text), "%q is not in the system prompt alone", text)
+	testkit.Same(t, r.Args, []string{r.Args[0], "--print", "--output-format", "json", "--system-prompt", system,
+		"--json-schema", schema, "-p", "--"}, "arguments")
+	for _, text := range []string{"Writes the report", "Is everything there?", "**Plain words**",
+		"Look at the figures.", "papers/paper"} {
+		testkit.True(t, strings.Contains(system, text) && !strings.Contains(r.Stdin, text),
+			"%q is not in the system prompt alone", text)
 	}
 	for _, text := range []string{"# Tides", "> I checked it twice.", "`report.md`", "> A paper on tides."} {
-		testkit.True(t, !strings.Contains(system, text) && strings.Contains(r.Stdin, text), "%q is not in the input alone", text)
+		testkit.True(t, !strings.Contains(system, text) && strings.Contains(r.Stdin, text),
+			"%q is not in the input alone", text)
 	}
+
 	var s struct {
 		Type       string
 		Properties map[string]any
@@ -137,7 +163,8 @@ func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
 	testkit.Need(t, v.Err == nil, "got %+v", v)
 	testkit.True(t, !v.Passed, "got %+v", v)
 	testkit.Equal(t, v.Reviewer, "claude", "got %+v", v)
-	testkit.Same(t, v.Criteria, []CriterionResult{{Criterion: "Plain words", Feedback: new("jargon")}, {Criterion: "complete", Passed: true}})
+	testkit.Same(t, v.Criteria, []CriterionResult{{Criterion: "Plain words", Feedback: new("jargon")},
+		{Criterion: "complete", Passed: true}})
 }
 
 func TestOtherCommandsGetAllOnStdin(t *testing.T) {
@@ -145,7 +172,9 @@ func TestOtherCommandsGetAllOnStdin(t *testing.T) {
 	for range 2 {
 		r, v := recorded(t, false, passes)
 		passed(t, v)
-		testkit.ContainsAll(t, r.Stdin, []string{"Is everything there?", "Look at the figures.", "# Tides", "> I checked it twice.", "> A paper on tides.", `"criteria_results"`})
+		testkit.ContainsAll(t, r.Stdin,
+			[]string{"Is everything there?", "Look at the figures.", "# Tides", "> I checked it twice.",
+				"> A paper on tides.", `"criteria_results"`})
 		testkit.Equal(t, len(r.Args), 5, "arguments")
 		_, after, _ := strings.Cut(r.Stdin, "==== BEGIN OUTPUTS ")
 		nonce, _, _ := strings.Cut(after, " ")
@@ -158,10 +187,15 @@ func TestPromptOfALongJobStaysOffTheCommandLine(t *testing.T) {
 	p, s := tides(t)
 	s.Step.Reviews[0].Guidance = new(strings.Repeat("Mind the gap. ", 20_000))
 	file := filepath.Join(t.TempDir(), "received.json")
-	passed(t, p.judge(Settings{Claude: true, ClaudeCommand: command("record")[0], Env: []string{claudeEnv + "=record " + file}}, s, p.plan(s)))
+	passed(t, p.judge(Settings{
+		Claude:        true,
+		ClaudeCommand: command("record")[0],
+		Env:           []string{claudeEnv + "=record " + file},
+	}, s, p.plan(s)))
 	r, _ := receivedIn(t, file)
 	n := len(strings.Join(r.Args, " "))
-	testkit.True(t, n <= 30_000 && strings.Contains(r.Stdin, "Mind the gap."), "the command line has %d bytes, the input %d", n, len(r.Stdin))
+	testkit.True(t, n <= 30_000 && strings.Contains(r.Stdin, "Mind the gap."),
+		"the command line has %d bytes, the input %d", n, len(r.Stdin))
 }
 
 func TestContentThatChangedBeforeTheReview(t *testing.T) {
@@ -187,7 +221,8 @@ func TestContentThatChangedBeforeTheReview(t *testing.T) {
 				tasks := p.plan(s)
 				change(t, filepath.Join(p.root, "report.md"))
 				mark := filepath.Join(t.TempDir(), "started")
-				fault(t, p.judge(Settings{Command: command("record", mark), MaxInlineFiles: inline}, s, tasks), ContentChanged, "'report.md'", "the review did not begin")
+				fault(t, p.judge(Settings{Command: command("record", mark), MaxInlineFiles: inline}, s, tasks),
+					ContentChanged, "'report.md'", "the review did not begin")
 				_, ran := receivedIn(t, mark)
 				testkit.True(t, !ran, "the reviewer was started")
 			})
@@ -196,7 +231,8 @@ func TestContentThatChangedBeforeTheReview(t *testing.T) {
 }
 
 func TestContentThatChangedWhileItWasReviewed(t *testing.T) {
-	fault(t, judge(t, Settings{Command: command("record", "report.md")}), ContentChanged, "'report.md'", "while it was reviewed")
+	fault(t, judge(t, Settings{Command: command("record", "report.md")}), ContentChanged, "'report.md'",
+		"while it was reviewed")
 }
 
 func TestTimeoutByTheNumberOfFiles(t *testing.T) {
@@ -218,11 +254,13 @@ func TestAReviewerThatTakesAnArgument(t *testing.T) {
 			return []byte(`{"passed": false, "feedback": "I have the answer"}`)
 		},
 	}
+
 	v := judge(t, s)
 	testkit.Need(t, v.Err == nil, "%+v", v)
 	testkit.True(t, !v.Passed, "%+v", v)
 	testkit.Equal(t, v.Feedback, "I have the answer")
 	testkit.Equal(t, v.Reviewer, "executor X:Y")
+
 	r, _ := receivedIn(t, file)
 	testkit.Equal(t, r.Stdin, "")
 	testkit.Equal(t, r.Env["MODE"], "review")
@@ -264,51 +302,70 @@ func TestATaskThatIsTooLongForAnArgument(t *testing.T) {
 	file, s := filepath.Join(t.TempDir(), "received"), p.submission("step").submit("report", "report.md")
 	settings := Settings{Command: command("record", file), Name: "executor X", Argument: true, MaxInlineFiles: 5,
 		Answer: func([]byte) []byte { return []byte(passes) }}
-	fault(t, p.judge(settings, s, p.plan(s)), NotStarted, "`executor X`", "at most 120000 are possible", "max_inline_files")
+	fault(t, p.judge(settings, s, p.plan(s)), NotStarted, "`executor X`", "at most 120000 are possible",
+		"max_inline_files")
 	_, ran := receivedIn(t, file)
 	testkit.True(t, !ran, "it was started")
 	settings.MaxInlineFiles = 0
 	passed(t, p.judge(settings, s, p.plan(s))) // with paths alone
 }
 
-var twoCriteria = []job.Criteria{{Name: "complete", Question: "Is everything there?"}, {Name: "Plain words", Question: "Can a stranger read it?"}}
+var twoCriteria = []job.Criteria{{Name: "complete", Question: "Is everything there?"},
+	{Name: "Plain words", Question: "Can a stranger read it?"}}
 
 // envelope is what claude prints around a result.
 func envelope(result, more string) string {
 	text, _ := json.Marshal(result)
-	return `{"type":"result","subtype":"success","is_error":false,"duration_ms":2041,"num_turns":2,"result":` + string(text) + more + `,"session_id":"5b1c","total_cost_usd":0.01,"usage":{"input_tokens":3}}`
+	return `{"type":"result","subtype":"success","is_error":false,"duration_ms":2041,"num_turns":2,"result":` +
+		string(text) + more + `,"session_id":"5b1c","total_cost_usd":0.01,"usage":{"input_tokens":3}}`
 }
 
 func TestVerdictsThatAreUnderstood(t *testing.T) {
-	both := `"criteria_results":[{"criterion":"complete","passed":true,"feedback":null},{"criterion":"Plain words","passed":true}]`
+	both := `"criteria_results":[{"criterion":"complete","passed":true,"feedback":null},{"criterion":"Plain ` +
+		`words","passed":true}]`
 	for name, c := range map[string]struct {
 		in       string
 		passed   bool
 		feedback string
 		criteria int
 	}{
-		"bare":                     {`{"passed":true,"feedback":"fine"}`, true, "fine", 0},
-		"with blanks and a mark":   {"\ufeff\n {\"passed\" : true , \"feedback\":\"fine\"}\r\n", true, "fine", 0},
-		"fenced":                   {"```json\n{\"passed\":true,\"feedback\":\"fine\"}\n```\n", true, "fine", 0},
-		"fenced within prose":      {"I read {all} of it: f(x) { return \"{\"; }\n\n```json\n{\"passed\":false,\"feedback\":\"no\"}\n```\nThat is all. {}", false, "no", 0},
-		"all criteria":             {`{"passed":true,"feedback":"fine",` + both + `}`, true, "fine", 2},
-		"criteria by question":     {`{"passed":true,"criteria_results":[{"criterion":"is everything  there?","passed":true},{"criterion":"PLAIN WORDS","passed":true}]}`, true, "", 2},
-		"a criterion of its own":   {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words","passed":true},{"criterion":"extra","passed":true}]}`, true, "", 3},
-		"no criteria at all":       {`{"passed":true,"criteria_results":[]}`, true, "", 0},
-		"null for a value":         {`{"passed":true,"feedback":null,"criteria_results":null}`, true, "", 0},
-		"unknown members":          {`{"passed":true,"score":9,"score":8,"more":{"passed":false}}`, true, "", 0},
-		"failed, some left out":    {`{"passed":false,"feedback":"no","criteria_results":[{"criterion":"complete","passed":false}]}`, false, "no", 1},
-		"failed, all passed":       {`{"passed":false,"feedback":"no",` + both + `}`, false, "no", 2},
-		"passed left out":          {`{"feedback":"hm"}`, false, "hm", 0},
-		"passed null":              {`{"passed":null,"feedback":"hm"}`, false, "hm", 0},
-		"no reason":                {`{"passed":false}`, false, "The reviewer did not pass this, and gave no reason.", 0},
-		"reasons in the criteria":  {`{"passed":false,"feedback":" ","criteria_results":[{"criterion":"COMPLETE","passed":false,"feedback":"half of it"},{"criterion":"Plain words","passed":true}]}`, false, "- complete: half of it", 2},
-		"claude, structured":       {envelope("Done.", `,"structured_output":{"passed":true,"feedback":"fine",`+both+`}`), true, "fine", 2},
-		"claude, both alike":       {envelope("```json\n{\"passed\":true}\n```", `,"structured_output":{"passed":true,"feedback":"fine"}`), true, "fine", 0},
-		"claude, in the result":    {envelope("It is so: ```{\"passed\":false,\"feedback\":\"no\"}```", ""), false, "no", 0},
-		"claude, null":             {envelope(`{"passed":true,"feedback":"fine"}`, `,"structured_output":null`), true, "fine", 0},
-		"claude, a list":           {"[{\"type\":\"system\",\"subtype\":\"init\"},{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"{\\\"passed\\\":false}\"}]}}," + envelope("", `,"structured_output":{"passed":true}`) + "]", true, "", 0},
-		"claude, a line each":      {"{\"type\":\"system\"}\n{\"type\":\"assistant\",\"message\":{\"passed\":false}}\n" + envelope("", `,"structured_output":{"passed":true}`) + "\n", true, "", 0},
+		"bare":                   {`{"passed":true,"feedback":"fine"}`, true, "fine", 0},
+		"with blanks and a mark": {"\ufeff\n {\"passed\" : true , \"feedback\":\"fine\"}\r\n", true, "fine", 0},
+		"fenced":                 {"```json\n{\"passed\":true,\"feedback\":\"fine\"}\n```\n", true, "fine", 0},
+		"fenced within prose": {"I read {all} of it: f(x) { return \"{\"; " +
+			"}\n\n```json\n{\"passed\":false,\"feedback\":\"no\"}\n```\nThat is all. {}", false, "no", 0},
+		"all criteria": {`{"passed":true,"feedback":"fine",` + both + `}`, true, "fine", 2},
+		"criteria by question": {`{"passed":true,"criteria_results":[{"criterion":"is everything  there?",` +
+			`"passed":true},{"criterion":"PLAIN WORDS","passed":true}]}`, true, "", 2},
+		"a criterion of its own": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},` +
+			`{"criterion":"Plain words","passed":true},{"criterion":"extra","passed":true}]}`, true, "", 3},
+		"no criteria at all": {`{"passed":true,"criteria_results":[]}`, true, "", 0},
+		"null for a value":   {`{"passed":true,"feedback":null,"criteria_results":null}`, true, "", 0},
+		"unknown members":    {`{"passed":true,"score":9,"score":8,"more":{"passed":false}}`, true, "", 0},
+		"failed, some left out": {`{"passed":false,"feedback":"no","criteria_results":[{"criterion":"complete",` +
+			`"passed":false}]}`, false, "no", 1},
+		"failed, all passed": {`{"passed":false,"feedback":"no",` + both + `}`, false, "no", 2},
+		"passed left out":    {`{"feedback":"hm"}`, false, "hm", 0},
+		"passed null":        {`{"passed":null,"feedback":"hm"}`, false, "hm", 0},
+		"no reason": {`{"passed":false}`, false,
+			"The reviewer did not pass this, and gave no reason.", 0},
+		"reasons in the criteria": {`{"passed":false,"feedback":" ","criteria_results":[{"criterion":"COMPLETE",` +
+			`"passed":false,"feedback":"half of it"},{"criterion":"Plain words","passed":true}]}`, false,
+			"- complete: half of it", 2},
+		"claude, structured": {envelope("Done.",
+			`,"structured_output":{"passed":true,"feedback":"fine",`+both+`}`), true, "fine", 2},
+		"claude, both alike": {envelope("```json\n{\"passed\":true}\n```",
+			`,"structured_output":{"passed":true,"feedback":"fine"}`), true, "fine", 0},
+		"claude, in the result": {envelope("It is so: ```{\"passed\":false,\"feedback\":\"no\"}```", ""),
+			false, "no", 0},
+		"claude, null": {envelope(`{"passed":true,"feedback":"fine"}`, `,"structured_output":null`), true,
+			"fine", 0},
+		"claude, a list": {"[{\"type\":\"system\",\"subtype\":\"init\"},{\"type\":\"assistant\"," +
+			"\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"{\\\"passed\\\":false}\"}]}}," +
+			envelope("", `,"structured_output":{"passed":true}`) + "]", true, "", 0},
+		"claude, a line each": {"{\"type\":\"system\"}\n{\"type\":\"assistant\"," +
+			"\"message\":{\"passed\":false}}\n" + envelope("", `,"structured_output":{"passed":true}`) + "\n",
+			true, "", 0},
 		"somebody else's envelope": {`{"model":"m","result":"{\"passed\":true}"}`, true, "", 0},
 		"an object beside it":      {`{"result":"4 files read"} {"passed":true}`, true, "", 0},
 		"feedback beside it":       {`{"feedback":"a log line"} {"passed":true}`, true, "", 0},
@@ -323,7 +380,8 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 			testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "%s: criterion %d", name, i)
 		}
 	}
-	testkit.Equal(t, declaredName("COMPLETE", append(twoCriteria, job.Criteria{Name: "COMPLETE"})), "COMPLETE", "of names that differ only in case")
+	testkit.Equal(t, declaredName("COMPLETE", append(twoCriteria, job.Criteria{Name: "COMPLETE"})), "COMPLETE",
+		"of names that differ only in case")
 }
 
 func TestAnswersThatAreNoVerdict(t *testing.T) {
@@ -332,38 +390,60 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 		code Code
 		want string
 	}{
-		"nothing":                 {" \n", NoVerdict, "without an answer"},
-		"prose":                   {"All criteria passed: true.", NoVerdict, "no JSON object"},
-		"another object":          {`{"verdict":"passed"}`, NoVerdict, "no JSON object"},
-		"a list":                  {`["passed", true]`, NoVerdict, "no JSON object"},
-		"inside another object":   {`{"review":{"passed":true}}`, NoVerdict, "no JSON object"},
-		"cut off":                 {`{"passed":true,"feedback":"and`, NoVerdict, "no JSON object"},
-		"in one that is cut off":  {`{"review":{"passed":true}`, NoVerdict, "no JSON object"},
-		"passed in words":         {`{"passed":"yes"}`, NoVerdict, `passed in its answer is "yes"; expected true or false`},
-		"passed as a number":      {`{"passed":1}`, NoVerdict, "true or false"},
-		"feedback as a list":      {`{"passed":true,"feedback":["a"]}`, NoVerdict, `feedback in its answer is ["a"]`},
-		"results as an object":    {`{"passed":true,"criteria_results":{"complete":true}}`, NoVerdict, "a list of objects"},
-		"results of words":        {`{"passed":true,"criteria_results":["complete"]}`, NoVerdict, "criteria_results[0]"},
-		"a result in words":       {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":"PASS"}]}`, NoVerdict, `criteria_results[0].passed in its answer is "PASS"`},
-		"two":                     {`{"passed":true} {"passed":true}`, TwoVerdicts, "2 verdicts"},
-		"two that differ":         {"```json\n{\"passed\":false}\n```\nOn second thought:\n```json\n{\"passed\":true}\n```", TwoVerdicts, "2 verdicts"},
-		"passed twice":            {`{"passed":false,"passed":true}`, TwoVerdicts, `"passed" twice`},
-		"a result twice":          {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false,"passed":true}]}`, TwoVerdicts, `"passed" twice`},
-		"claude, differing":       {envelope(`{"passed":false}`, `,"structured_output":{"passed":true}`), TwoVerdicts, "differ"},
-		"claude, two in result":   {envelope(`{"passed":true}{"passed":true}`, `,"structured_output":{"passed":true}`), TwoVerdicts, "2 verdicts"},
-		"claude, twice":           {envelope("", `,"structured_output":{"passed":true},"structured_output":{"passed":true}`), TwoVerdicts, "twice"},
-		"claude and beside it":    {envelope("", `,"structured_output":{"passed":true}`) + passes, TwoVerdicts, "2 verdicts"},
-		"claude, at both levels":  {`{"passed":true,"structured_output":{"passed":true}}`, TwoVerdicts, "another in structured_output"},
-		"claude failed":           {`{"type":"result","subtype":"error_max_turns","is_error":true,"result":"","structured_output":{"passed":true}}`, Crashed, "error_max_turns"},
-		"claude not logged in":    {`{"type":"result","subtype":"success","is_error":true,"result":"Invalid API key · Please run /login"}`, Crashed, "Invalid API key"},
-		"claude without":          {envelope("I like it.", ""), NoVerdict, "no JSON object"},
-		"claude, no object":       {envelope("", `,"structured_output":"passed"`), NoVerdict, `"passed" where an object is expected`},
-		"passed beside a failure": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words","passed":false}]}`, Contradiction, `"Plain words" is not`},
-		"a failure of its own":    {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words","passed":true},{"criterion":"other","passed":false}]}`, Contradiction, `"other" is not`},
-		"a result without passed": {`{"passed":true,"criteria_results":[{"criterion":"complete"}]}`, Contradiction, `"complete" is not`},
-		"one left out":            {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true}]}`, Contradiction, `leave out the criterion "Plain words"`},
-		"one for both":            {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"complete","passed":true}]}`, Contradiction, "leave out"},
-		"claude contradicts":      {envelope("", `,"structured_output":{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`), Contradiction, "is not"},
+		"nothing":                {" \n", NoVerdict, "without an answer"},
+		"prose":                  {"All criteria passed: true.", NoVerdict, "no JSON object"},
+		"another object":         {`{"verdict":"passed"}`, NoVerdict, "no JSON object"},
+		"a list":                 {`["passed", true]`, NoVerdict, "no JSON object"},
+		"inside another object":  {`{"review":{"passed":true}}`, NoVerdict, "no JSON object"},
+		"cut off":                {`{"passed":true,"feedback":"and`, NoVerdict, "no JSON object"},
+		"in one that is cut off": {`{"review":{"passed":true}`, NoVerdict, "no JSON object"},
+		"passed in words": {`{"passed":"yes"}`, NoVerdict,
+			`passed in its answer is "yes"; expected true or false`},
+		"passed as a number": {`{"passed":1}`, NoVerdict, "true or false"},
+		"feedback as a list": {`{"passed":true,"feedback":["a"]}`, NoVerdict, `feedback in its answer is ["a"]`},
+		"results as an object": {`{"passed":true,"criteria_results":{"complete":true}}`, NoVerdict,
+			"a list of objects"},
+		"results of words": {`{"passed":true,"criteria_results":["complete"]}`, NoVerdict,
+			"criteria_results[0]"},
+		"a result in words": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":"PASS"}]}`,
+			NoVerdict, `criteria_results[0].passed in its answer is "PASS"`},
+		"two": {`{"passed":true} {"passed":true}`, TwoVerdicts, "2 verdicts"},
+		"two that differ": {"```json\n{\"passed\":false}\n```\nOn second " +
+			"thought:\n```json\n{\"passed\":true}\n```", TwoVerdicts, "2 verdicts"},
+		"passed twice": {`{"passed":false,"passed":true}`, TwoVerdicts, `"passed" twice`},
+		"a result twice": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false,` +
+			`"passed":true}]}`, TwoVerdicts, `"passed" twice`},
+		"claude, differing": {envelope(`{"passed":false}`, `,"structured_output":{"passed":true}`), TwoVerdicts,
+			"differ"},
+		"claude, two in result": {envelope(`{"passed":true}{"passed":true}`, `,"structured_output":{"passed":true}`),
+			TwoVerdicts, "2 verdicts"},
+		"claude, twice": {envelope("",
+			`,"structured_output":{"passed":true},"structured_output":{"passed":true}`), TwoVerdicts, "twice"},
+		"claude and beside it": {envelope("", `,"structured_output":{"passed":true}`) + passes, TwoVerdicts,
+			"2 verdicts"},
+		"claude, at both levels": {`{"passed":true,"structured_output":{"passed":true}}`, TwoVerdicts,
+			"another in structured_output"},
+		"claude failed": {`{"type":"result","subtype":"error_max_turns","is_error":true,"result":"",` +
+			`"structured_output":{"passed":true}}`, Crashed, "error_max_turns"},
+		"claude not logged in": {`{"type":"result","subtype":"success","is_error":true,"result":"Invalid API ` +
+			`key · Please run /login"}`, Crashed, "Invalid API key"},
+		"claude without": {envelope("I like it.", ""), NoVerdict, "no JSON object"},
+		"claude, no object": {envelope("", `,"structured_output":"passed"`), NoVerdict,
+			`"passed" where an object is expected`},
+		"passed beside a failure": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},` +
+			`{"criterion":"Plain words","passed":false}]}`, Contradiction, `"Plain words" is not`},
+		"a failure of its own": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},` +
+			`{"criterion":"Plain words","passed":true},{"criterion":"other","passed":false}]}`, Contradiction,
+			`"other" is not`},
+		"a result without passed": {`{"passed":true,"criteria_results":[{"criterion":"complete"}]}`, Contradiction,
+			`"complete" is not`},
+		"one left out": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true}]}`,
+			Contradiction, `leave out the criterion "Plain words"`},
+		"one for both": {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},` +
+			`{"criterion":"complete","passed":true}]}`, Contradiction, "leave out"},
+		"claude contradicts": {envelope("",
+			`,"structured_output":{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`),
+			Contradiction, "is not"},
 	} {
 		r, err := parseVerdict([]byte(c.in), twoCriteria)
 		m, ok := errors.AsType[*misreading](err)
@@ -375,24 +455,37 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 
 func TestVerdictIsBounded(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
-	in, _ := json.Marshal(map[string]any{"passed": false, "feedback": long + "\x00", "criteria_results": []any{map[string]any{"criterion": long, "passed": false, "feedback": long}}})
+	in, _ := json.Marshal(map[string]any{
+		"passed":           false,
+		"feedback":         long + "\x00",
+		"criteria_results": []any{map[string]any{"criterion": long, "passed": false, "feedback": long}},
+	})
 	r, err := parseVerdict(in, twoCriteria)
 	testkit.Must(t, err)
-	for text, limit := range map[string]int{r.feedback: feedbackLimit, r.criteria[0].Criterion: criterionLimit, *r.criteria[0].Feedback: criterionLimit} {
-		testkit.True(t, utf8.RuneCountInString(text) == limit && strings.HasSuffix(text, "é…"), "%d characters, not %d: %.20s", utf8.RuneCountInString(text), limit, text)
+	for text, limit := range map[string]int{
+		r.feedback:              feedbackLimit,
+		r.criteria[0].Criterion: criterionLimit,
+		*r.criteria[0].Feedback: criterionLimit,
+	} {
+		testkit.True(t, utf8.RuneCountInString(text) == limit && strings.HasSuffix(text, "é…"),
+			"%d characters, not %d: %.20s", utf8.RuneCountInString(text), limit, text)
 	}
 }
 
 func FuzzVerdict(f *testing.F) {
 	for _, s := range []string{
 		passes, "```json\n" + passes + "\n```", passes + passes, `{"passed":false,"passed":true}`, `{"passed":"yes"}`,
-		`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words","passed":true}]}`,
+		`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"Plain words",` +
+			`"passed":true}]}`,
 		`{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`, `{"feedback":"x"}`,
-		envelope(passes, ""), envelope("", `,"structured_output":`+passes), "[" + envelope("", `,"structured_output":`+passes) + "]",
-		`{"type":"result","is_error":true,"result":"no"}`, `{"result":"{\"passed\":true}"}`, `{{{"`, `{"a":{"passed":true}}`, strings.Repeat(strings.Repeat(`{"a":`, 9000)+"!", 30),
+		envelope(passes, ""), envelope("", `,"structured_output":`+passes),
+		"[" + envelope("", `,"structured_output":`+passes) + "]",
+		`{"type":"result","is_error":true,"result":"no"}`, `{"result":"{\"passed\":true}"}`, `{{{"`,
+		`{"a":{"passed":true}}`, strings.Repeat(strings.Repeat(`{"a":`, 9000)+"!", 30),
 	} {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r, err := parseVerdict(in, twoCriteria)
 		testkit.Need(t, (r == nil) != (err == nil), "%+v and %v", r, err)
@@ -403,11 +496,15 @@ func FuzzVerdict(f *testing.F) {
 			testkit.Need(t, m.code != "", "a %T: %v", err, err)
 			return
 		}
-		testkit.Need(t, utf8.ValidString(r.feedback) && utf8.RuneCountInString(r.feedback) <= feedbackLimit+1, "feedback %.50q", r.feedback)
+		testkit.Need(t, utf8.ValidString(r.feedback) && utf8.RuneCountInString(r.feedback) <= feedbackLimit+1,
+			"feedback %.50q", r.feedback)
 		testkit.Need(t, r.passed || r.feedback != "", "failed without a word")
+
 		if r.passed {
-			testkit.Need(t, strings.Contains(string(in), "passed") || strings.Contains(string(in), `\u`), "passed, and nothing says so")
-			testkit.Need(t, !slices.ContainsFunc(r.criteria, func(c CriterionResult) bool { return !c.Passed }), "passed beside %+v", r.criteria)
+			testkit.Need(t, strings.Contains(string(in), "passed") || strings.Contains(string(in), `\u`),
+				"passed, and nothing says so")
+			testkit.Need(t, !slices.ContainsFunc(r.criteria, func(c CriterionResult) bool { return !c.Passed }),
+				"passed beside %+v", r.criteria)
 			both, err := parseVerdict(append([]byte(passes+"\n"), in...), twoCriteria)
 			testkit.Need(t, err != nil, "two verdicts make %+v", both)
 		}

@@ -141,13 +141,16 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 			case o.Text != nil:
 				t.Others = append(t.Others, "`"+o.Name+"`: a text")
 			default:
-				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(xslices.Map(o.Paths, plainName), ", "), maxOthers))
+				t.Others = append(t.Others, "`"+o.Name+"`: "+
+					jsontext.Clip(strings.Join(xslices.Map(o.Paths, plainName), ", "), maxOthers))
 			}
 		}
 	}
+
 	if target != nil {
 		t.Key += "/" + *target
 	}
+
 	t.Digest = digest(s, &t)
 	return t
 }
@@ -155,7 +158,10 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 // digest hashes each text after its length, so that no two tasks give the same bytes.
 func digest(s *Submission, t *Task) string {
 	h := sha256.New()
-	put := func(text string) { fmt.Fprintf(h, "%d:", len(text)); io.WriteString(h, text) }
+	put := func(text string) {
+		fmt.Fprintf(h, "%d:", len(text))
+		io.WriteString(h, text)
+	}
 	put("deepwork review 1")
 	put(s.Step.Description)
 	put(t.RunEach)
@@ -164,6 +170,7 @@ func digest(s *Submission, t *Task) string {
 		put(c.Name)
 		put(c.Question)
 	}
+
 	if t.Guidance != nil {
 		put(*t.Guidance)
 	}
@@ -173,9 +180,11 @@ func digest(s *Submission, t *Task) string {
 		put(f.Path)
 		put(f.SHA256)
 	}
+
 	for _, o := range t.Others {
 		put(o)
 	}
+
 	if t.Account {
 		put(s.Notes)
 	}
@@ -230,7 +239,8 @@ type Reviewer struct {
 
 // common quotes what every step of the workflow is told.
 func (s *Submission) common() string {
-	return section("Common information", "What the job's author tells each step of the workflow. It is background, not your task.", s.Job.CommonInfo)
+	return section("Common information",
+		"What the job's author tells each step of the workflow. It is background, not your task.", s.Job.CommonInfo)
 }
 
 // writeInputs writes the inputs under a heading of their own: texts quoted, files as paths.
@@ -238,7 +248,9 @@ func (s *Submission) writeInputs(b *strings.Builder) {
 	if len(s.Inputs) == 0 {
 		return
 	}
-	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nWhat the step worked from. Read a file if a criterion refers to it.\n\n")
+
+	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nWhat the step worked from. Read a file if a " +
+		"criterion refers to it.\n\n")
 	for _, in := range s.Inputs {
 		from := "from the start of the workflow"
 		if in.FromStep != "" {
@@ -248,6 +260,7 @@ func (s *Submission) writeInputs(b *strings.Builder) {
 		for _, p := range in.Paths {
 			fmt.Fprintf(b, "  - %s\n", code(p))
 		}
+
 		switch {
 		case in.Text != nil:
 			for line := range strings.Lines(quote(*in.Text)) {

@@ -23,11 +23,13 @@ func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 	if len(bytes.TrimSpace(out)) == 0 {
 		return nil, &misreading{NoVerdict, "it ended without an answer"}
 	}
+
 	var found, partial []*reading // partial: feedback alone, "passed" defaults to false
 	for object, err := range objects(out) {
 		if err != nil {
 			return nil, err
 		}
+
 		r, whole, err := readObject(object)
 		switch {
 		case err != nil:
@@ -50,6 +52,7 @@ func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 		}
 		return found[0], nil
 	}
+
 	return nil, &misreading{TwoVerdicts, fmt.Sprintf("its answer holds %d verdicts", len(found))}
 }
 
@@ -61,7 +64,11 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	has := func(name string) bool { _, ok := fields[name]; return ok }
+	has := func(name string) bool {
+		_, ok := fields[name]
+		return ok
+	}
+
 	var kind, result string
 	json.Unmarshal(fields["type"], &kind)
 	switch {
@@ -82,6 +89,7 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 		r, err = readVerdict(fields)
 		return r, has("criteria_results"), err
 	}
+
 	return nil, false, nil
 }
 
@@ -106,6 +114,7 @@ func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	if fields["passed"] != nil {
 		return nil, &misreading{TwoVerdicts, "its answer holds a verdict, and another in structured_output"}
 	}
+
 	text, textErr := parseVerdict([]byte(result), nil)
 	structured := fields["structured_output"]
 	if structured == nil || string(structured) == "null" {
@@ -122,6 +131,7 @@ func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	if text != nil && text.passed != r.passed {
 		return nil, &misreading{TwoVerdicts, "its structured_output and its result hold verdicts that differ"}
 	}
+
 	if m, ok := errors.AsType[*misreading](textErr); ok && m.code != NoVerdict {
 		return nil, m
 	}
@@ -135,11 +145,13 @@ func readVerdict(fields map[string]json.RawMessage) (*reading, error) {
 	if err := read(fields, "passed", "true or false", &r.passed); err != nil {
 		return nil, err
 	}
+
 	var feedback string
 	if err := read(fields, "feedback", "a string", &feedback); err != nil {
 		return nil, err
 	}
 	r.feedback = clean(feedback, feedbackLimit)
+
 	var list []json.RawMessage
 	if err := read(fields, "criteria_results", "a list of objects", &list); err != nil {
 		return nil, err
@@ -150,6 +162,7 @@ func readVerdict(fields map[string]json.RawMessage) (*reading, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading criteria_results[%d]: %w", i, err)
 		}
+
 		var c CriterionResult
 		if err := read(inner, "criterion", "a string", &c.Criterion, at); err != nil {
 			return nil, err
@@ -183,7 +196,8 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 }
 
 // ours are the members that make a verdict.
-var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result", "is_error", "type"}
+var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result",
+	"is_error", "type"}
 
 // members returns the members of an object. A repeated member of a verdict is an error: the last
 // one is not simply taken.
@@ -192,11 +206,13 @@ func members(object []byte) (map[string]json.RawMessage, error) {
 	for m, err := range jsontext.Members(object) {
 		switch _, twice := fields[m.Name]; {
 		case errors.Is(err, jsontext.ErrNotObject):
-			return nil, &misreading{NoVerdict, "its answer has " + jsontext.Clip(string(object), 100) + " where an object is expected"}
+			return nil, &misreading{NoVerdict,
+				"its answer has " + jsontext.Clip(string(object), 100) + " where an object is expected"}
 		case err != nil:
 			return nil, fmt.Errorf("reading an object: %w", err)
 		case twice && slices.Contains(ours, m.Name):
-			return nil, &misreading{TwoVerdicts, fmt.Sprintf("an object in its answer has %q twice", jsontext.Clip(m.Name, 100))}
+			return nil, &misreading{TwoVerdicts,
+				fmt.Sprintf("an object in its answer has %q twice", jsontext.Clip(m.Name, 100))}
 		}
 		fields[m.Name] = m.Value
 	}
@@ -220,6 +236,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 				continue
 			}
 			d := json.NewDecoder(bytes.NewReader(text))
+
 			var object json.RawMessage
 			err := d.Decode(&object)
 			switch {
@@ -233,6 +250,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 				// The rest is one truncated object: nothing in it is a verdict.
 				return
 			}
+
 			tried := int64(512) // the minimum cost of a try
 			if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 				tried = max(tried, e.Offset)
@@ -241,6 +259,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 				yield(nil, &misreading{NoVerdict, "its answer is too tangled to be read"})
 				return
 			}
+
 			text = text[1:]
 		}
 	}
@@ -255,7 +274,9 @@ func declaredName(said string, criteria []job.Criteria) string {
 		i = slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Name)) })
 	}
 	if i < 0 {
-		i = slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Question)) })
+		i = slices.IndexFunc(criteria, func(c job.Criteria) bool {
+			return strings.EqualFold(said, oneLine(c.Question))
+		})
 	}
 	if i < 0 {
 		return said
@@ -308,17 +329,20 @@ func (r *reading) explain() {
 	if r.passed || r.feedback != "" {
 		return
 	}
+
 	var b strings.Builder
 	for _, c := range r.criteria {
 		if c.Passed {
 			continue
 		}
+
 		b.WriteString("- " + c.Criterion)
 		if c.Feedback != nil && *c.Feedback != "" {
 			b.WriteString(": " + *c.Feedback)
 		}
 		b.WriteByte('\n')
 	}
+
 	if b.Len() == 0 {
 		b.WriteString("The reviewer did not pass this, and gave no reason.")
 	}
@@ -338,21 +362,26 @@ func (r *reading) check(criteria []job.Criteria) *misreading {
 	for i := range r.criteria {
 		r.criteria[i].Criterion = declaredName(r.criteria[i].Criterion, criteria)
 	}
+
 	if r.explain(); !r.passed {
 		return nil
 	}
 	judged := make(map[string]bool, len(r.criteria))
 	for _, c := range r.criteria {
 		if !c.Passed {
-			return &misreading{Contradiction, "it says passed, and beside it that the criterion \"" + jsontext.Clip(c.Criterion, 200) + "\" is not"}
+			return &misreading{Contradiction,
+				"it says passed, and beside it that the criterion \"" + jsontext.Clip(c.Criterion, 200) + "\" is not"}
 		}
 		judged[c.Criterion] = true
 	}
+
 	for _, c := range criteria {
 		if len(r.criteria) > 0 && !judged[c.Name] {
-			return &misreading{Contradiction, "it says passed, and its criteria_results leave out the criterion \"" + c.Name + "\""}
+			return &misreading{Contradiction,
+				"it says passed, and its criteria_results leave out the criterion \"" + c.Name + "\""}
 		}
 	}
+
 	return nil
 }
 
@@ -364,7 +393,8 @@ const schemaLimit = 4000
 // reviewer cannot use others, unless they are too long for a command line.
 func verdictSchema(criteria []job.Criteria) string {
 	const frame = `{"additionalProperties": false, "properties": {
-		"criteria_results": {"description": "One entry for each criterion.", "items": {"additionalProperties": false, "properties": {
+		"criteria_results": {"description": "One entry for each criterion.", "items": {"additionalProperties": ` +
+		`false, "properties": {
 			"criterion": {"description": "The criterion's name.", %s"type": "string"},
 			"feedback": {"description": "What is wrong; null where it passes.", "type": ["string", "null"]},
 			"passed": {"description": "Whether the files show that the criterion is met.", "type": "boolean"}},
@@ -372,11 +402,13 @@ func verdictSchema(criteria []job.Criteria) string {
 		"feedback": {"description": "For the author: what is wrong, where, and what to do about it.", "type": "string"},
 		"passed": {"description": "True only if every criterion passes.", "type": "boolean"}},
 		"required": ["passed", "feedback", "criteria_results"], "type": "object"}`
+
 	names := xslices.Map(criteria, func(c job.Criteria) string { return c.Name })
 	enum := ""
 	if text, err := json.Marshal(names); err == nil && names != nil && len(text)+len(frame) <= schemaLimit {
 		enum = `"enum": ` + string(text) + ", "
 	}
+
 	var b bytes.Buffer
 	_ = json.Compact(&b, fmt.Appendf(nil, frame, enum)) // both are valid
 	return b.String()

@@ -117,6 +117,7 @@ func PlaceOf(f *state.Folder) (task.Place, error) {
 	if err != nil {
 		return task.Place{}, fmt.Errorf("identifying this machine: %w", err)
 	}
+
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -116,8 +116,8 @@
 // # States
 //
 // Attempts, runs, the executions of their agents, and the steps of runs have one vocabulary, in tools, commands and
-// pages; board.StateOf computes it. JSON has underscores in place of blanks, and "waiting" for the limit. An execution has the states that are
-// marked with x, a step of a run those with s.
+// pages; board.StateOf computes it. JSON has underscores in place of blanks, and "waiting" for the limit. An
+// execution has the states that are marked with x, a step of a run those with s.
 //
 //	queued               x s  waits for a slot, its turn or another try, or its worktrees are made
 //	running              x s  an agent works
@@ -132,8 +132,8 @@
 //	merged                    all its commits are in its target branches, and no work is left
 //	not begun              s  the run has not come to the step
 //
-// A task is todo, inprogress, inreview, done or cancelled (seed 004), a session active, completed or aborted (seed 002),
-// and a remote run what package store says of it (seed 003).
+// A task is todo, inprogress, inreview, done or cancelled (seed 004), a session active, completed or aborted
+// (seed 002), and a remote run what package store says of it (seed 003).
 //
 // Not guaranteed: two people who edit the same output files at once can overwrite each other's
 // work, and an agent may not review its own work honestly; the override and its reason are kept.

@@ -76,7 +76,8 @@ func BlankRequestID(id string) error {
 	if strings.TrimSpace(id) != "" {
 		return nil
 	}
-	return Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").With("argument", "request_id").With("value", id)
+	return Wrong(codes.BlankRequestID, "request_id is blank. Leave it out, or pass a text that is new for each call.").
+		With("argument", "request_id").With("value", id)
 }
 
 // NotNow returns a StateError.

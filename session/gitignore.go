@@ -24,18 +24,22 @@ func Ignore(path string, lines []string) (added bool, err error) {
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 		return false, fmt.Errorf("adding lines to %s: it is %s, not a file", path, durable.Kind(fi.Mode()))
 	}
+
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
 	}
+
 	end := "\n"
 	if bytes.Contains(text, []byte("\r\n")) {
 		end = "\r\n"
 	}
+
 	have := make(map[string]bool)
 	for line := range bytes.Lines(text) {
 		have[string(bytes.TrimSpace(line))] = true
 	}
+
 	var add []byte
 	for _, line := range lines {
 		if !have[line] && !have["/"+line] {
@@ -48,9 +52,11 @@ func Ignore(path string, lines []string) (added bool, err error) {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		add = append([]byte(end), add...)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return false, fmt.Errorf("adding lines to %s: %w", path, err)
 	}
+
 	mode := fs.FileMode(0o644)
 	if fi, err := os.Lstat(path); err == nil {
 		mode = fi.Mode().Perm()

@@ -20,7 +20,9 @@ import (
 // NewMember returns this process's member among the servers of a project. Entering
 // creates the state folder.
 func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
-	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error { return makeServers(f) }, Check: func() error {
+	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error {
+		return makeServers(f)
+	}, Check: func() error {
 		// A process that copies takes the lock before it looks for servers.
 		if locked, err := durable.Locked(f.CopyLock()); err == nil && locked {
 			return errors.New("the project is being copied between stores: wait until deepwork store copy has ended")
@@ -35,17 +37,21 @@ func HoldServers(ctx context.Context, f *state.Folder) (unlock func(), err error
 	if err := makeServers(f); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("another deepwork store copy, or deepwork check --set-aside, holds it"))
+
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second,
+		errors.New("another deepwork store copy, or deepwork check --set-aside, holds it"))
 	defer cancel()
 	lock, err := durable.Lock(ctx, f.CopyLock())
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", f.CopyLock(), err)
 	}
+
 	m := presence.New(presence.Options{Dir: f.Servers()})
 	if alive, _ := m.Others(); len(alive) > 0 {
 		lock.Unlock()
 		id, _ := presence.LockOf(filepath.Base(alive[0]))
-		return nil, fmt.Errorf("a server runs on this project (%s), which holds %s: stop it first", m.Describe(id), alive[0])
+		return nil, fmt.Errorf("a server runs on this project (%s), which holds %s: stop it first",
+			m.Describe(id), alive[0])
 	}
 	return func() { lock.Unlock() }, nil
 }
@@ -60,7 +66,9 @@ func makeServers(f *state.Folder) error {
 // MakeState creates the state folder of a project. Its error is for agents.
 func MakeState(f *state.Folder) error {
 	if err := f.Make(); err != nil {
-		return NotNow(codes.NoStateFolder, "Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change of %s.", err, state.Env).Because(err)
+		return NotNow(codes.NoStateFolder,
+			"Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change "+
+				"of %s.", err, state.Env).Because(err)
 	}
 	return nil
 }
@@ -78,6 +86,7 @@ func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	if err := MakeFolder(dir); err != nil {
 		return err
 	}
+
 	// A folder that already hides itself from git, as in an attempt's workspace, needs no more.
 	if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
 		return nil
@@ -96,6 +105,7 @@ func MakeFolder(dir string) error {
 	if err == nil {
 		return nil
 	}
+
 	path := dir
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		path = e.Path

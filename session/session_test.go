@@ -23,6 +23,7 @@ func TestIgnore(t *testing.T) {
 		t.Helper()
 		did, err := Ignore(path, lines)
 		testkit.Equal(t, did, added, "%s: %v", path, err)
+
 		if says != "" {
 			testkit.Fails(t, err, says)
 			return
@@ -70,10 +71,14 @@ func TestField21_RefusalsNameWhatChanged(t *testing.T) {
 		want    string
 	}{
 		{nil, ""},
-		{[]string{"ci.sh", "git.branch in .deepwork/config.yml"}, " Changed since the last approval: ci.sh, git.branch in .deepwork/config.yml."},
+		{[]string{"ci.sh", "git.branch in .deepwork/config.yml"},
+			" Changed since the last approval: ci.sh, git.branch in .deepwork/config.yml."},
 		{[]string{"a.sh", strings.Repeat("b", 1000)}, " Changed since the last approval: a.sh, bbb"},
 	} {
-		a := &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.AgentsKey, Text: "may be started"}, ci}, Changed: c.changed}}
+		a := &config.Approval{Withheld: &config.Withheld{
+			Asked:   []config.Asked{{Key: config.AgentsKey, Text: "may be started"}, ci},
+			Changed: c.changed,
+		}}
 		cfg := config.Default()
 		cfg.Approval = a
 		for what, text := range map[string]string{
@@ -83,7 +88,8 @@ func TestField21_RefusalsNameWhatChanged(t *testing.T) {
 			"the notice": UntrustedNotice("/my p", a),
 		} {
 			testkit.Contains(t, text, "`deepwork trust --path '/my p'` in a terminal", what)
-			testkit.True(t, strings.Contains(text, c.want) && (c.want != "" || !strings.Contains(text, "Changed since")), "%s, changed %q: %s", what, c.changed, text)
+			testkit.True(t, strings.Contains(text, c.want) &&
+				(c.want != "" || !strings.Contains(text, "Changed since")), "%s, changed %q: %s", what, c.changed, text)
 		}
 	}
 }
@@ -104,56 +110,97 @@ func TestWhatIsNotApproved(t *testing.T) {
 	testkit.Contains(t, UntrustedSources("/p", cfg, "Not asked:", "s3").Error(), "Not asked: 's3' (./ci). Nothing")
 	testkit.Works(t, UntrustedSources("/p", cfg, "Not asked:", "s9"))
 	for n, want := range map[int]string{10: "s9), so", 11: "s9, 1 more), so"} {
-		testkit.Contains(t, UntrustedNotice("/p", approval(config.Withheld{Asked: append([]config.Asked{agents}, asked[:n]...)})), want)
+		testkit.Contains(t, UntrustedNotice("/p",
+			approval(config.Withheld{Asked: append([]config.Asked{agents}, asked[:n]...)})), want)
 	}
-	denied, faulty := approval(config.Withheld{Asked: append(asked[:1:1], agents), Denied: true}), approval(config.Withheld{Asked: asked[:1], Fault: "it is a link"})
+	denied := approval(config.Withheld{Asked: append(asked[:1:1], agents), Denied: true})
+	faulty := approval(config.Withheld{Asked: asked[:1], Fault: "it is a link"})
 	kept := approval(config.Withheld{Asked: asked[:1]})
 	kept.Use = cfg
-	testkit.ContainsAll(t, Untrusted("/p", denied, config.AgentsKey, "codex", "exec").Error(), []string{"The user denied everything", "start a coding agent in it: codex exec. Nothing", "They can change that"})
-	testkit.Contains(t, Untrusted("/my p", approval(config.Withheld{Asked: asked[:1]}), config.SourcesKey).Error(), "`deepwork trust --path '/my p'`")
-	testkit.Contains(t, Untrusted("/p", denied, config.SourcesKey).Error(), "The config, or their own one, asks to run or use ./ci")
-	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(), "It cannot be approved: it is a link. Tell the user")
-	testkit.Contains(t, UntrustedNotice("/p", denied), "The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
+	testkit.ContainsAll(t, Untrusted("/p", denied, config.AgentsKey, "codex", "exec").Error(),
+		[]string{"The user denied everything", "start a coding agent in it: codex exec. Nothing",
+			"They can change that"})
+	testkit.Contains(t, Untrusted("/my p", approval(config.Withheld{Asked: asked[:1]}), config.SourcesKey).Error(),
+		"`deepwork trust --path '/my p'`")
+	testkit.Contains(t, Untrusted("/p", denied, config.SourcesKey).Error(),
+		"The config, or their own one, asks to run or use ./ci")
+	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(),
+		"It cannot be approved: it is a link. Tell the user")
+	testkit.Contains(t, UntrustedNotice("/p", denied),
+		"The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
 	testkit.Contains(t, UntrustedNotice("/p", kept), "so what was approved before stays in force")
+
 	for _, a := range []*config.Approval{nil, {}, kept} {
 		testkit.Works(t, Untrusted("/p", a, config.SourcesKey))
 	}
 	testkit.Works(t, Untrusted("/p", faulty, config.AgentsKey), "agents were not asked for")
-	testkit.Equal(t, UntrustedNotice("/p", nil)+UntrustedNotice("/p", &config.Approval{})+UntrustedNotice("/p", approval(config.Withheld{Asked: []config.Asked{agents}})), "")
+	testkit.Equal(t, UntrustedNotice("/p", nil)+UntrustedNotice("/p", &config.Approval{})+UntrustedNotice("/p",
+		approval(config.Withheld{Asked: []config.Asked{agents}})), "")
 }
 
 func TestWhatACallerMay(t *testing.T) {
 	testkit.Same(t, CallerOf(t.Context()), Caller{}, "outside a call")
 	local := LocalCaller(ChannelStdio)
 	testkit.Same(t, CallerOf(WithCaller(t.Context(), local)), local)
-	for rights, want := range map[Rights]bool{RightAgents | RightMerge: true, RightMerge: true, RightPerson: false, RightAgents | RightPerson: false, 0: true} {
+
+	for rights, want := range map[Rights]bool{
+		RightAgents | RightMerge:  true,
+		RightMerge:                true,
+		RightPerson:               false,
+		RightAgents | RightPerson: false,
+		0:                         true,
+	} {
 		testkit.Equal(t, local.Has(rights), want, "%v", rights)
 	}
-	for channel, want := range map[string]bool{ChannelStdio: false, ChannelHTTP: true, ChannelSSE: true, ChannelTerminal: false, ChannelPage: false} {
+
+	for channel, want := range map[string]bool{
+		ChannelStdio:    false,
+		ChannelHTTP:     true,
+		ChannelSSE:      true,
+		ChannelTerminal: false,
+		ChannelPage:     false,
+	} {
 		testkit.Equal(t, LocalCaller(channel).Remote(), want, "%s", channel)
 	}
-	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a")
-	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a[2]"}.Command(), "deepwork sessions override 0123abcd 'a[2]' --reason TEXT")
-	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(), "deepwork sessions override 0123abcd a --reason TEXT")
+	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(),
+		"deepwork sessions review 0123abcd a")
+	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a[2]"}.Command(),
+		"deepwork sessions override 0123abcd 'a[2]' --reason TEXT")
+	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(),
+		"deepwork sessions override 0123abcd a --reason TEXT")
+
 	if runtime.GOOS != "windows" {
 		for _, word := range []string{"a[2]", "/my projects/$HOME", "it's(1)&co", "/plain/p-1_x.y:z", ""} {
-			testkit.Equal(t, string(testkit.Get(exec.Command("sh", "-c", "printf %s "+InShell(word)).Output()).Must(t)), word, "at a shell")
+			testkit.Equal(t, string(testkit.Get(exec.Command("sh", "-c", "printf %s "+InShell(word)).Output()).Must(t)),
+				word, "at a shell")
 		}
 	}
 }
 
 func TestWordsAndErrors(t *testing.T) {
-	for d, want := range map[time.Duration]string{-1: "0s", 0: "0s", time.Minute - 1: "59s", time.Minute: "1m", time.Hour - 1: "59m", time.Hour: "1h", 48*time.Hour - 1: "47h", 48 * time.Hour: "2d"} {
+	for d, want := range map[time.Duration]string{
+		-1:               "0s",
+		0:                "0s",
+		time.Minute - 1:  "59s",
+		time.Minute:      "1m",
+		time.Hour - 1:    "59m",
+		time.Hour:        "1h",
+		48*time.Hour - 1: "47h",
+		48 * time.Hour:   "2d",
+	} {
 		testkit.Equal(t, Ago(d), want)
 	}
 	testkit.Equal(t, TookMS(1234567*time.Nanosecond).String(), "took_ms=1.235")
-	for _, c := range [][3]time.Duration{{-1, 0, 0}, {-1, 5, 5}, {3, 0, 3}, {3, 5, 3}, {5, 3, 3}, {0, 3, 0}} { // for the call, as configured, expected
+
+	// for the call, as configured, expected
+	for _, c := range [][3]time.Duration{{-1, 0, 0}, {-1, 5, 5}, {3, 0, 3}, {3, 5, 3}, {5, 3, 3}, {0, 3, 0}} {
 		ctx := t.Context()
 		if c[0] >= 0 {
 			ctx = WithReplyWithin(ctx, c[0])
 		}
 		testkit.Equal(t, ReplyWithin(ctx, c[1]), c[2], "%v", c)
 	}
+
 	cause := errors.New("cause")
 	err := NotNow("busy", "Call %s again.", "it").With("n", 1).With("m", 2).Because(cause).Wait(time.Second)
 	testkit.Equal(t, err.Error(), "StateError: Waiting: Call it again.")
@@ -172,9 +219,11 @@ func TestServersAreHeldOff(t *testing.T) {
 	f := testkit.Get(state.Find(testkit.Dir(t))).Must(t)
 	unlock := testkit.Get(HoldServers(t.Context(), f)).Must(t)
 	testkit.Fails(t, NewMember(f, nil).Enter(t.Context()), "is being copied between stores")
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	testkit.Fails(t, testkit.Get(HoldServers(ended, f)).Err(), "locking")
+
 	unlock()
 	m := NewMember(f, nil)
 	testkit.Must(t, m.Enter(t.Context()))
@@ -195,11 +244,13 @@ func TestFoldersOfSessions(t *testing.T) {
 	testkit.Must(t, os.MkdirAll(f.Tmp(), 0o700))
 	testkit.Write(t, filepath.Join(f.Tmp(), ".gitignore"), "*\n")
 	testkit.Must(t, MakeSessions(f, nil))
-	testkit.FailsWith(t, testkit.Get(os.Stat(ignore)).Err(), os.ErrNotExist, "a folder that hides itself is hidden again")
+	testkit.FailsWith(t, testkit.Get(os.Stat(ignore)).Err(), os.ErrNotExist,
+		"a folder that hides itself is hidden again")
 	testkit.Must(t, errors.Join(os.Remove(filepath.Join(f.Tmp(), ".gitignore")), MakeSessions(f, nil)))
 	testkit.ContainsAll(t, string(testkit.Get(os.ReadFile(ignore)).Must(t)), Ignored())
 	testkit.Must(t, errors.Join(os.RemoveAll(f.Tmp()), os.Symlink(testkit.Dir(t), f.Tmp())))
 	testkit.Fails(t, MakeSessions(f, nil), "leads out of the project")
+
 	file := filepath.Join(root, "file")
 	testkit.Write(t, file, "")
 	testkit.Fails(t, MakeFolder(filepath.Join(file, "below")), file)

@@ -12,8 +12,10 @@ import (
 
 // ToUser rewrites a message that is for agents, for a user at a terminal or on a page.
 var ToUser = strings.NewReplacer(
-	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved", "since the user approved", "since you approved",
-	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that", "You can change that", "or their own one", "or your own one",
+	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved",
+	"since the user approved", "since you approved",
+	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that",
+	"You can change that", "or their own one", "or your own one",
 	"Ask the user to run", "Run", "Ask the user to review it and run", "Review it and run", "ask them to run", "run",
 	"Tell the user; once that is corrected, they run", "Once that is corrected, run",
 	"Tell the user; restart the server after", "Restart servers after", " Tell the user.", "",
@@ -27,6 +29,7 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 	if a == nil || a.Withheld == nil || a.Use != nil {
 		return nil
 	}
+
 	asked, ok := a.Withheld.Of(key)
 	if !ok {
 		return nil
@@ -38,6 +41,7 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 			what += ": " + strings.Join(command, " ")
 		}
 	}
+
 	reason := "The user has not approved what the project " + root + " runs. "
 	if a.Withheld.Denied {
 		reason = "The user denied everything that would run in the project " + root + ". "
@@ -56,6 +60,7 @@ func UntrustedSources(root string, cfg *config.Config, what string, only ...stri
 	if len(asked) == 0 {
 		return nil
 	}
+
 	const most = 5
 	shown := xslices.Map(asked[:min(len(asked), most)], func(a config.Asked) string {
 		return "'" + strings.TrimPrefix(a.Key, config.SourcesKey) + "' (" + a.Text + ")"
@@ -70,17 +75,24 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 	next := "Ask the user to run `deepwork trust --path " + InShell(root) + "` in a terminal, then call again."
 	switch {
 	case w.Denied:
-		next = "The user denied it. They can change that with `deepwork trust --path " + InShell(root) + "` in a terminal."
+		next = "The user denied it. They can change that with `deepwork trust --path " + InShell(root) +
+			"` in a terminal."
 	case w.Fault != "":
-		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + InShell(root) + "` in a terminal."
+		next = "It cannot be approved: " + w.Fault +
+			". Tell the user; once that is corrected, they run `deepwork trust --path " + InShell(root) +
+			"` in a terminal."
 	}
-	return NotNow(codes.Untrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key", asked.Key).With("asked", asked.Text)
+	return NotNow(codes.Untrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key",
+		asked.Key).With("asked", asked.Text)
 }
 
 // Changed returns the refusal of a call that needs a program that has changed since its approval.
 // err says how.
 func Changed(root string, err error) error {
-	return NotNow(codes.Untrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, InShell(root)).Because(err)
+	return NotNow(codes.Untrusted,
+		"The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. "+
+			"Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err,
+		InShell(root)).Because(err)
 }
 
 // UntrustedNotice says which parts of a project's config are not in force because the user has not
@@ -89,24 +101,29 @@ func UntrustedNotice(root string, a *config.Approval) string {
 	if a == nil || a.Withheld == nil || a.Withheld.Plain() {
 		return ""
 	}
+
 	var keys []string
 	for _, asked := range a.Withheld.Asked {
 		if asked.Key != config.AgentsKey {
 			keys = append(keys, asked.Key)
 		}
 	}
+
 	const most = 10
 	if n := len(keys); n > most {
 		keys = append(keys[:most], fmt.Sprintf("%d more", n-most))
 	}
+
 	what := "it is not in force"
 	if a.Use != nil {
 		what = "what was approved before stays in force"
 	}
 	if a.Withheld.Denied {
-		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. They can change that with `deepwork trust --path %s` in a terminal.",
+		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. "+
+			"They can change that with `deepwork trust --path %s` in a terminal.",
 			strings.Join(keys, ", "), InShell(root))
 	}
-	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal%s.",
+	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run "+
+		"`deepwork trust --path %s` in a terminal%s.",
 		strings.Join(keys, ", "), what, InShell(root), a.Withheld.Since())
 }

@@ -42,13 +42,19 @@ func (p *opening) openBoard() (err error) {
 	b := &taskBoard{byAgent: board.ByAgent(p.getenv), log: p.logger}
 	p.board = b
 	o := attempt.Options{Leader: Leader(p.options, p.projectState), Passive: b.byAgent || p.workspace != nil}
-	o.Options = board.Options{Root: p.root, State: p.projectState, Config: p.settings.Current, Logger: p.logger, Stores: p.stores,
+	o.Options = board.Options{
+		Root:   p.root,
+		State:  p.projectState,
+		Config: p.settings.Current,
+		Logger: p.logger,
+		Stores: p.stores,
 		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
 		CheckWorkflow: func(ctx context.Context, job, name string) (*job.Workflow, error) {
 			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
-		}}
+		},
+	}
 	if p.workspace != nil {
 		if b.context, err = board.OpenContext(p.attempt(), p.stores.Database); err != nil {
 			return fmt.Errorf("opening the workspace of an attempt: %w", err)
@@ -59,8 +65,11 @@ func (p *opening) openBoard() (err error) {
 		if b.engine, err = attempt.Open(p.ctx, o); err != nil {
 			return fmt.Errorf("opening the task board: %w", err)
 		}
-		p.opened.add("parts of the task board that did not stop", func(ctx context.Context) error { return notStopped(b.engine.Close(ctx)) })
+		p.opened.add("parts of the task board that did not stop", func(ctx context.Context) error {
+			return notStopped(b.engine.Close(ctx))
+		})
 	}
+
 	return nil
 }
 
@@ -80,14 +89,17 @@ func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 		if err != nil {
 			return nil, err
 		}
+
 		answered := false
 		for _, w := range r.Waits {
 			if w.For != board.WaitsForPerson {
 				continue
 			}
+
 			has, err := sessions.AskAbout(ctx, who, arrived, w.SessionID, w.StepID)
 			if err != nil {
-				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step", w.StepID, "error", err)
+				b.log.Debug("the user of a client was not asked, or the answer not recorded", "run", r.RunID, "step",
+					w.StepID, "error", err)
 			}
 			answered = answered || has && err == nil
 		}
@@ -112,6 +124,7 @@ func (b *taskBoard) share(e *engines, sessions runSessions) {
 		e.board, e.getRun = b.engine, b.getRun(sessions)
 		attemptMetrics(e.metrics, b.engine.Stats)
 	}
+
 	e.workspace = b.context
 	if b.byAgent {
 		e.local = session.Caller{Identity: session.LocalIdentity} // an agent of the board, not the user
@@ -130,6 +143,7 @@ func keepApart(folder *state.Folder) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder of sessions: %w", err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -141,6 +155,7 @@ func keepApart(folder *state.Folder) error {
 	if err != nil {
 		return fmt.Errorf("hiding the folder of sessions from git: %w", err)
 	}
+
 	return nil
 }
 
@@ -149,7 +164,9 @@ func keepApart(folder *state.Folder) error {
 // attempt's project applies, never what a branch says, and its database has the sessions. What only the
 // environment says is checked now, since servers of other projects have the same; what is not known then,
 // because the database cannot be used, is decided by the calls.
-func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger) (*board.Workspace, error) {
+func Workspace(
+	ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger,
+) (*board.Workspace, error) {
 	w := board.FindWorkspace(folder.Root, getenv)
 	if w == nil || w.ByPath {
 		return w, nil
@@ -167,11 +184,13 @@ func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, confirmFor)
 	defer cancel()
 	is, err := w.Confirm(bounded, stores.Database)
 	if err != nil {
-		logger.Error("it is not known whether this server is in the workspace of an attempt: calls are refused until it is", "attempt", w.Attempt, "error", err)
+		logger.Error("it is not known whether this server is in the workspace of an attempt: calls are refused "+
+			"until it is", "attempt", w.Attempt, "error", err)
 	} else if !is {
 		w = nil
 	}

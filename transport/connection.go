@@ -80,8 +80,12 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 			return nil, nil, err
 		}
 		conn.workflows = c.stateless(who.Identity)
+
 		c.wg.Add(1)
-		return conn, func() { c.drop(conn); c.wg.Done() }, nil
+		return conn, func() {
+			c.drop(conn)
+			c.wg.Done()
+		}, nil
 	}
 	if conn, err = c.find(who, ss); err != nil {
 		return nil, nil, err
@@ -95,6 +99,7 @@ func (c *connections) add(key any, who session.Caller) (*connection, error) {
 	if c.closed {
 		return nil, tool.ErrStopping
 	}
+
 	conn := &connection{who: who, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
@@ -235,9 +240,11 @@ func (c *connections) Close(ctx context.Context) (left int) {
 		}
 	}
 	c.mu.Unlock()
+
 	if wait.Group(ctx, &c.wg) == nil {
 		return 0
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.byKey)
@@ -249,5 +256,8 @@ func (c *connections) Close(ctx context.Context) (left int) {
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return remote.WithLeaving(ctx, c.leaving), func() { stop(); cancel(nil) }
+	return remote.WithLeaving(ctx, c.leaving), func() {
+		stop()
+		cancel(nil)
+	}
 }

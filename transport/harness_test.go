@@ -62,7 +62,8 @@ func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { ret
 
 func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
 	return &machine.WorkflowsReply{
-		Jobs:   json.RawMessage(`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
+		Jobs: json.RawMessage(
+			`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
 		Errors: json.RawMessage(`[{"job_name":"bad","job_dir":"/p/bad","error":"job.yml:1:1: no"}]`),
 	}, nil
 }
@@ -71,7 +72,12 @@ func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*machin
 	if a.start != nil {
 		return a.start(ctx, args)
 	}
-	return &machine.StartReply{BeginStep: fullStep("a"), ConcurrentSteps: []machine.StepInfo{*fullStep("b")}, Notice: new("n"), Stack: a.stack}, nil
+	return &machine.StartReply{
+		BeginStep:       fullStep("a"),
+		ConcurrentSteps: []machine.StepInfo{*fullStep("b")},
+		Notice:          new("n"),
+		Stack:           a.stack,
+	}, nil
 }
 
 func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
@@ -86,18 +92,38 @@ func (a *fakeAgent) Abort(ctx context.Context, args workflow.AbortArgs) (*machin
 }
 
 func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
-	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g", Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+	return &machine.StepReply{
+		BeginStep: fullStep("a"),
+		Goal:      "g",
+		Members:   []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}},
+	}, nil
 }
 
 func fullStep(id string) *machine.StepInfo {
 	return &machine.StepInfo{
-		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j", BranchStatus: machine.BranchNamed,
-		Inputs: []machine.StepInput{{Name: "who", Description: "w"}, {Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
-		ExpectedOutputs: []machine.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
+		SessionID:    "0a1b2c3d",
+		BranchName:   "deepwork/j-w-x",
+		StepID:       id,
+		JobDir:       "/p/.deepwork/jobs/j",
+		BranchStatus: machine.BranchNamed,
+		Inputs: []machine.StepInput{{Name: "who", Description: "w"},
+			{Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
+		ExpectedOutputs: []machine.ExpectedOutput{{
+			Name:        "zoo",
+			Type:        "file",
+			Description: "z",
+			Required:    true,
+			Syntax:      "filepath",
+		},
 			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
-		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: jsontext.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
-			Guidance: new("g")}},
-		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: new("c"),
+		Reviews: []machine.ReviewInfo{{
+			RunEach:  "step",
+			Criteria: jsontext.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
+			Guidance: new("g"),
+		}},
+		QualityCriteria: []string{"?", "?"},
+		Instructions:    "Do <b>this</b> & that.\n\u2028Done.",
+		CommonJobInfo:   new("c"),
 	}
 }
 
@@ -105,16 +131,29 @@ func fullFinish() *machine.FinishReply {
 	outputs := machine.Outputs{{Key: "zoo", Value: machine.OutputValue{Paths: []string{"z.md"}}},
 		{Key: "ant", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
 	return &machine.FinishReply{
-		Status: machine.NeedsWork, Feedback: new("f"),
-		FailedReviews:  []machine.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
-		FailedCriteria: []machine.CriterionResult{{Criterion: "zz", Feedback: new("no"), TargetFile: new("z.md")}},
-		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, ConcurrentGroup: new("g"), PendingConcurrentSteps: []string{"d"},
-		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
-		Stack: []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+		Status:        machine.NeedsWork,
+		Feedback:      new("f"),
+		FailedReviews: []machine.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
+		FailedCriteria: []machine.CriterionResult{{
+			Criterion:  "zz",
+			Feedback:   new("no"),
+			TargetFile: new("z.md"),
+		}},
+		BeginStep:              fullStep("c"),
+		ConcurrentSteps:        []machine.StepInfo{*fullStep("d")},
+		ConcurrentGroup:        new("g"),
+		PendingConcurrentSteps: []string{"d"},
+		Summary:                new("s"),
+		AllOutputs:             &outputs,
+		ResumedWorkflow:        new("j/w"),
+		ResumedStep:            new("a"),
+		Notice:                 new("n"),
+		Stack:                  []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
 	}
 }
 
-// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let go or its context ends.
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let go
+// or its context ends.
 type blocked struct {
 	began    chan struct{} // one value per call
 	ended    chan error    // of each call the cause of its end, or nil
@@ -123,7 +162,11 @@ type blocked struct {
 }
 
 func newBlocked() *blocked {
-	return &blocked{began: make(chan struct{}, 2*wire.MaxInFlight), ended: make(chan error, 2*wire.MaxInFlight), free: make(chan struct{})}
+	return &blocked{
+		began: make(chan struct{}, 2*wire.MaxInFlight),
+		ended: make(chan error, 2*wire.MaxInFlight),
+		free:  make(chan struct{}),
+	}
 }
 
 func (b *blocked) agent(a *fakeAgent) {
@@ -182,18 +225,22 @@ func client(t testing.TB, s *Server, o ...*mcp.ClientOptions) *mcp.ClientSession
 	cs := connect(t, there, "", append(o, nil)[0])
 	t.Cleanup(func() {
 		cs.Close()
-		// A reply that nobody waits for may be on its way when the client leaves or the server closes, with the SDK's code of that.
+		// A reply that nobody waits for may be on its way when the client leaves or the server closes, with
+		// the SDK's code of that.
 		err := <-done
 		closing, ok := errors.AsType[*jsonrpc.Error](err)
-		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (ok && closing.Code == -32004), "Run: %v", err)
+		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (ok && closing.Code == -32004),
+			"Run: %v", err)
 	})
+
 	return cs
 }
 
 // connect connects a client until the test ends, with a version of the protocol, "" for the newest.
 func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(t)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(),
+		over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -247,7 +294,10 @@ func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 func servedAt(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
 	h, stop, stopped := stopping(t, s, o)
-	t.Cleanup(func() { stop(); testkit.Works(t, <-stopped, "Serve") })
+	t.Cleanup(func() {
+		stop()
+		testkit.Works(t, <-stopped, "Serve")
+	})
 	return h
 }
 
@@ -268,7 +318,10 @@ func at(h *web.Server, path string) string {
 	return u.String()
 }
 
-func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
+func address(h *web.Server) string {
+	u, _ := url.Parse(h.URL())
+	return u.Host
+}
 
 const usersToken = "users"
 
@@ -344,7 +397,8 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 	return reply{res.StatusCode, res.Header, string(testkit.Get(io.ReadAll(res.Body)).Must(t))}
 }
 
-const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+	`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // open opens an MCP session by hand and returns the header that belongs to it.
 func open(t testing.TB, c *http.Client, h *web.Server) string {
@@ -374,7 +428,8 @@ func raw(t testing.TB, h *web.Server, text string) net.Conn {
 // post writes a request with a message, and headers "Name: value", to a new network connection.
 func post(t testing.TB, h *web.Server, body string, headers ...string) net.Conn {
 	t.Helper()
-	return raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+	return raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: "+
+		"application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
 		strings.Join(headers, "\r\n"), len(body), body))
 }
 
@@ -389,6 +444,7 @@ func tokens(t testing.TB, names ...string) (file string, out []string) {
 		fmt.Fprintf(&b, "  %s\r\n", line)
 		out = append(out, token)
 	}
+
 	file = filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(file, b.Bytes(), 0o600))
 	return file, out
@@ -402,9 +458,9 @@ func works(t testing.TB, h *web.Server) {
 	cs.Close()
 }
 
-// With DEEPWORK_TEST_ALTERNATING, each server of a project that is served over HTTP has a second one of its store beside
-// it, and requests of the newest protocol go to the two by turns, as by a proxy that knows nothing of MCP. Servers over
-// fake agents have no store: their tests are about one process.
+// With DEEPWORK_TEST_ALTERNATING, each server of a project that is served over HTTP has a second one of its
+// store beside it, and requests of the newest protocol go to the two by turns, as by a proxy that knows
+// nothing of MCP. Servers over fake agents have no store: their tests are about one process.
 var alternating = os.Getenv("DEEPWORK_TEST_ALTERNATING") != ""
 
 var (

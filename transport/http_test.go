@@ -39,13 +39,19 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			cs := dial(t, h, n.version, "")
 			testkit.Contains(t, cs.InitializeResult().Instructions, "failed to load", "instructions")
-			start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"), "none.txt")
+
+			start := into[machine.StartReply](t, cs, "start_workflow",
+				`{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"),
+				"none.txt")
+
 			if n.version != "" {
 				refusedWith(t, dial(t, h, n.version, ""), "get_step", `{}`, "StateError")
-				testkit.Equal(t, len(into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`).Stack), 2, "the stack")
+				testkit.Equal(t, len(into[machine.StartReply](t, cs, "start_workflow",
+					`{"goal":"g","job_name":"trip","workflow_name":"dream"}`).Stack), 2, "the stack")
 			}
-			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
+			done := into[machine.FinishReply](t, cs, "finished_step",
+				`{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
 			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
 		})
 	}
@@ -65,12 +71,15 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 	for _, a := range shared.agents {
 		testkit.True(t, isClosed(a) && a.identity == "local", "an agent of %s; closed: %v", a.identity, isClosed(a))
 	}
-	testkit.True(t, len(shared.agents) >= 6 && len(own.agents) == 0, "%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
+	testkit.True(t, len(shared.agents) >= 6 && len(own.agents) == 0, "%d agents of requests and %d of connections",
+		len(shared.agents), len(own.agents))
+
 	dial(t, h, stateful, "")
 	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
-// A DELETE ends the session, what it runs, and nothing else; its agent is closed when its calls are over, and not before.
+// A DELETE ends the session, what it runs, and nothing else; its agent is closed when its calls are over, and
+// not before.
 func TestDeleteEndsASession(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -84,12 +93,14 @@ func TestDeleteEndsASession(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}, withHTTP(nil))
+
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
 	post(t, h, finishCall(1), id)
 	<-began
 	send(t, c, "DELETE", h.URL(), "", id).is(t, 204)
 	testkit.FailsWith(t, <-ended, errGone)
+
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		send(t, c, method, h.URL(), finishCall(2), id).is(t, 404, "session_id")
@@ -111,6 +122,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 					return c, nil
 				}
 			})
+
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			if n.version != "" { // stateless requests have one connection, whose time is set
 				callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
@@ -142,7 +154,8 @@ func isClosed(a *fakeAgent) bool {
 	}
 }
 
-// The time of a connection counts from the end of its last call, and does not pass during one. A connection that is not a network's lives for ever.
+// The time of a connection counts from the end of its last call, and does not pass during one. A connection
+// that is not a network's lives for ever.
 func TestIdleTimeCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlocked()
@@ -151,7 +164,10 @@ func TestIdleTimeCounts(t *testing.T) {
 		ran := make(chan error, 1)
 		go func() { ran <- s.mcp.Run(fromNetwork("ann", false), here) }()
 		cs := connect(t, there, stateful, nil)
-		defer func() { cs.Close(); <-ran }()
+		defer func() {
+			cs.Close()
+			<-ran
+		}()
 		synctest.Wait()
 		a := f.agents[0]
 		for range 3 { // calls, each just in time
@@ -162,6 +178,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		time.Sleep(5 * time.Hour) // one call that takes long
 		synctest.Wait()
 		testkit.Need(t, !isClosed(a), "closed during a call")
+
 		close(b.free)
 		synctest.Wait()
 		for _, pause := range []time.Duration{time.Hour - time.Second, 2 * time.Second} {
@@ -170,6 +187,7 @@ func TestIdleTimeCounts(t *testing.T) {
 			testkit.Equal(t, isClosed(a), pause == 2*time.Second, "it is closed")
 		}
 		testkit.Equal(t, s.conns.Len(), 0, "connections are left")
+
 		local := client(t, s)
 		synctest.Wait()
 		time.Sleep(100 * time.Hour)
@@ -187,15 +205,19 @@ func TestRequestsWithoutASession(t *testing.T) {
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	testkit.Equal(t, s.conns.Close(over), 1, "are left")
-	testkit.True(t, conn.ctx.Err() != nil && !isClosed(f.agents[0]), "its context goes on, or it was closed during its call")
+	testkit.True(t, conn.ctx.Err() != nil && !isClosed(f.agents[0]),
+		"its context goes on, or it was closed during its call")
+
 	done()
 	testkit.Equal(t, s.conns.Close(ctx), 0, "are left")
 	testkit.True(t, isClosed(f.agents[0]), "it is not closed")
+
 	_, _, err = s.conns.acquire(ctx, nil)
 	testkit.Equal(t, err, tool.ErrStopping, "after the end")
 }
 
-// While an idle session is being closed it is as unknown as it will be: a call would be carried out, and its reply dropped.
+// While an idle session is being closed it is as unknown as it will be: a call would be carried out, and its
+// reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
@@ -212,7 +234,9 @@ func TestSessionThatEndsIdle(t *testing.T) {
 
 // newestMeta is what each request of the newest version of the protocol says, of a client that has these capabilities.
 func newestMeta(can string) string {
-	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + can + `}`
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":` + can + `}`
 }
 
 // In the newest protocol a result says what it is, and who gives it; in the others it
@@ -224,9 +248,12 @@ func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 	c := httpClient(t, "")
 	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
 		r := (&taker{t, c, h.URL(), `{}`}).call(tool, `{}`)
-		testkit.True(t, r["resultType"] == "complete" && r["_meta"].(map[string]any)["io.modelcontextprotocol/serverInfo"] != nil, "%s: %+v", tool, r)
+		testkit.True(t, r["resultType"] == "complete" &&
+			r["_meta"].(map[string]any)["io.modelcontextprotocol/serverInfo"] != nil, "%s: %+v", tool, r)
+
 		for _, way := range []string{"Accept: application/*, text/*", "Accept: */*"} {
-			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
+				`","arguments":{}}}`, open(t, c, h), way)
 			testkit.Equal(t, r.status, 200)
 			testkit.True(t, !strings.Contains(r.body, "resultType"), "%s: %+v", tool, r)
 			testkit.True(t, !strings.Contains(r.body, "serverInfo"), "%s: %+v", tool, r)
@@ -250,8 +277,12 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 	b.free <- struct{}{}
 	testkit.Works(t, <-b.ended)
 	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 })
+
 	// Its id is free again.
-	go func() { <-b.began; b.free <- struct{}{} }()
+	go func() {
+		<-b.began
+		b.free <- struct{}{}
+	}()
 	waitFor(t, "the answer to a call of the same id", func() bool {
 		r := send(t, c, "POST", h.URL(), finishCall(1), id)
 		return r.status == 200 && strings.Contains(r.body, `"id":1,"result"`)
@@ -270,7 +301,8 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	for range callers {
 		cs := dial(t, h, "2024-11-05", "")
 		go func() {
-			_, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}}})
+			_, err := cs.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}}})
 			answered <- err
 		}()
 		<-b.began
@@ -296,7 +328,8 @@ func TestTokensOfTheConfig(t *testing.T) {
 	callTool(t, old, "get_workflows", `{}`)
 	token, line, err := web.NewToken(config.Token{Name: "ann"})
 	must(t, err)
-	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + line[len("ann:"):] + "}]}\n"})
+	write(t, os.Getenv("XDG_CONFIG_HOME"),
+		map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + line[len("ann:"):] + "}]}\n"})
 	send(t, httpClient(t, ""), "POST", h.URL(), initialize).is(t, 401)
 	c := httpClient(t, token)
 	open(t, c, h)
@@ -305,7 +338,8 @@ func TestTokensOfTheConfig(t *testing.T) {
 }
 
 // A workflow is reached from another connection by its session_id, and by its own caller alone; it outlives its
-// connection. Stateless requests name it as soon as there is more than one. Of another identity an execution is not there.
+// connection. Stateless requests name it as soon as there is more than one. Of another identity an execution
+// is not there.
 func TestWorkflowsOfCallers(t *testing.T) {
 	t.Parallel()
 	s, _ := project(t, asSource)
@@ -319,10 +353,14 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	into[machine.StepReply](t, first, "get_step", named)
 
 	refusedWith(t, second, "get_step", `{}`, "StateError")
-	testkit.True(t, !strings.Contains(refusedWith(t, bob, "get_step", `{}`, "StateError"), id), "another caller is told of it")
+	testkit.True(t, !strings.Contains(refusedWith(t, bob, "get_step", `{}`, "StateError"), id),
+		"another caller is told of it")
 	refusedWith(t, bob, "get_step", named, "StateError")
-	refusedWith(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`, "StateError")
-	testkit.Equal(t, into[machine.StepReply](t, second, "get_step", named).BeginStep.StepID, "idea", "on its caller's other connection")
+	refusedWith(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`,
+		"StateError")
+	testkit.Equal(t, into[machine.StepReply](t, second, "get_step", named).BeginStep.StepID, "idea",
+		"on its caller's other connection")
+
 	must(t, first.Close())
 	must(t, second.Close())
 
@@ -330,6 +368,7 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
 	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
+
 	about := `{"workflow_id":"trip/plan","execution_id":"` + id + `"}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
 		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
@@ -347,6 +386,7 @@ func TestEachCallHasItsCaller(t *testing.T) {
 			return &machine.StartReply{BeginStep: fullStep("a"), Stack: a.stack}, nil
 		}
 	}, withHTTP(nil))
+
 	file, token := tokens(t, "ann")
 	check := func(cs *mcp.ClientSession, name string, want session.Caller) {
 		t.Helper()
@@ -359,8 +399,10 @@ func TestEachCallHasItsCaller(t *testing.T) {
 	<-served
 	for name, transport := range map[string]string{"http": web.HTTP, "sse": web.SSE} {
 		for _, version := range []string{stateful, ""} {
-			check(dial(t, overHTTP(t, s, web.Options{Transport: transport}), version, ""), name+version, session.LocalCaller(name))
-			check(dial(t, overHTTP(t, s, web.Options{Transport: transport, TokenFile: file}), version, token[0]), name+version+" with a token", session.Caller{Identity: "ann", Channel: name})
+			check(dial(t, overHTTP(t, s, web.Options{Transport: transport}), version, ""), name+version,
+				session.LocalCaller(name))
+			check(dial(t, overHTTP(t, s, web.Options{Transport: transport, TokenFile: file}), version, token[0]),
+				name+version+" with a token", session.Caller{Identity: "ann", Channel: name})
 		}
 	}
 }
@@ -376,29 +418,41 @@ func TestACallWithoutACallerIsRefused(t *testing.T) {
 	_, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), there, nil)
 	testkit.Fails(t, err, "it is not known who makes this call")
 	testkit.Equal(t, s.conns.Len(), 0, "connections")
+
 	cancel()
 	<-ran
 }
 
-// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in requests or remove it.
+// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave
+// it in requests or remove it.
 func TestField10_AddressesOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	file, token := tokens(t, "ann")
-	h, sse := overHTTP(t, s, web.Options{TokenFile: file, BasePath: "/deep/work"}), overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file, BasePath: "/deep/work"})
+	h := overHTTP(t, s, web.Options{TokenFile: file, BasePath: "/deep/work"})
+	sse := overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file, BasePath: "/deep/work"})
 	for _, path := range []string{"/mcp", "/mcp/", "/mcp//", "/deep/work/mcp", "/deep/work/mcp/"} {
 		accepted(t, dialAt(t, at(h, path), "", httpClient(t, token[0])), "get_workflows", `{}`)
 	}
-	for path, want := range map[string]int{"/healthz/": 200, "/deep/work/healthz": 200, "/deep/workmcp": 404, "/deep/mcp": 404, "/other/": 404} {
+
+	for path, want := range map[string]int{
+		"/healthz/":          200,
+		"/deep/work/healthz": 200,
+		"/deep/workmcp":      404,
+		"/deep/mcp":          404,
+		"/other/":            404,
+	} {
 		testkit.Equal(t, send(t, httpClient(t, token[0]), "GET", at(h, path), "").status, want, "%s", path)
 	}
+
 	for _, test := range []struct{ path, header, endpoint string }{
 		{"/deep/work/sse/", "", "/deep/work/sse?sessionid="},
 		{"/sse", "", "/deep/work/sse?sessionid="},
 		{"/sse", "X-Forwarded-Prefix: /a-b/\r\n", "/a-b/sse?sessionid="},
 		{"/sse", "X-Forwarded-Prefix: //evil.example.com\r\n", "/deep/work/sse?sessionid="},
 	} {
-		conn := raw(t, sse, "GET "+test.path+" HTTP/1.1\r\nHost: localhost\r\n"+test.header+"Authorization: Bearer "+token[0]+"\r\n\r\n")
+		conn := raw(t, sse, "GET "+test.path+" HTTP/1.1\r\nHost: localhost\r\n"+test.header+"Authorization: Bearer "+
+			token[0]+"\r\n\r\n")
 		endpoint := endpointOf(t, conn)
 		testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
 	}
@@ -409,17 +463,27 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 	t.Parallel()
 	_, c := taking(t, slowProject(t), takesTasks)
 	for method, params := range map[string]string{
-		"server/discover": "", "tools/list": "", "prompts/list": "", "resources/list": "", "resources/templates/list": "",
-		"resources/read": fmt.Sprintf(`"uri":"deepwork://sessions/%s"`, c.start()),
+		"server/discover":          "",
+		"tools/list":               "",
+		"prompts/list":             "",
+		"resources/list":           "",
+		"resources/templates/list": "",
+		"resources/read":           fmt.Sprintf(`"uri":"deepwork://sessions/%s"`, c.start()),
 	} {
 		name := strings.Split(params+`""""`, `"`)[3] // the URI, "" without one
 		r, fault := c.request(method, name, params)
 		ttl, ok := r["ttlMs"].(float64)
-		testkit.Equal(t, fault, "", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
-		testkit.True(t, r["resultType"] == "complete", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
-		testkit.True(t, r["cacheScope"] == "private", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
-		testkit.Need(t, ok, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
-		testkit.True(t, ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.Equal(t, fault, "", "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"],
+			r["cacheScope"], r["ttlMs"])
+		testkit.True(t, r["resultType"] == "complete", "%s: %s, type %v, scope %v, ttlMs %v", method, fault,
+			r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.True(t, r["cacheScope"] == "private", "%s: %s, type %v, scope %v, ttlMs %v", method, fault,
+			r["resultType"], r["cacheScope"], r["ttlMs"])
+		testkit.Need(t, ok, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"],
+			r["ttlMs"])
+		testkit.True(t, ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"],
+			r["cacheScope"], r["ttlMs"])
+
 		if method != "server/discover" {
 			continue
 		}
@@ -435,8 +499,8 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 	testkit.True(t, r["ttlMs"] == nil && r["cacheScope"] == nil, "a call may not be kept: %v", r)
 }
 
-// Clients that don't declare the extension for tasks get, byte for byte, what they got before there were tasks: the golden
-// file was made by the server of then. Only ids, times and folders are written anew.
+// Clients that don't declare the extension for tasks get, byte for byte, what they got before there were
+// tasks: the golden file was made by the server of then. Only ids, times and folders are written anew.
 func TestRepliesWithoutTasks(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
@@ -445,9 +509,13 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		root := t.TempDir()
 		write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
 		write(t, root, map[string]string{
-			"review.sh": "while ! test -e go.txt; do sleep 0.05; done\nprintf '%s\\n' '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"{\\\"passed\\\": true, \\\"feedback\\\": \\\"ok\\\"}\"}'\n",
-			".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reviewer_executor: CLAUDE_LIKE, reply_within: 100ms}\nexecutors: {CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\n" +
-				"workflow_tools:\n  reply_within: 100ms\n  status_interval: 20ms\n  sources: [{name: factory, url: " + f.overWeb(t) + "}]\n",
+			"review.sh": "while ! test -e go.txt; do sleep 0.05; done\nprintf '%s\\n' " +
+				"'{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"{\\\"passed\\\": " +
+				"true, \\\"feedback\\\": \\\"ok\\\"}\"}'\n",
+			".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reviewer_executor: CLAUDE_LIKE, reply_within: " +
+				"100ms}\nexecutors: {CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\n" +
+				"workflow_tools:\n  reply_within: 100ms\n  status_interval: 20ms\n  sources: [{name: factory, url: " +
+				f.overWeb(t) + "}]\n",
 		})
 		s := serverOn(t, root, nil)
 		s.connected(t)
@@ -456,15 +524,18 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		headers, meta := []string{"Mcp-Protocol-Version: " + version, "Mcp-Method: tools/call"}, newestMeta(`{}`)
 		if version == stateful {
 			headers, meta = []string{open(t, c, h), ""}, `"_meta":{}`
-			testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, headers[0]).body, "taskId", "a request about a task needs one")
+			testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`,
+				headers[0]).body, "taskId", "a request about a task needs one")
 		}
 		call := func(name, args string) string {
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`, name, args, meta)
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`,
+				name, args, meta)
 			r := send(t, c, "POST", h.URL(), body, append(headers, "Mcp-Name: "+name)...)
 			fmt.Fprintf(&all, "%s %s %s\n%d %s\n\n", version, name, args, r.status, strings.TrimSpace(r.body))
 			return r.body
 		}
-		id := regexp.MustCompile(`"session_id":"([0-9a-f]{8})"`).FindStringSubmatch(call("start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`))[1]
+		id := regexp.MustCompile(`"session_id":"([0-9a-f]{8})"`).
+			FindStringSubmatch(call("start_workflow", `{"goal":"g","job_name":"checked","workflow_name":"full"}`))[1]
 		call("finished_step", finishText(id))
 		call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))
 		call("finished_step", fmt.Sprintf(`{"outputs":{"other":"text.txt"},"session_id":%q,"step_id":"text"}`, id))
@@ -480,8 +551,10 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		all.Reset()
 		for _, r := range [][2]string{
 			{regexp.QuoteMeta(root), "/project"}, {id, "0a1b2c3d"}, {`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}`, "<uuid>"},
-			{`20\d\d-\d\d-\d\dT[0-9:.]+Z`, "<time>"}, {`full-20\d\d-\d\d-\d\d`, "full-<day>"}, {`begun \d+s ago`, "begun 0s ago"},
-			{`event: message\n(id: \S+\n)?`, ""}, {`(\\?"source_execution_id\\?":).*?,`, "$1<id>,"}, {`(\\?"progress\\?":)(null|\{.*?\})`, "$1<progress>"},
+			{`20\d\d-\d\d-\d\dT[0-9:.]+Z`, "<time>"}, {`full-20\d\d-\d\d-\d\d`, "full-<day>"},
+			{`begun \d+s ago`, "begun 0s ago"},
+			{`event: message\n(id: \S+\n)?`, ""}, {`(\\?"source_execution_id\\?":).*?,`, "$1<id>,"},
+			{`(\\?"progress\\?":)(null|\{.*?\})`, "$1<progress>"},
 		} {
 			text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
 		}

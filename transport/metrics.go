@@ -19,7 +19,12 @@ import (
 
 // metricsFor opens the metrics of a config.
 func metricsFor(to config.Telemetry, version string, logger *slog.Logger) *telemetry.Metrics {
-	return telemetry.OpenMetrics(telemetry.Options{Endpoint: to.OTLP, Service: ServerName, Version: version, Logger: logger})
+	return telemetry.OpenMetrics(telemetry.Options{
+		Endpoint: to.OTLP,
+		Service:  ServerName,
+		Version:  version,
+		Logger:   logger,
+	})
 }
 
 // MeasureBoard has the metrics of a board that was opened without a server sent. stop sends the last ones, and takes a
@@ -32,7 +37,8 @@ func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (
 	return func() { _ = m.Close(context.WithoutCancel(ctx)) }
 }
 
-const waits, waitsHelp = "deepwork_waits_total", "Waits that began, of a step for a person or of an agent for the end of a limit."
+const waits, waitsHelp = "deepwork_waits_total",
+	"Waits that began, of a step for a person or of an agent for the end of a limit."
 
 // storeMetrics returns the function that observes how long the store takes.
 func storeMetrics(m *telemetry.Metrics) func(took time.Duration) {
@@ -46,51 +52,91 @@ func sessionMetrics(m *telemetry.Metrics, read func() workflow.Stats) {
 	gauge := func(name, help string, value func(workflow.Stats) int) {
 		m.Gauge(name, help, func() int { return value(read()) })
 	}
-	gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.", func(s workflow.Stats) int { return s.Active })
-	gauge("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory.", func(s workflow.Stats) int { return s.Awake })
-	gauge("deepwork_actors", "Actors in memory, each with a mailbox.", func(s workflow.Stats) int { return s.Actors.Actors })
-	gauge("deepwork_mailbox_messages", "Messages in all mailboxes that no actor has taken yet.", func(s workflow.Stats) int { return s.Actors.Waiting })
-	gauge("deepwork_mailbox_deepest", "Messages in the mailbox that has the most.", func(s workflow.Stats) int { return s.Actors.Deepest })
-	gauge("deepwork_mailbox_blocked", "Senders that wait because a mailbox is full.", func(s workflow.Stats) int { return s.Actors.Blocked })
+	gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.",
+		func(s workflow.Stats) int { return s.Active })
+	gauge("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory.",
+		func(s workflow.Stats) int { return s.Awake })
+	gauge("deepwork_actors", "Actors in memory, each with a mailbox.", func(s workflow.Stats) int {
+		return s.Actors.Actors
+	})
+	gauge("deepwork_mailbox_messages", "Messages in all mailboxes that no actor has taken yet.",
+		func(s workflow.Stats) int { return s.Actors.Waiting })
+	gauge("deepwork_mailbox_deepest", "Messages in the mailbox that has the most.", func(s workflow.Stats) int {
+		return s.Actors.Deepest
+	})
+	gauge("deepwork_mailbox_blocked", "Senders that wait because a mailbox is full.", func(s workflow.Stats) int {
+		return s.Actors.Blocked
+	})
 	counter := func(name, help string, value func(workflow.Stats) int, labels ...attribute.KeyValue) {
 		telemetry.Counter(m, name, help, func() int { return value(read()) }, labels...)
 	}
-	counter("deepwork_sessions_started_total", "Workflow sessions that this server began.", func(s workflow.Stats) int { return s.Started })
+	counter("deepwork_sessions_started_total", "Workflow sessions that this server began.", func(s workflow.Stats) int {
+		return s.Started
+	})
+
 	const ended = "deepwork_sessions_ended_total"
-	counter(ended, "Workflow sessions that this server ended, by how.", func(s workflow.Stats) int { return s.Completed }, attribute.String("status", string(machine.Completed)))
-	counter(ended, "Workflow sessions that this server ended, by how.", func(s workflow.Stats) int { return s.Aborted }, attribute.String("status", string(machine.Aborted)))
+	counter(ended, "Workflow sessions that this server ended, by how.", func(s workflow.Stats) int {
+		return s.Completed
+	}, attribute.String("status", string(machine.Completed)))
+	counter(ended, "Workflow sessions that this server ended, by how.", func(s workflow.Stats) int {
+		return s.Aborted
+	}, attribute.String("status", string(machine.Aborted)))
 	counter("deepwork_steps_finished_total", "Steps that were finished.", func(s workflow.Stats) int { return s.Steps })
-	counter("deepwork_tries_total", "Tries that got a verdict of reviews, or failed at checks.", func(s workflow.Stats) int { return s.Tries })
-	counter(waits, waitsHelp, func(s workflow.Stats) int { return s.Asked }, attribute.String("for", board.WaitsForPerson))
+	counter("deepwork_tries_total", "Tries that got a verdict of reviews, or failed at checks.",
+		func(s workflow.Stats) int { return s.Tries })
+	counter(waits, waitsHelp, func(s workflow.Stats) int {
+		return s.Asked
+	}, attribute.String("for", board.WaitsForPerson))
 }
 
 func reviewMetrics(m *telemetry.Metrics, read func() gate.Stats) {
 	m.Gauge("deepwork_reviews_running", "Reviews that run now.", func() int { return read().Running })
 	m.Gauge("deepwork_reviews_waiting", "Reviews that wait for room in the pool.", func() int { return read().Queued })
-	m.Gauge("deepwork_review_pool_size", "How many reviews may run at once; 0 before the first.", func() int { return read().Capacity })
+	m.Gauge("deepwork_review_pool_size", "How many reviews may run at once; 0 before the first.", func() int {
+		return read().Capacity
+	})
+
 	const ended, help = "deepwork_reviews_total", "Reviews that ended, with a verdict or without one."
 	telemetry.Counter(m, ended, help, func() int { return read().Done }, attribute.String("result", "verdict"))
 	telemetry.Counter(m, ended, help, func() int { return read().Failed }, attribute.String("result", "failed"))
-	const verdicts, verdictsHelp = "deepwork_review_verdicts_total", "Reviews that ended with a verdict, by whether the work passed."
+
+	const verdicts, verdictsHelp = "deepwork_review_verdicts_total",
+		"Reviews that ended with a verdict, by whether the work passed."
 	telemetry.Counter(m, verdicts, verdictsHelp, func() int { return read().Passed }, attribute.Bool("passed", true))
-	telemetry.Counter(m, verdicts, verdictsHelp, func() int { s := read(); return s.Done - s.Passed }, attribute.Bool("passed", false))
+	telemetry.Counter(m, verdicts, verdictsHelp, func() int {
+		s := read()
+		return s.Done - s.Passed
+	}, attribute.Bool("passed", false))
 }
 
 // attemptMetrics are the metrics of the task board.
 func attemptMetrics(m *telemetry.Metrics, read func() attempt.Stats) {
-	m.Gauge("deepwork_attempts_running", "Runs of agents that this server manages now, including those that are starting.", func() int { return read().Running })
-	telemetry.Counter(m, "deepwork_attempts_started_total", "Runs of agents that began.", func() uint64 { return read().Started })
+	m.Gauge("deepwork_attempts_running",
+		"Runs of agents that this server manages now, including those that are starting.", func() int {
+			return read().Running
+		})
+	telemetry.Counter(m, "deepwork_attempts_started_total", "Runs of agents that began.", func() uint64 {
+		return read().Started
+	})
 	for _, state := range []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted} {
-		telemetry.Counter(m, "deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.", func() uint64 { return read().Ended[state] }, attribute.String("state", string(state)))
+		telemetry.Counter(m, "deepwork_attempts_ended_total", "Runs of agents that ended, by how they did.",
+			func() uint64 { return read().Ended[state] }, attribute.String("state", string(state)))
 	}
-	telemetry.Counter(m, waits, waitsHelp, func() uint64 { return read().Limited }, attribute.String("for", board.WaitsForLimit))
-	telemetry.Counter(m, "deepwork_cost_usd_total", "Cost of the agents and reviewers that ended, as far as known.", func() float64 { return board.USD(read().Spent.MicroUSD) })
-	telemetry.Counter(m, "deepwork_cost_unknown_total", "Agents and reviewers that ended with an unknown cost.", func() int { return read().Spent.Unknown })
+	telemetry.Counter(m, waits, waitsHelp, func() uint64 {
+		return read().Limited
+	}, attribute.String("for", board.WaitsForLimit))
+	telemetry.Counter(m, "deepwork_cost_usd_total", "Cost of the agents and reviewers that ended, as far as known.",
+		func() float64 { return board.USD(read().Spent.MicroUSD) })
+	telemetry.Counter(m, "deepwork_cost_unknown_total", "Agents and reviewers that ended with an unknown cost.",
+		func() int { return read().Spent.Unknown })
 	for kind, value := range map[string]func(task.Spent) int64{
 		"input":  func(s task.Spent) int64 { return s.InputTokens },
 		"cached": func(s task.Spent) int64 { return s.CachedTokens },
 		"output": func(s task.Spent) int64 { return s.OutputTokens },
 	} {
-		telemetry.Counter(m, "deepwork_tokens_total", "Tokens of the agents and reviewers that ended, as far as reported.", func() float64 { return float64(value(read().Spent)) }, attribute.String("kind", kind))
+		telemetry.Counter(m, "deepwork_tokens_total",
+			"Tokens of the agents and reviewers that ended, as far as reported.", func() float64 {
+				return float64(value(read().Spent))
+			}, attribute.String("kind", kind))
 	}
 }

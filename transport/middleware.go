@@ -66,24 +66,32 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
 					slog.String("method", method), slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
 				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
-					Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
+					Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so "+
+						"try again", method)}
 			}
 		}()
+
 		ss, ok := req.GetSession().(*mcp.ServerSession)
 		if !ok || strings.HasPrefix(method, "notifications/") {
 			return next(ctx, method, req)
 		}
 		if undeclared[method] || s.library == nil && offered[method] {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-				Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
+				Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools",
+					method)}
 		}
+
 		who := session.CallerOf(ctx)
 		if who == (session.Caller{}) { // a transport must set it
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it is not known who makes this call, so it is refused"}
+			return nil, &jsonrpc.Error{
+				Code:    jsonrpc.CodeInternalError,
+				Message: "it is not known who makes this call, so it is refused",
+			}
 		}
 		if s.library != nil && s.library.needs(method) {
 			s.library.refresh(ctx)
 		}
+
 		conn, done, err := s.conns.acquire(ctx, ss)
 		if err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error() + ": connect again"}
@@ -106,6 +114,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				caller.From = s.callSpan(who, req)
 			}
 		}
+
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)
 		} else if again := conn.greeting.Load(); again != nil && method == "initialize" {
@@ -149,8 +158,8 @@ func (l *library) needs(method string) bool {
 	return false
 }
 
-// callSpan returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
-// was started.
+// callSpan returns the span that a call comes from: as the caller says or, if it says nothing, the one in
+// which its agent was started.
 func (s *Server) callSpan(who session.Caller, req mcp.Request) telemetry.Ref {
 	var header http.Header
 	if x := req.GetExtra(); x != nil {

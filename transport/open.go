@@ -43,11 +43,13 @@ func NewServer(o Options) (*Server, error) {
 	if p.getenv == nil {
 		p.getenv = os.Getenv
 	}
-	for _, step := range []func() error{p.locate, p.configure, p.openMetrics, p.chooseTools, p.openStores, p.openJobs, p.openReviews, p.openBoard, p.openSessions, p.openServer} {
+	for _, step := range []func() error{p.locate, p.configure, p.openMetrics, p.chooseTools, p.openStores, p.openJobs,
+		p.openReviews, p.openBoard, p.openSessions, p.openServer} {
 		if err := step(); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the server: %w", err), p.opened.close(p.ctx))
 		}
 	}
+
 	return p.server, nil
 }
 
@@ -68,7 +70,10 @@ func (c *closers) follow(what string, do func(context.Context)) {
 	ctx, stop := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { do(ctx) })
-	c.add(what, func(ctx context.Context) error { stop(); return wait.Group(ctx, &ended) })
+	c.add(what, func(ctx context.Context) error {
+		stop()
+		return wait.Group(ctx, &ended)
+	})
 }
 
 // close runs them in reverse order.
@@ -141,7 +146,8 @@ func (p *opening) locate() (err error) {
 		p.projectState, _ = p.workspace.State() // calls are refused with its error
 		err = keepApart(p.folder)
 	} else if board.ByAgent(p.getenv) {
-		p.logger.Info("an agent of a task board started this server outside its workspace: sessions here are not those of its attempt, and no attempts are run", "attempt", p.getenv(config.AttemptEnv))
+		p.logger.Info("an agent of a task board started this server outside its workspace: sessions here are not "+
+			"those of its attempt, and no attempts are run", "attempt", p.getenv(config.AttemptEnv))
 		if filepath.Dir(p.getenv(config.BoardEnv)) != p.folder.Dir {
 			os.Unsetenv(config.ProjectEnv) // the agent's is the name of another project
 		}
@@ -154,7 +160,12 @@ func (p *opening) locate() (err error) {
 func (p *opening) configure() (err error) {
 	p.settings = config.Open(p.projectState.Root)
 	p.settings.Logger = p.logger
-	p.policy = &trust.Policy{Root: p.projectState.Root, File: p.settings.Path(), Ledger: trust.OpenLedger(p.projectState.Grants(), p.projectState.Root), Logger: p.logger}
+	p.policy = &trust.Policy{
+		Root:   p.projectState.Root,
+		File:   p.settings.Path(),
+		Ledger: trust.OpenLedger(p.projectState.Grants(), p.projectState.Root),
+		Logger: p.logger,
+	}
 	p.settings.Approve = p.policy.Approve
 	if p.reviews, err = newReviewing(p.options, p.projectState.Root, p.root, p.settings.Current); err != nil {
 		return err
@@ -207,12 +218,14 @@ func (p *opening) openStores() error {
 	}
 	p.opened.add("closing the stores", p.stores.Close)
 	if p.stores.Unavailable != nil {
-		// As soon as the store answers, so that it is ready before the first call and takes over from processes that are gone.
+		// As soon as the store answers, so that it is ready before the first call and takes over from
+		// processes that are gone.
 		p.opened.follow("entering the store", func(ctx context.Context) {
 			for p.stores.Members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
 			}
 		})
 	}
+
 	return nil
 }
 
@@ -221,17 +234,26 @@ func (p *opening) current(ctx context.Context) (*config.Config, error) {
 	if err := confirm(ctx, p.workspace, p.stores.Database); err != nil {
 		return nil, err
 	}
+
 	c, err := p.settings.Current(ctx)
 	if now, _ := backend.Choose(p.options.Store, p.options.Project, p.settings.User()); err == nil && now != p.choice {
-		return nil, session.NotNow(codes.RestartNeeded, "Your own config names another store than the one that this server was started with. Tell the user: the server must be restarted, or the config corrected.")
+		return nil, session.NotNow(codes.RestartNeeded,
+			"Your own config names another store than the one that this server was started with. Tell the user: the "+
+				"server must be restarted, or the config corrected.")
 	}
 	return c, err
 }
 
 // openJobs loads the jobs.
 func (p *opening) openJobs() (err error) {
-	o := catalog.Options{Root: p.root, Additional: p.options.AdditionalJobs, Standard: p.options.StandardJobs, StandardDir: p.folder.StandardJobs(),
-		MakeState: func() error { return session.MakeState(p.folder) }, Logger: p.logger}
+	o := catalog.Options{
+		Root:        p.root,
+		Additional:  p.options.AdditionalJobs,
+		Standard:    p.options.StandardJobs,
+		StandardDir: p.folder.StandardJobs(),
+		MakeState:   func() error { return session.MakeState(p.folder) },
+		Logger:      p.logger,
+	}
 	if o.Additional == nil {
 		o.Additional = config.JobsFolders()
 	}
@@ -254,7 +276,11 @@ func (p *opening) freshJobs(ctx context.Context) *catalog.Snapshot {
 // openReviews opens the pools of reviews and of checks.
 func (p *opening) openReviews() error {
 	if p.reviews.enabled() {
-		p.judge = gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: func() gate.Settings { return p.reviews.merge(p.config()) }})
+		p.judge = gate.Open(gate.Options{
+			Root:     p.root,
+			Logger:   p.logger,
+			Settings: func() gate.Settings { return p.reviews.merge(p.config()) },
+		})
 		p.opened.add("reviews that did not stop", p.judge.Close)
 	}
 	p.openChecks()
@@ -264,13 +290,27 @@ func (p *opening) openReviews() error {
 // openSessions opens the engine of the sessions.
 func (p *opening) openSessions() (err error) {
 	p.engine, err = workflow.Open(p.ctx, workflow.Options{
-		Root: p.root, State: p.folder, Catalog: p.jobs, Config: p.settings, Logger: p.logger, Stores: p.stores, Place: p.stores.Place, Attempt: p.attempt(),
-		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved, Wrote: storeMetrics(p.metrics),
+		Root:      p.root,
+		State:     p.folder,
+		Catalog:   p.jobs,
+		Config:    p.settings,
+		Logger:    p.logger,
+		Stores:    p.stores,
+		Place:     p.stores.Place,
+		Attempt:   p.attempt(),
+		Reviews:   p.reviews.enabled(),
+		Gate:      p.judge,
+		Checks:    p.checks,
+		Reviewing: p.reviews.now,
+		Moved:     p.options.moved,
+		Wrote:     storeMetrics(p.metrics),
 	})
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
 	}
-	p.opened.add("sessions that did not stop", func(ctx context.Context) error { return notStopped(p.engine.Close(ctx)) })
+	p.opened.add("sessions that did not stop", func(ctx context.Context) error {
+		return notStopped(p.engine.Close(ctx))
+	})
 	if p.workspace == nil {
 		p.opened.follow("removing old sessions", (&pruner{p.engine, p.settings.Current, p.logger}).follow)
 	}
@@ -283,20 +323,34 @@ func (p *opening) openServer() (err error) {
 	if err != nil {
 		return err
 	}
+
 	if s.remote != nil {
-		o := remotetools.Options{Root: p.projectState.Root, Version: p.options.Version, Member: p.stores.Members, Database: p.stores.Database, Settings: p.settings.Current, Refused: p.settings.Refused, Changes: p.jobs.Changes}
+		o := remotetools.Options{
+			Root:     p.projectState.Root,
+			Version:  p.options.Version,
+			Member:   p.stores.Members,
+			Database: p.stores.Database,
+			Settings: p.settings.Current,
+			Refused:  p.settings.Refused,
+			Changes:  p.jobs.Changes,
+		}
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = p.freshJobs
 		}
 		if err := s.remote.Open(o); err != nil {
 			return err
 		}
+
 		s.remote.Measure(p.metrics)
 		p.opened.add("closing the sources", s.remote.Close)
 	}
+
 	if s.library != nil {
-		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, p.jobs.Changes(ctx)) })
+		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) {
+			s.library.follow(ctx, p.jobs.Changes(ctx))
+		})
 	}
+
 	p.opened.follow("ending tasks that nobody asks for", s.tasks.Follow)
 	s.opened, p.server = p.opened, s
 	return nil
@@ -328,10 +382,24 @@ func (p *opening) engines() engines {
 	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {
 		key, err := p.folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Approves: func(e trust.Entry) bool {
-			return p.policy.Ledger.ApprovesCheck(e, p.settings.User().TrustedFolders) == nil
-		}, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger, Help: p.options.Help, Version: cmp.Or(p.options.Version, "dev")}, err
+		return page.Options{
+			Project: filepath.Base(p.root),
+			Root:    p.root,
+			Board:   p.board.engine,
+			Engine:  p.engine,
+			Jobs:    p.freshJobs,
+			Config:  p.current,
+			Approves: func(e trust.Entry) bool {
+				return p.policy.Ledger.ApprovesCheck(e, p.settings.User().TrustedFolders) == nil
+			},
+			Changes: p.stores.Database.Changes(),
+			Key:     key,
+			Logger:  p.logger,
+			Help:    p.options.Help,
+			Version: cmp.Or(p.options.Version, "dev"),
+		}, err
 	}
+
 	return e
 }
 
@@ -356,9 +424,12 @@ func confirm(ctx context.Context, w *board.Workspace, db store.Database) error {
 	if w == nil {
 		return nil
 	}
+
 	is, err := w.Confirm(ctx, db)
 	if err == nil && !is {
-		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+		err = session.NotNow(codes.RestartNeeded,
+			"This server was started while the database of attempt %s could not be used, and has nothing to do with "+
+				"that attempt. Tell the user: the server must be restarted.", w.Attempt)
 	}
 	return err
 }

@@ -65,14 +65,17 @@ var ExternalRunners = []string{"claude"}
 func (o *Options) check() error {
 	switch {
 	case o.ExternalRunner != "" && !slices.Contains(ExternalRunners, o.ExternalRunner):
-		return fmt.Errorf("external runner %q is unknown: use %s, or none for self-review (any other reviewer is a quality gate command)",
+		return fmt.Errorf("external runner %q is unknown: use %s, or none for self-review (any other reviewer is a "+
+			"quality gate command)",
 			o.ExternalRunner, strings.Join(ExternalRunners, ", "))
 	case o.Override != "" && !slices.Contains(config.Overrides, string(o.Override)):
 		return fmt.Errorf("override %q is unknown: choose one of %s", o.Override, strings.Join(config.Overrides, ", "))
 	case o.QualityGateTimeout < 0:
-		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one", o.QualityGateTimeout)
+		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one",
+			o.QualityGateTimeout)
 	case o.QualityGateMaxAttempts < 0:
-		return fmt.Errorf("quality gate maximum of %d tries is negative: give a positive number, or 0 for the configured one", o.QualityGateMaxAttempts)
+		return fmt.Errorf("quality gate maximum of %d tries is negative: give a positive number, or 0 for the "+
+			"configured one", o.QualityGateMaxAttempts)
 	}
 	return checkToolsets(o.Toolsets)
 }
@@ -84,13 +87,14 @@ func checkToolsets(names []string) error {
 		}
 	}
 	if slices.Contains(names, "source") && !slices.Contains(names, "workflows") {
-		return errors.New("the toolset source needs the toolset workflows: other servers start workflows by the one, and agents finish their steps by the other; choose both")
+		return errors.New("the toolset source needs the toolset workflows: other servers start workflows by the one, " +
+			"and agents finish their steps by the other; choose both")
 	}
 	return nil
 }
 
-// resolveRoot makes the project root absolute (seed 000, 001.1.2), without links: sessions and the board have its path, and
-// another server may be started by another link.
+// resolveRoot makes the project root absolute (seed 000, 001.1.2), without links: sessions and the board have
+// its path, and another server may be started by another link.
 func resolveRoot(root string) (string, error) {
 	abs, err := filepath.Abs(root) // "" is the current directory
 	if err != nil {
@@ -103,5 +107,6 @@ func resolveRoot(root string) (string, error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("project root %s is not a directory; give the project's folder", abs)
 	}
+
 	return filepath.EvalSymlinks(abs)
 }

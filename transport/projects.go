@@ -27,7 +27,14 @@ func ListenProjects(ctx context.Context, logger *slog.Logger, c page.Chooser, o 
 		Check:        func(context.Context) error { return nil },
 		Pages: func(l *web.Login) (http.Handler, error) {
 			l.Key = []byte(rand.Text()) // a login ends with the process
-			site, err := page.New(page.Options{Chooser: &c, Help: c.Help, Version: c.Version, Callers: l, Key: l.Key, Logger: logger})
+			site, err := page.New(page.Options{
+				Chooser: &c,
+				Help:    c.Help,
+				Version: c.Version,
+				Callers: l,
+				Key:     l.Key,
+				Logger:  logger,
+			})
 			if err != nil {
 				return nil, fmt.Errorf("making the page: %w", err)
 			}

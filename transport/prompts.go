@@ -52,13 +52,21 @@ type library struct {
 
 // newLibrary registers the prompts and resources; sessions are found by their URI alone.
 func newLibrary(e engines, server *mcp.Server) *library {
-	l := &library{server: server, jobs: e.jobs, session: e.session, newest: e.newest, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
+	l := &library{
+		server:    server,
+		jobs:      e.jobs,
+		session:   e.session,
+		newest:    e.newest,
+		prompts:   map[string]mcp.Prompt{},
+		resources: map[string]mcp.Resource{},
+	}
 	if l.session != nil {
 		server.AddResourceTemplate(&mcp.ResourceTemplate{
 			URITemplate: sessionTemplate, Name: "session", Title: "A session of yours", MIMEType: "text/plain",
 			Description: "How far a session is: its steps, outputs, reviews and their verdicts",
 		}, l.readSession)
 	}
+
 	l.refresh(context.Background())
 	return l
 }
@@ -87,14 +95,26 @@ func (l *library) refresh(ctx context.Context) {
 	prompts, resources := map[string]mcp.Prompt{}, map[string]mcp.Resource{}
 	for _, j := range now.Jobs {
 		resources[jobURI+j.Name] = mcp.Resource{
-			URI: jobURI + j.Name, Name: j.Name, Title: "Job " + j.Name, MIMEType: "text/plain", Description: tool.OneLine(j.Summary, 200),
+			URI:         jobURI + j.Name,
+			Name:        j.Name,
+			Title:       "Job " + j.Name,
+			MIMEType:    "text/plain",
+			Description: tool.OneLine(j.Summary, 200),
 		}
+
 		for _, w := range j.Workflows {
 			name := "deepwork:" + j.Name + ":" + w.Name
 			p := mcp.Prompt{Name: name, Title: j.Name + "/" + w.Name, Description: tool.OneLine(w.Summary, 200),
-				Arguments: []*mcp.PromptArgument{{Name: goalArgument, Description: "What the user wants to have at the end, in a sentence"}}}
+				Arguments: []*mcp.PromptArgument{{
+					Name:        goalArgument,
+					Description: "What the user wants to have at the end, in a sentence",
+				}}}
 			for _, a := range tool.InputArguments(&w, goalArgument) {
-				p.Arguments = append(p.Arguments, &mcp.PromptArgument{Name: a.Name, Description: tool.OneLine(a.Description, 200), Required: a.Required})
+				p.Arguments = append(p.Arguments, &mcp.PromptArgument{
+					Name:        a.Name,
+					Description: tool.OneLine(a.Description, 200),
+					Required:    a.Required,
+				})
 			}
 			prompts[name] = p
 		}
@@ -116,7 +136,10 @@ func (l *library) refresh(ctx context.Context) {
 
 // removedKeys returns the keys that are in old alone.
 func removedKeys[V any](old, now map[string]V) []string {
-	return slices.DeleteFunc(slices.Collect(maps.Keys(old)), func(key string) bool { _, still := now[key]; return still })
+	return slices.DeleteFunc(slices.Collect(maps.Keys(old)), func(key string) bool {
+		_, still := now[key]
+		return still
+	})
 }
 
 // prompt tells an agent to do a workflow.
@@ -128,11 +151,14 @@ func (l *library) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.G
 	if goal == "" {
 		what = "Take the goal from the conversation; if it has none, ask the user for it first."
 	}
+
 	with := ""
 	if j := l.jobs(ctx).Job(jobName); j != nil && j.Workflow(workflowName) != nil {
 		with = inputsOf(j.Workflow(workflowName), req.Params.Arguments)
 	}
-	text := fmt.Sprintf("Do the workflow %s/%s with the tools of the server %s: call start_workflow with job_name %q, workflow_name %q and the goal%s, do what begin_step says, report each step with finished_step, and go on until the status is workflow_complete. Then tell the user the summary. %s",
+	text := fmt.Sprintf("Do the workflow %s/%s with the tools of the server %s: call start_workflow with job_name "+
+		"%q, workflow_name %q and the goal%s, do what begin_step says, report each step with finished_step, and go "+
+		"on until the status is workflow_complete. Then tell the user the summary. %s",
 		jobName, workflowName, ServerName, jobName, workflowName, with, what)
 	return &mcp.GetPromptResult{
 		Description: fmt.Sprintf("Do %s/%s", jobName, workflowName),
@@ -155,7 +181,8 @@ func inputsOf(w *job.Workflow, arguments map[string]string) string {
 		text = fmt.Sprintf(", with the inputs %s", tool.MustJSON(values))
 	}
 	if len(missing) > 0 {
-		text += fmt.Sprintf(" (its inputs %s are missing: take them from the conversation, or ask the user)", strings.Join(missing, ", "))
+		text += fmt.Sprintf(" (its inputs %s are missing: take them from the conversation, or ask the user)",
+			strings.Join(missing, ", "))
 	}
 	return text
 }
@@ -166,8 +193,10 @@ func (l *library) readJob(ctx context.Context, req *mcp.ReadResourceRequest) (*m
 	if j == nil {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
+
 	var b strings.Builder
-	if err := show.Steps(&b, j, func(s *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, s) }); err != nil {
+	err := show.Steps(&b, j, func(s *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, s) })
+	if err != nil {
 		fmt.Fprintf(&b, "\nNot all of it can be read: %s\n", show.Plain(err.Error()))
 	}
 	return textOf(req.Params.URI, b.String()), nil
@@ -180,8 +209,12 @@ func (l *library) readSession(ctx context.Context, req *mcp.ReadResourceRequest)
 	case code == codes.UnknownSession || code == codes.BadSessionID:
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	case err != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("session %s cannot be read: %v", req.Params.URI, err)}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInternalError,
+			Message: fmt.Sprintf("session %s cannot be read: %v", req.Params.URI, err),
+		}
 	}
+
 	var b strings.Builder
 	show.Session(show.NewScreen(&b, func(string) string { return "" }), s, "")
 	return textOf(req.Params.URI, b.String()), nil
@@ -200,7 +233,10 @@ func (l *library) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.
 	if req.Params.Ref.URI == sessionTemplate {
 		newest, err := l.newest(ctx, session.CallerOf(ctx).Identity, completedFrom)
 		if err != nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("the sessions cannot be read: %v", err)}
+			return nil, &jsonrpc.Error{
+				Code:    jsonrpc.CodeInternalError,
+				Message: fmt.Sprintf("the sessions cannot be read: %v", err),
+			}
 		}
 		for _, s := range newest {
 			if strings.HasPrefix(s.ID, req.Params.Argument.Value) {
@@ -209,7 +245,8 @@ func (l *library) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.
 		}
 	}
 	n := min(len(values), completedMost)
-	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values[:n], HasMore: n < len(values)}}, nil
+	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values[:n], HasMore: n < len(values)}},
+		nil
 }
 
 func textOf(uri, text string) *mcp.ReadResourceResult {
@@ -232,13 +269,15 @@ Lifecycle:
 7. Complete: on workflow_complete tell the user the summary and outputs.
 
 Nested workflows: start_workflow within a step puts a workflow on top of the stack; when it ends, the one below resumes.
-Concurrent steps: do begin_step and all concurrent_steps at the same time, best with one subagent each; report each with its step_id.
+Concurrent steps: do begin_step and all concurrent_steps at the same time, best with one subagent each; report ` +
+	`each with its step_id.
 Retries: if a reply is lost, repeat the call; step_id (finished_step) or request_id makes that safe.
 Resume: after a restart, a lost connection or compaction call get_step with your session_id.`
 
 // Instructions for the task board, if its tools are offered.
 const (
-	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt let coding agents work on tasks, each in its own git worktree; get_attempt, get_attempt_diff and merge_attempt have their work."
+	onBoardLine = "Task board: list_projects, create_task and start_task_attempt let coding agents work on tasks, " +
+		"each in its own git worktree; get_attempt, get_attempt_diff and merge_attempt have their work."
 	runsLine        = "Unattended: run_workflow has agents do a whole workflow; get_run and needs_attention follow it."
 	elsewhereLine   = "Workflows of other systems: list_workflow_tools, call_workflow_tool, workflow_status."
 	inWorkspaceLine = "This is the workspace of a task: call get_context first."
@@ -271,19 +310,23 @@ func (s *Server) instructions(ctx context.Context) string {
 func (s *Server) changesPart(ctx context.Context, room int) string {
 	if s.check != nil {
 		if _, err := s.check(ctx); err != nil {
-			return fit("The configuration of this project is not valid. Calls fail until it is corrected:", []string{tool.OneLine(err.Error(), 400)}, "", room)
+			return fit("The configuration of this project is not valid. Calls fail until it is corrected:",
+				[]string{tool.OneLine(err.Error(), 400)}, "", room)
 		}
 	}
+
 	if s.jobs == nil || !s.tools.Has("start_workflow") {
 		return ""
 	}
+
 	snapshot := s.jobs(ctx)
 	if n := len(snapshot.Errors); n > 0 {
 		items := make([]string, 0, n)
 		for _, e := range snapshot.Errors {
 			items = append(items, "- "+tool.OneLine(e.JobName, 80)+": "+firstFault(e))
 		}
-		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists all errors):", show.Count(n, "job")), items, "get_workflows lists all", room)
+		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists "+
+			"all errors):", show.Count(n, "job")), items, "get_workflows lists all", room)
 	}
 	var items []string
 	for _, j := range snapshot.Jobs {
@@ -322,6 +365,7 @@ func fit(title string, items []string, where string, room int) string {
 		}
 		b.WriteString("\n" + item)
 	}
+
 	return b.String()
 }
 

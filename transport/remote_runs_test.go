@@ -37,7 +37,10 @@ func onStdio(t *testing.T, s *Server) (cs *mcp.ClientSession, stop func(), serve
 
 // ways are how a client reaches the server.
 var ways = map[string]func(*testing.T, *Server) *mcp.ClientSession{
-	"stdio": func(t *testing.T, s *Server) *mcp.ClientSession { cs, _, _ := onStdio(t, s); return cs },
+	"stdio": func(t *testing.T, s *Server) *mcp.ClientSession {
+		cs, _, _ := onStdio(t, s)
+		return cs
+	},
 	"http stateful": func(t *testing.T, s *Server) *mcp.ClientSession {
 		return dial(t, overHTTP(t, s, web.Options{}), stateful, "")
 	},
@@ -50,7 +53,9 @@ var ways = map[string]func(*testing.T, *Server) *mcp.ClientSession{
 }
 
 // inBackground makes a call and returns what ends it, as its caller would, and what came of it, nil for an error.
-func inBackground(t *testing.T, cs *mcp.ClientSession, name, arguments string) (cancel func(), done <-chan *mcp.CallToolResult) {
+func inBackground(
+	t *testing.T, cs *mcp.ClientSession, name, arguments string,
+) (cancel func(), done <-chan *mcp.CallToolResult) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan *mcp.CallToolResult, 1)
@@ -81,17 +86,25 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 			cs := connect(t, s)
 			for _, name := range []string{"hang", "block"} {
 				cancel, _ := inBackground(t, cs, name, `{}`)
-				f.until(t, "the start of "+name, func() bool { return slices.Contains(f.started, "w-"+name) && (name == "block" || f.looked()) })
+				f.until(t, "the start of "+name, func() bool {
+					return slices.Contains(f.started, "w-"+name) && (name == "block" || f.looked())
+				})
 				cancel()
-				f.until(t, "the end of "+name, func() bool { return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1) })
+				f.until(t, "the end of "+name, func() bool {
+					return len(f.cancelled) == 1 && (name == "hang" || len(f.ended) == 1)
+				})
 			}
+
 			s.quiet(t)
 			testkit.Equal(t, only(t, s).State, remote.Cancelled)
 		})
 	}
 }
 
-func (f *factory) looked() bool { r := f.runs["x-1"]; return r != nil && r.looks > 0 }
+func (f *factory) looked() bool {
+	r := f.runs["x-1"]
+	return r != nil && r.looks > 0
+}
 
 func (s *Server) quiet(t *testing.T) {
 	t.Helper()
@@ -102,7 +115,9 @@ func (s *Server) quiet(t *testing.T) {
 func (f *factory) goesOn(t *testing.T, s *Server) {
 	t.Helper()
 	testkit.Equal(t, only(t, s).State, remote.Running)
-	f.until(t, "the start", func() bool { return f.runs["x-1"] != nil }) // who started it may have its reply before that
+
+	// who started it may have its reply before that
+	f.until(t, "the start", func() bool { return f.runs["x-1"] != nil })
 	f.mu.Lock()
 	f.runs["x-1"].workflow, f.runs["x-1"].looks = "w-steps", 10
 	f.mu.Unlock()
@@ -141,7 +156,10 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 		},
 		"http stateful, session ended": func(t *testing.T, s *Server) func() {
 			h, header, _ := overWeb(t, s)
-			return func() { send(t, httpClient(t, ""), "DELETE", h.URL(), "", header); s.quiet(t) }
+			return func() {
+				send(t, httpClient(t, ""), "DELETE", h.URL(), "", header)
+				s.quiet(t)
+			}
 		},
 		"sse": func(t *testing.T, s *Server) func() {
 			h := overHTTP(t, s, web.Options{Transport: web.SSE})
@@ -150,7 +168,10 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 			for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, call} {
 				send(t, httpClient(t, ""), "POST", endpoint, body).is(t, 202)
 			}
-			return func() { stream.Close(); s.quiet(t) }
+			return func() {
+				stream.Close()
+				s.quiet(t)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +202,8 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})
-	conn := post(t, h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},`+newestMeta(`{}`)+`}}`,
+	conn := post(t, h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","arguments":{},`+
+		newestMeta(`{}`)+`}}`,
 		"Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: tools/call", "Mcp-Name: hang")
 	f.until(t, "the start", f.looked)
 	conn.Close()
@@ -203,17 +225,21 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	res := <-done
 	testkit.Need(t, res != nil, "the call was not answered")
 	testkit.Works(t, <-served)
+
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
 	testkit.Contains(t, text(res), "workflow_status")
 	testkit.Equal(t, len(id), 36)
 	testkit.Works(t, s.Close(t.Context()))
+
 	next := serverOn(t, root, nil)
 	next.connected(t)
-	testkit.Equal(t, into[remote.Run](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`).State, remote.Running)
+	testkit.Equal(t, into[remote.Run](t, client(t, next), "workflow_status", `{"execution_id":"`+id+`"}`).State,
+		remote.Running)
 	f.goesOn(t, next)
 }
 
-// One deepwork as the source of another: what is called at the outer one is an execution at the inner one, which an agent there moves on.
+// One deepwork as the source of another: what is called at the outer one is an execution at the inner one,
+// which an agent there moves on.
 func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"stdio", "http"} {
@@ -222,19 +248,24 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			url := overHTTP(t, inner, web.Options{}).URL()
 			source := fmt.Sprintf("{name: inner, url: %q}", url)
 			if over == "stdio" { // another server of the project, which agents reach as well
-				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", testkit.Get(os.Executable()).Must(t), sourceEnv, rootEnv, root)
+				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}",
+					testkit.Get(os.Executable()).Must(t), sourceEnv, rootEnv, root)
 			}
 			outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - "+source+"\n", nil)
 			outer.names(t, "trip-dream", "trip-plan")
 			conforms(t, outer)
 			cs := client(t, outer)
 			tool := listed(t, cs)["trip-plan"]
-			testkit.True(t, strings.HasPrefix(tool.Description, "[From the source inner; an agent must perform the steps there] From idea to booking") && tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] == "trip/plan", "got %+v", tool)
+			testkit.True(t, strings.HasPrefix(tool.Description, "[From the source inner; an agent must perform the "+
+				"steps there] From idea to booking") &&
+				tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] == "trip/plan", "got %+v", tool)
 			testkit.Contains(t, refusedWith(t, cs, "trip-plan", `{}`, "ToolError"), "goal")
 
 			ended := make(chan *mcp.CallToolResult, 1)
 			var progress testkit.Log
-			caller := client(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			caller := client(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(
+				_ context.Context, r *mcp.ProgressNotificationClientRequest,
+			) {
 				fmt.Fprintln(&progress, r.Params.Message)
 			}})
 			go func() {
@@ -244,23 +275,29 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 				testkit.Works(t, err)
 				ended <- res
 			}()
-			waitFor(t, "the first step is told", func() bool { return strings.Contains(progress.String(), "0 of 4, at step 'idea'") })
+			waitFor(t, "the first step is told", func() bool {
+				return strings.Contains(progress.String(), "0 of 4, at step 'idea'")
+			})
 			agent := dialAt(t, url, stateful, httpClient(t, ""))
 			id := keptBy(t, agent)
-			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`, `"step_id":"train","outputs":{}`,
+			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`,
+				`"step_id":"train","outputs":{}`,
 				`"step_id":"hotel","outputs":{"hotels":["h1.txt"]}`, `"step_id":"booking","outputs":{}`} {
 				into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
 			}
+
 			res := <-ended
 			var got remote.Run
 			must(t, json.Unmarshal([]byte(text(res)), &got))
 			testkit.Equal(t, got.State, remote.Completed, "got %+v, result %s", got, got.Result)
-			testkit.Equal(t, string(got.Result), `{"idea":"idea.txt","hotels":["h1.txt"]}`, "got %+v, result %s", got, got.Result)
+			testkit.Equal(t, string(got.Result), `{"idea":"idea.txt","hotels":["h1.txt"]}`, "got %+v, result %s", got,
+				got.Result)
 			testkit.Equal(t, *got.SourceExecutionID, id, "got %+v, result %s", got, got.Result)
 
 			// Cancelled there is cancelled here.
 			_, done := inBackground(t, cs, "trip-dream", `{"goal":"g"}`)
-			into[machine.AbortReply](t, agent, "abort_workflow", `{"explanation":"no money","session_id":"`+keptBy(t, agent)+`"}`)
+			into[machine.AbortReply](t, agent, "abort_workflow",
+				`{"explanation":"no money","session_id":"`+keptBy(t, agent)+`"}`)
 			res = <-done
 			testkit.Need(t, res != nil, "got %+v", res)
 			testkit.True(t, res.IsError, "got %+v", res)
@@ -286,7 +323,8 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	t.Parallel()
 	a, root := bareProject(t, "", asSource)
 	of := func(name string, s *Server) string {
-		return fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: %s, url: %q}\n", name, overHTTP(t, s, web.Options{}).URL())
+		return fmt.Sprintf("workflow_tools:\n  refresh_interval: 100ms\n  sources:\n    - {name: %s, url: %q}\n", name,
+			overHTTP(t, s, web.Options{}).URL())
 	}
 	b, _ := withConfig(t, of("a", a), asSource)
 	write(t, root, map[string]string{".deepwork/config.yml": of("b", b)})
@@ -306,7 +344,9 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	t.Parallel()
 	s, root := bareProject(t, "", nil)
 	changed := make(chan struct{}, 10)
-	cs := client(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
+	cs := client(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		changed <- struct{}{}
+	}})
 	names := []string{"workflows-list-tool", "workflows-execute-tool", "workflows-status-tool", "workflows-cancel-tool"}
 	offered := func() (all []string) {
 		for name := range listed(t, cs) {
@@ -318,28 +358,38 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	}
 	testkit.Same(t, offered(), nil, "listed without being asked for")
 	for _, name := range names {
-		testkit.ContainsAll(t, refusedWith(t, cs, name, `{}`, "ToolError"), []string{"--toolsets workflows,remote,board,source", "expose_jobs: true"}, "%s", name)
+		testkit.ContainsAll(t, refusedWith(t, cs, name, `{}`, "ToolError"),
+			[]string{"--toolsets workflows,remote,board,source", "expose_jobs: true"}, "%s", name)
 	}
+
 	h := overHTTP(t, s, web.Options{})
 	outer, _ := bareProject(t, fmt.Sprintf("workflow_tools: {sources: [{name: inner, url: %q}]}\n", h.URL()), nil)
 	until(t, outer, "the source to be refused", func(l *remotetools.Listing) bool {
-		return len(l.From.Sources) == 1 && l.From.Sources[0].Err != nil && strings.Contains(l.From.Sources[0].Err.Error(), "--toolsets workflows,source")
+		return len(l.From.Sources) == 1 && l.From.Sources[0].Err != nil &&
+			strings.Contains(l.From.Sources[0].Err.Error(), "--toolsets workflows,source")
 	})
 
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: true}\n"})
 	<-changed
 	testkit.Equal(t, len(offered()), len(names), "are listed once jobs are exposed")
+
 	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
 	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
 	testkit.Need(t, got.BeginStep != nil, "got %+v", got)
 	testkit.Equal(t, got.BeginStep.StepID, "idea", "got %+v", got)
 	testkit.True(t, strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
-	tour := strings.NewReplacer("name: trip", "name: tour", "steps: [idea]", "steps: [{workflow: trip/dream}]").Replace(tripJob)
+
+	tour := strings.NewReplacer("name: trip", "name: tour", "steps: [idea]",
+		"steps: [{workflow: trip/dream}]").Replace(tripJob)
 	write(t, root, map[string]string{".deepwork/jobs/tour/idea.md": "Think.", ".deepwork/jobs/tour/job.yml": tour})
-	id := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"tour/dream","input":{"goal":"g"}}`).ExecutionID
-	testkit.Contains(t, accepted(t, cs, "workflows-status-tool", `{"workflow_id":"tour/dream","execution_id":"`+id+`"}`), `"running"`, "the workflow, whose first step is another one")
+	id := into[source.StartedReply](t, cs, "workflows-execute-tool",
+		`{"workflow_id":"tour/dream","input":{"goal":"g"}}`).ExecutionID
+	testkit.Contains(t, accepted(t, cs, "workflows-status-tool", `{"workflow_id":"tour/dream","execution_id":"`+id+
+		`"}`), `"running"`, "the workflow, whose first step is another one")
+
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools: {expose_jobs: false}\n"})
 	testkit.True(t, listed(t, cs)["trip-dream"] == nil && len(offered()) == 0, "jobs are listed still")
 
-	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(), "needs the toolset workflows", "source without workflows")
+	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(),
+		"needs the toolset workflows", "source without workflows")
 }

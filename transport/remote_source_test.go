@@ -32,7 +32,12 @@ const sourceEnv = "DEEPWORK_TEST_SOURCE"
 const rootEnv = "DEEPWORK_TEST_ROOT"
 
 func innerDeepwork(root string) error {
-	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "source"}})
+	s, err := NewServer(Options{
+		ProjectRoot:    root,
+		StandardJobs:   fstest.MapFS{},
+		AdditionalJobs: []string{},
+		Toolsets:       []string{"workflows", "source"},
+	})
 	if err != nil {
 		return err
 	}
@@ -48,12 +53,15 @@ func init() {
 	} else if err := innerDeepwork(root); err != nil {
 		panic(err)
 	}
+
 	os.Exit(0)
 }
 
 var standardWorkflows = []string{
-	`{"id":"w-echo","name":"echo","description":"Gives its input","category":"test","version":"2.1.0","executionType":"sync","metadata":{"team":"a","n":12345678901234567890},
-	  "inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"who"},"n":{"type":"integer"}},"required":["customer"]}}`,
+	`{"id":"w-echo","name":"echo","description":"Gives its input","category":"test","version":"2.1.0",` +
+		`"executionType":"sync","metadata":{"team":"a","n":12345678901234567890},
+	  "inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"who"},` +
+		`"n":{"type":"integer"}},"required":["customer"]}}`,
 	`{"id":"w-boom","name":"boom","description":"Fails at once","executionType":"sync"}`,
 	`{"id":"w-block","name":"block","description":"Answers when it is let go","executionType":"sync"}`,
 	`{"id":"w-steps","name":"steps","description":"Goes on for three looks at its status","executionType":"async"}`,
@@ -106,14 +114,18 @@ func (f *factory) changed() {
 
 // add adds a tool, which refuses with what begins with "no: ". The lock is held during its calls.
 func (f *factory) add(name string, answer func(ctx context.Context, in factoryInput) string) {
-	f.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in factoryInput
-		_ = json.Unmarshal(r.Params.Arguments, &in) // some have none
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		text, refused := strings.CutPrefix(answer(ctx, in), "no: ")
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: refused}, ctx.Err()
-	})
+	f.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var in factoryInput
+			_ = json.Unmarshal(r.Params.Arguments, &in) // some have none
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			text, refused := strings.CutPrefix(answer(ctx, in), "no: ")
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: text}},
+				IsError: refused,
+			}, ctx.Err()
+		})
 }
 
 type factoryInput struct {
@@ -178,7 +190,8 @@ func (f *factory) status(_ context.Context, in factoryInput) string {
 	case r.workflow == "w-fail" && r.looks > 1:
 		return `{"status":"failed","error":"the paper tore"}`
 	}
-	return fmt.Sprintf(`{"status":"running","progress":%d,"total":3,"message":"page %d"}`, min(r.looks, 3), min(r.looks, 3))
+	return fmt.Sprintf(`{"status":"running","progress":%d,"total":3,"message":"page %d"}`, min(r.looks, 3),
+		min(r.looks, 3))
 }
 
 // overWeb serves the factory over streamable HTTP until the test ends.
@@ -204,7 +217,8 @@ const fast = "  status_interval: 20ms\n"
 func withSource(t testing.TB, f *factory, more string, change ...func(*Options)) (*Server, string) {
 	t.Helper()
 	change = append(change, nil)
-	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", change[0])
+	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n",
+		change[0])
 }
 
 // withConfig is a project with this config, once all its sources are connected.
@@ -244,10 +258,13 @@ func (s *Server) names(t testing.TB, want ...string) {
 type watcher struct{ told atomic.Int64 }
 
 func (w *watcher) options() *mcp.ClientOptions {
-	return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { w.told.Add(1) }}
+	return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		w.told.Add(1)
+	}}
 }
 
-// until waits for so many notices, and then for what would be one too many: a notice of ours is sent 10 ms after the change.
+// until waits for so many notices, and then for what would be one too many: a notice of ours is sent 10 ms
+// after the change.
 func (w *watcher) until(t testing.TB, n int64) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("told %d times", n), func() bool { return w.told.Load() >= n })
@@ -255,10 +272,14 @@ func (w *watcher) until(t testing.TB, n int64) {
 	testkit.Equal(t, w.told.Load(), n, "told … times")
 }
 
-// ready waits until a client is told of changes at all, since a subscription is opened beside the session, and begins to count.
+// ready waits until a client is told of changes at all, since a subscription is opened beside the session,
+// and begins to count.
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
-	waitFor(t, "told", func() bool { s.tools.Announce(); return w.told.Load() > 0 })
+	waitFor(t, "told", func() bool {
+		s.tools.Announce()
+		return w.told.Load() > 0
+	})
 	for n := int64(-1); n != w.told.Load(); time.Sleep(300 * time.Millisecond) { // what is on its way
 		n = w.told.Load()
 	}
@@ -274,12 +295,15 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	all := []*watcher{{}, {}, {}}
 	listed(t, client(t, s, all[0].options()))
 	for i, version := range []string{stateful, ""} {
-		listed(t, connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, all[i+1].options()))
+		listed(t, connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version,
+			all[i+1].options()))
 	}
+
 	var many []string
 	for i := range 500 {
 		many = append(many, fmt.Sprintf(`{"id":"m%d","name":"many-%03d","description":"d"}`, i, i))
 	}
+
 	expect := func(n int64) {
 		t.Helper()
 		for _, w := range all {
@@ -292,16 +316,22 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	for _, w := range all {
 		w.told.Store(0)
 	}
+
 	f.offer(many...)
 	expect(1)
 	f.offer(many...) // nothing changed
-	until(t, s, "the query", func(*remotetools.Listing) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.lists >= 3 })
+	until(t, s, "the query", func(*remotetools.Listing) bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.lists >= 3
+	})
 	expect(1)
 	source := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n" + source})
 	expect(2)
 	testkit.Equal(t, len(s.remote.Listing(t.Context()).Tools), 10, "tools")
-	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: true\n" + source})
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: " +
+		"true\n" + source})
 	expect(3)
 }
 
@@ -309,8 +339,10 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 func thousands(n int) []string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf(`{"id":"id-%d","name":"flow-%05d","description":"Does the work number %d, for whoever asks","category":"bulk","version":"1.2.3","executionType":"sync",`+
-			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
+		all[i] = fmt.Sprintf(`{"id":"id-%d","name":"flow-%05d","description":"Does the work number %d, for whoever `+
+			`asks","category":"bulk","version":"1.2.3","executionType":"sync",`+
+			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it `+
+			`is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
 	}
 	return all
 }

@@ -38,7 +38,9 @@ type reviewing struct {
 	own      func() *config.User // the user's own config
 }
 
-func newReviewing(o Options, root, work string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
+func newReviewing(
+	o Options, root, work string, current func(context.Context) (*config.Config, error),
+) (*reviewing, error) {
 	r := &reviewing{o: o, root: root, work: work, current: current}
 	r.flags.Claude = o.ExternalRunner == "claude"
 	if o.QualityGateCommand != "" {
@@ -64,6 +66,7 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	case q.ReviewerExecutor != "":
 		s = s.With(r.executor(c, q.ReviewerExecutor))
 	}
+
 	s.Secrets = append(c.Secrets(), config.StoreEnv) // which may have a password
 	s.Timeout = q.DefaultTimeout
 	if r.o.QualityGateTimeout > 0 {
@@ -87,6 +90,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	if err != nil {
 		return workflow.Reviewing{}, tool.BadConfig(err)
 	}
+
 	s := r.merge(c)
 	how := workflow.Reviewing{
 		External:    s.External(),
@@ -131,13 +135,15 @@ func (r *reviewing) refused(c *config.Config) error {
 		command = recipe.Command
 	}
 	if len(command) == 0 {
-		return cmp.Or(session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command"), session.Untrusted(r.root, c.Approval, "quality_gate.reviewer_executor"))
+		return cmp.Or(session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command"),
+			session.Untrusted(r.root, c.Approval, "quality_gate.reviewer_executor"))
 	}
 	for _, root := range []string{r.root, r.work} { // a workspace has its branch's own files
 		if err := trust.Check(root, c.Approval, command); err != nil {
 			return session.Changed(r.root, err)
 		}
 	}
+
 	return nil
 }
 
@@ -152,14 +158,22 @@ func resolve(c *config.Config, of string) (executors.Recipe, error) {
 	name, variant, _ := strings.Cut(of, ":")
 	recipe, err := executors.Resolve(executors.Merge(c.Executors), name, variant)
 	if err != nil {
-		err = session.NotNow(codes.ReviewerUnavailable, "quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in .deepwork/config.yml, or in their own config.", of, err).Because(err)
+		err = session.NotNow(codes.ReviewerUnavailable,
+			"quality_gate.reviewer_executor is %s, which cannot review: %v Tell the user to correct it in "+
+				".deepwork/config.yml, or in their own config.", of, err).Because(err)
 	}
 	return recipe, err
 }
 
 // executor returns an executor as the reviewer. If it cannot run, its Allowed says why.
 func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
-	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: transcript.Answer, From: r.from, Allowed: func() error { return r.refused(c) }}
+	use := &gate.Reviewer{
+		Name:    "executor " + name,
+		Command: []string{name},
+		Answer:  transcript.Answer,
+		From:    r.from,
+		Allowed: func() error { return r.refused(c) },
+	}
 	if r.o.reviewed != nil {
 		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
 	}
@@ -175,12 +189,14 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 	if name == machine.ReviewerClaude {
 		return &gate.Reviewer{Claude: true}, nil
 	}
+
 	var x pinnedExecutor
 	if json.Unmarshal([]byte(name), &x) == nil && x.Executor != "" {
 		c, err := r.current(context.Background())
 		if err != nil {
 			return nil, err
 		}
+
 		was := *c
 		was.QualityGate.AgentReviewCommand, was.QualityGate.ReviewerExecutor = nil, x.Executor
 		use := r.executor(&was, x.Executor)
@@ -189,6 +205,7 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 		}
 		return use, err
 	}
+
 	var command []string
 	if json.Unmarshal([]byte(name), &command) != nil || len(command) == 0 {
 		return nil, errors.New("it was never approved")
@@ -204,7 +221,10 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 		return trust.Program(r.root, approval, command)
 	}
 	path, err := program()
-	return &gate.Reviewer{Command: command, Program: path, Allowed: func() error { _, err := program(); return err }}, err
+	return &gate.Reviewer{Command: command, Program: path, Allowed: func() error {
+		_, err := program()
+		return err
+	}}, err
 }
 
 // enabled reports whether steps are reviewed at all (seed 000, 001.1.9).
@@ -231,26 +251,34 @@ func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.Ste
 	if err != nil {
 		return err
 	}
+
 	root, err := filepath.EvalSymlinks(s.Root)
 	if err != nil {
 		return err
 	}
+
 	step, _, _ := job.SplitItem(s.Step) // what is approved is the same for all items
 	e, err := trust.CheckOf(root, s.Job, step, c)
 	if err != nil {
 		return err
 	}
+
 	err = p.policy.Ledger.ApprovesCheck(e, user.TrustedFolders)
 	if err == nil {
 		return nil
 	}
-	what, remedy := fmt.Sprintf("%v", err), fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call again.", session.InShell(p.projectState.Root))
+
+	what := fmt.Sprintf("%v", err)
+	remedy := fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call "+
+		"again.", session.InShell(p.projectState.Root))
 	switch {
 	case err == trust.ErrUnapproved && s.Root != p.projectState.Root:
 		what += " as it is here, with this command, folder, limit and script"
 	case errors.Is(err, trust.ErrDenied):
-		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", session.InShell(p.projectState.Root))
+		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.",
+			session.InShell(p.projectState.Root))
 	}
-	return session.NotNow(codes.Untrusted, "Step '%s' cannot be finished: it has the check '%s' (%s), and %s. Nothing was run and nothing has moved. %s",
+	return session.NotNow(codes.Untrusted,
+		"Step '%s' cannot be finished: it has the check '%s' (%s), and %s. Nothing was run and nothing has moved. %s",
 		s.Step, c.Name, strings.Join(c.Run, " "), what, remedy).With("key", e.Key).With("step_id", s.Step).Because(err)
 }

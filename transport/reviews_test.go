@@ -26,16 +26,21 @@ import (
 
 // textJob is the files of a project with a job whose first step has a text reviewed.
 func textJob(review, text string) map[string]string {
-	return map[string]string{"text.txt": text, ".deepwork/jobs/checked/text.md": "Write.", ".deepwork/jobs/checked/job.yml": `name: checked
+	return map[string]string{
+		"text.txt":                       text,
+		".deepwork/jobs/checked/text.md": "Write.",
+		".deepwork/jobs/checked/job.yml": `name: checked
 version: 1.0.0
 summary: Has a text checked
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
 workflows: [{name: full, summary: All of it, steps: [text, send]}]
 steps:
-  - {id: text, name: Text, description: Write it, instructions_file: text.md, outputs: {text: {type: file, description: The text}},
+  - {id: text, name: Text, description: Write it, instructions_file: text.md, outputs: {text: {type: file, ` +
+			`description: The text}},
     reviews: [{run_each: step, ` + review + `}]}
   - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
-`}
+`,
+	}
 }
 
 const startText = `{"goal":"g","job_name":"checked","workflow_name":"full"}`
@@ -55,10 +60,14 @@ const reviewScript = `
 if [ "$2" ]; then prompt=$2; else prompt=$(cat); fi
 printf '%s' "$prompt" > prompt.txt
 printf '%s' "$MODE $DEEPWORK_REVIEW" > env.txt
-case $prompt in *"this is fine"*) verdict='{\"passed\": true, \"feedback\": \"ok\"}';; *) verdict='{\"passed\": false, \"feedback\": \"Write more\"}';; esac
+case $prompt in *"this is fine"*) verdict='{\"passed\": true, \"feedback\": \"ok\"}';; *) verdict='{\"passed\": ` +
+	`false, \"feedback\": \"Write more\"}';; esac
 case $1 in
-claude) printf '%s\n' '{"type":"system","subtype":"init"}' '{"type":"assistant","message":{"content":[{"type":"text","text":"I read it"}]}}' '{"type":"result","subtype":"success","is_error":false,"result":"'"$verdict"'"}';;
-codex) printf '%s\n' '{"type":"thread.started","thread_id":"x"}' '{"type":"item.completed","item":{"type":"agent_message","text":"'"$verdict"'"}}' '{"type":"turn.completed","usage":{"input_tokens":1}}';;
+claude) printf '%s\n' '{"type":"system","subtype":"init"}' '{"type":"assistant",` +
+	`"message":{"content":[{"type":"text","text":"I read it"}]}}' '{"type":"result","subtype":"success",` +
+	`"is_error":false,"result":"'"$verdict"'"}';;
+codex) printf '%s\n' '{"type":"thread.started","thread_id":"x"}' '{"type":"item.completed",` +
+	`"item":{"type":"agent_message","text":"'"$verdict"'"}}' '{"type":"turn.completed","usage":{"input_tokens":1}}';;
 failing) printf '%s\n' '{"type":"result","subtype":"error_max_turns","is_error":true,"result":"{\"passed\": true}"}';;
 esac
 `
@@ -79,7 +88,9 @@ func TestAnExecutorReviews(t *testing.T) {
 	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {
 		cs, root := reviewed(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
 		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
-		testkit.ContainsAll(t, accepted(t, cs, "finished_step", finishText(id)), []string{`"needs_work"`, `: Write more\n`}, name)
+		testkit.ContainsAll(t, accepted(t, cs, "finished_step", finishText(id)),
+			[]string{`"needs_work"`, `: Write more\n`}, name)
+
 		write(t, root, map[string]string{"text.txt": "this is fine"})
 		testkit.Contains(t, accepted(t, cs, "finished_step", finishText(id)), `"next_step"`, name)
 		read := func(file string) string { return string(testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)) }
@@ -93,9 +104,10 @@ func TestAnExecutorReviews(t *testing.T) {
 func TestAnExecutorThatCannotReview(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string][]string{
-		"'CLAUDE_LIKE:FAILING'": {"it says of itself that it failed (error_max_turns)", "fix it, or where it is set, ", filepath.Join(".deepwork", "config.yml") + "."},
-		"CLAUDE_LYKE":           {"There is no executor"},
-		"'CLAUDE_LIKE:PLAN'":    {"has no variant"},
+		"'CLAUDE_LIKE:FAILING'": {"it says of itself that it failed (error_max_turns)", "fix it, or where it is set, ",
+			filepath.Join(".deepwork", "config.yml") + "."},
+		"CLAUDE_LYKE":        {"There is no executor"},
+		"'CLAUDE_LIKE:PLAN'": {"has no variant"},
 	} {
 		cs, _ := reviewed(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
 		accepted(t, cs, "start_workflow", startText)
@@ -111,11 +123,16 @@ func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 	config := strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, pin: true", 1)
 	cs, root := reviewed(t, "this is fine", config)
 	callTool(t, cs, "start_workflow", startText)
-	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]", "[sh, other.sh]", 1)})
-	testkit.ContainsAll(t, refusedAs(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`, "pinned_reviewer_gone"), []string{"StateError: ", "the executor CLAUDE_LIKE has another command now"})
+	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]",
+		"[sh, other.sh]", 1)})
+	testkit.ContainsAll(t, refusedAs(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`, "pinned_reviewer_gone"),
+		[]string{"StateError: ", "the executor CLAUDE_LIKE has another command now"})
+
 	// It still reviews where the config names none any more.
-	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
-	testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status, machine.NextStep, "removed")
+	write(t, root,
+		map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
+	testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status,
+		machine.NextStep, "removed")
 }
 
 // The script of a reviewer that a session is pinned to is compared again when its turn comes.
@@ -127,8 +144,13 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	cfg, faults := config.Parse("config.yml", []byte("quality_gate: {agent_review_command: [./review.sh]}"))
 	set, err := trust.SetOf(root, cfg)
 	testkit.Need(t, faults == nil && err == nil, "%v %v", faults, err)
+
 	approval := &config.Approval{Files: []map[string]string{set[len(set)-1].Files}}
-	r := &reviewing{root: root, work: root, approved: func(string, []string) (*config.Approval, error) { return approval, nil }}
+	r := &reviewing{
+		root:     root,
+		work:     root,
+		approved: func(string, []string) (*config.Approval, error) { return approval, nil },
+	}
 	reviewer, err := r.earlier(`["./review.sh"]`)
 	testkit.Need(t, err == nil, "%v %v", reviewer, err)
 	testkit.Need(t, reviewer.Program == script, "%v %v", reviewer, err)
@@ -148,14 +170,27 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		want    machine.Status
 		says    string
 	}{ // what is an answer: TestAnswersOfAClientsUser
-		"pass":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, false, machine.NextStep, "Fine"},
-		"pass over HTTP": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NextStep, ""},
-		"fail":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
+		"pass": {stateful, &mcp.ElicitResult{
+			Action:  "accept",
+			Content: map[string]any{"decision": "pass", "feedback": "Fine"},
+		}, false, machine.NextStep, "Fine"},
+		"pass over HTTP": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}},
+			true, machine.NextStep, ""},
+		"fail": {stateful, &mcp.ElicitResult{
+			Action:  "accept",
+			Content: map[string]any{"decision": "fail", "feedback": "Too long"},
+		}, false, machine.NeedsWork, "Too long"},
 		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
 		"no form":        {stateful, &mcp.ElicitResult{Action: "accept"}, false, machine.NeedsWork, "Waiting: "},
 		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
-		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NeedsWork, "Waiting: "},
-		"newer MCP": {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
+		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{
+			Action:  "accept",
+			Content: map[string]any{"decision": "pass"},
+		}, true, machine.NeedsWork, "Waiting: "},
+		"newer MCP": {"", &mcp.ElicitResult{
+			Action:  "accept",
+			Content: map[string]any{"decision": "pass", "feedback": "Fine"},
+		}, true, machine.NextStep, "Fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, root := project(t, func(o *Options) {
@@ -172,17 +207,23 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 					return test.answer, nil
 				}
 			}
+
 			here, there := mcp.NewInMemoryTransports()
 			var over mcp.Transport = there
 			if !test.http {
 				go s.mcp.Run(localCall(), here)
 			} else {
-				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
+				over = &mcp.StreamableClientTransport{
+					Endpoint:   overHTTP(t, s, web.Options{}).URL(),
+					HTTPClient: httpClient(t, ""),
+				}
 			}
 			cs := connect(t, over, test.version, o)
 			finish := finishText(into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID)
 			res := callTool(t, cs, "finished_step", finish)
-			if again := map[string]int{"decline": 1, "no form": 2}[name]; again > 0 { // only who closes it is not asked again
+
+			// only who closes it is not asked again
+			if again := map[string]int{"decline": 1, "no form": 2}[name]; again > 0 {
 				callTool(t, cs, "finished_step", finish)
 				testkit.Equal(t, times, again, "times asked")
 			}
@@ -192,7 +233,8 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 	}
 }
 
-// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in the project's, or in the flags.
+// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes
+// precedence, in the project's, or in the flags.
 func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -207,7 +249,8 @@ func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 	}
 	r := testkit.Get(newReviewing(Options{QualityGateCommand: "judge"}, "project", "project", nil)).Must(t)
 	testkit.Equal(t, r.merge(config.Default()).From(), "the flags of deepwork serve")
-	testkit.True(t, slices.Contains(r.merge(config.Default()).Secrets, config.StoreEnv), "a reviewer gets the URL of the store")
+	testkit.True(t, slices.Contains(r.merge(config.Default()).Secrets, config.StoreEnv),
+		"a reviewer gets the URL of the store")
 }
 
 const (
@@ -240,7 +283,8 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		return finish(c, a.id, fmt.Sprintf(`,"requestState":"passed","inputResponses":{%q:%s}`, key, said))
 	}
 	terminal := func(a *asked, passed bool) error {
-		stores := testkit.Get(backend.Open(t.Context(), state.Of(a.root), backend.Choice{}, false, slog.New(slog.DiscardHandler))).Must(a.T)
+		stores := testkit.Get(backend.Open(t.Context(), state.Of(a.root), backend.Choice{}, false,
+			slog.New(slog.DiscardHandler))).Must(a.T)
 		defer stores.Close(t.Context())
 		e := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: a.root, Stores: stores})).Must(a.T)
 		defer e.Close(t.Context())
@@ -249,7 +293,8 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		if q := s.Progress("text").Question; q != nil {
 			digest = q.Digest
 		}
-		return e.ReviewFor(t.Context(), a.id, "text", digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
+		return e.ReviewFor(t.Context(), a.id, "text", digest,
+			machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
 	}
 	const open, passed = "Waiting: a person must pass", "status:next_step"
 	for name, test := range map[string]struct {
@@ -281,7 +326,10 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		"the question of another session": {func(a *asked) map[string]any {
 			other := a.ann.start()
 			a.ann.call("abort_workflow", fmt.Sprintf(`{"explanation":"no","session_id":%q}`, a.id))
-			testkit.Contains(a, fmt.Sprint(a.ann.call("finished_step", fmt.Sprintf(`{"outputs":{"text":"text.txt"}},"inputResponses":{%q:%s}`, a.key, passes))), "was aborted", "naming none")
+			testkit.Contains(a,
+				fmt.Sprint(a.ann.call("finished_step",
+					fmt.Sprintf(`{"outputs":{"text":"text.txt"}},"inputResponses":{%q:%s}`, a.key, passes))),
+				"was aborted", "naming none")
 			return finish(a.ann, other, fmt.Sprintf(`,"inputResponses":{%q:%s}`, a.key, passes))
 		}, "inputRequests", ""},
 		"the terminal was first": {func(a *asked) map[string]any {
@@ -303,15 +351,18 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 			file, token := tokens(t, "ann", "bob")
 			a.s, a.ann = takingWith(t, a.root, `{"elicitation":{}}`, web.Options{TokenFile: file}, nil)
 			of := func(token, can string) *taker { return &taker{t, httpClient(t, token), a.ann.url, can} }
-			a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can), of(token[0], `{"elicitation":{"url":{}}}`)
+			a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can),
+				of(token[0], `{"elicitation":{"url":{}}}`)
 			a.id = a.ann.start()
 			r := finish(a.ann, a.id, "")
 			a.key = keyOf(r)
 			testkit.Need(t, a.key != "" && r["requestState"] == a.key, "asked: %v", r)
 			testkit.Contains(t, fmt.Sprint(test.do(a)), test.want, "the reply")
+
 			s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(t)
 			e := s.Progress("text").Evidence
-			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind && e.Channel != "", "evidence %+v, want %q", e, test.kind)
+			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind &&
+				e.Channel != "", "evidence %+v, want %q", e, test.kind)
 		})
 	}
 }

@@ -53,6 +53,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		if wait.Group(inTime, &serving) != nil {
 			s.logger.Debug("standard output is still blocked; leaving it")
 		}
+
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -60,6 +61,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			err = fmt.Errorf("serving stdio: %w", err)
 		}
 	}()
+
 	who := s.local
 	who.Channel = session.ChannelStdio
 	calling := session.WithCaller(ctx, who)
@@ -75,8 +77,13 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 		ss.Close()
 		return err
 	}
-	over := make(chan error, 1)                                           // one value, when no call is in flight
-	serving.Go(func() { err := ss.Wait(); over <- cmp.Or(c.Err(), err) }) // the SDK does not know what was not written
+
+	over := make(chan error, 1) // one value, when no call is in flight
+	serving.Go(func() {
+		err := ss.Wait()
+		over <- cmp.Or(c.Err(), err)
+	}) // the SDK does not know what was not written
+
 	stop, ended := ctx.Done(), c.Ended
 	var deadline, leave <-chan time.Time
 	for cut := false; ; {
@@ -87,6 +94,7 @@ func (s *Server) serveStdio(ctx context.Context, c *wire.Stdio, runGrace time.Du
 			// The client is gone or does not read: nobody receives the replies of the calls in
 			// flight.
 			conn.cancel(tool.ErrStopping)
+
 			select {
 			case err := <-over:
 				return err
@@ -123,7 +131,8 @@ type pruner struct {
 	logger   *slog.Logger
 }
 
-// follow exports what a process may not have sent that ended sessions and was killed, and prunes at once and at intervals until ctx ends.
+// follow exports what a process may not have sent that ended sessions and was killed, and prunes at once and
+// at intervals until ctx ends.
 func (p *pruner) follow(ctx context.Context) {
 	p.engine.ExportEnded(ctx)
 	for {
@@ -140,10 +149,13 @@ func (p *pruner) prune(ctx context.Context, now time.Time) {
 	if err != nil || c.Sessions.KeepEnded == 0 {
 		return // the config's errors are logged elsewhere
 	}
+
 	ids, definitions, err := p.engine.Prune(ctx, now.Add(-c.Sessions.KeepEnded), false)
 	if err != nil && ctx.Err() == nil {
-		p.logger.Warn("old sessions could not all be removed; trying again in an hour", "removed", len(ids), "error", err)
+		p.logger.Warn("old sessions could not all be removed; trying again in an hour", "removed", len(ids),
+			"error", err)
 	} else if len(ids)+definitions > 0 {
-		p.logger.Info("sessions removed that ended longer ago than sessions.keep_ended", "sessions", len(ids), "definitions", definitions)
+		p.logger.Info("sessions removed that ended longer ago than sessions.keep_ended", "sessions", len(ids),
+			"definitions", definitions)
 	}
 }

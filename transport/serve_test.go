@@ -34,7 +34,8 @@ import (
 	"deepwork/transport/web"
 )
 
-// A server that was told to stop takes no new calls and says so; what is in flight is finished and answered, and streams do not hold it up.
+// A server that was told to stop takes no new calls and says so; what is in flight is finished and answered,
+// and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
@@ -51,13 +52,17 @@ func TestStopFinishesCalls(t *testing.T) {
 			<-b.began
 			send(t, c, "GET", at(h, "/readyz"), "").is(t, 200)
 			tell()
-			waitFor(t, "the beginning of the end", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
+			waitFor(t, "the beginning of the end", func() bool {
+				return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503
+			})
 			send(t, c, "GET", at(h, "/healthz"), "").is(t, 200)
 			send(t, c, "POST", h.URL(), finishCall(1), id).is(t, 503, "server is stopping")
 			testkit.Equal(t, len(stopped), 0, "it did not wait for the call")
+
 			close(b.free)
 			wg.Wait()
 			testkit.Works(t, <-stopped)
+
 			for _, a := range f.agents {
 				<-a.closed
 			}
@@ -87,23 +92,29 @@ func TestStopCutsCalls(t *testing.T) {
 			testkit.True(t, strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
 		}
 		testkit.Works(t, <-stopped)
+
 		close(b.free)
-		testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
+		testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"},
+			"it logged")
 	}
 }
 
-// Readiness follows the config, which may be bad only at the start; then calls are refused, and no defaults let anybody in from elsewhere.
+// Readiness follows the config, which may be bad only at the start; then calls are refused, and no defaults
+// let anybody in from elsewhere.
 func TestReadyWithTheConfig(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s := serverOn(t, root, nil)
-	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
+	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "",
+		"it listens to everybody")
+
 	h := overHTTP(t, s, web.Options{})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 503, "configuration")
 	cs := client(t, s)
 	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
 	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
+
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
 	accepted(t, cs, "get_workflows", `{}`)
@@ -121,17 +132,20 @@ func TestMetrics(t *testing.T) {
 		raw.Write(body)
 		var in collector.ExportMetricsServiceRequest
 		testkit.Works(t, proto.Unmarshal(body, &in))
+
 		for _, m := range in.ResourceMetrics[0].ScopeMetrics[0].Metrics {
 			sent[m.Name] = fmt.Sprint(m.GetSum().GetDataPoints())
 		}
 	}))
 	defer receiver.Close()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
+	write(t, os.Getenv("XDG_CONFIG_HOME"),
+		map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
 	s, root := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")
-	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"canary-goal","job_name":"trip","workflow_name":"dream"}`)
+	into[machine.StartReply](t, cs, "start_workflow",
+		`{"goal":"canary-goal","job_name":"trip","workflow_name":"dream"}`)
 	refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none"}}`, "ToolError")
 	write(t, root, map[string]string{"idea.txt": "canary-output"})
 	accepted(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"notes":"canary-notes"}`)
@@ -139,16 +153,23 @@ func TestMetrics(t *testing.T) {
 	waitFor(t, "the stream", func() bool { return h.Stats().Streams == 1 && h.Stats().Requests == 0 })
 	page := "\n" + send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "").body
 	for _, want := range []string{
-		`deepwork_calls_total{outcome="ok",tool="start_workflow"} 1`, `deepwork_calls_total{outcome="workflow_complete",tool="finished_step"} 1`,
-		`deepwork_call_duration_seconds_count{outcome="ok",tool="start_workflow"} 1`, `deepwork_call_duration_seconds_bucket{outcome="ok",tool="start_workflow",le="120"} 1`,
-		`deepwork_call_errors_total{kind="refused",tool="finished_step"} 1`, `deepwork_refused_total{reason="origin"} 1`,
-		"deepwork_calls_in_flight 0", "deepwork_mcp_connections 2" /* with that of conforms */, "deepwork_http_streams 1", "deepwork_http_requests_in_flight 0",
-		"deepwork_sessions_active ", "deepwork_sessions_awake ", "deepwork_actors ", "deepwork_mailbox_messages 0", "deepwork_mailbox_deepest 0", "deepwork_mailbox_blocked 0",
-		"deepwork_reviews_running 0", "deepwork_reviews_waiting 0", "deepwork_review_pool_size 0", `deepwork_reviews_total{result="verdict"} 0`, "go_goroutines ",
+		`deepwork_calls_total{outcome="ok",tool="start_workflow"} 1`,
+		`deepwork_calls_total{outcome="workflow_complete",tool="finished_step"} 1`,
+		`deepwork_call_duration_seconds_count{outcome="ok",tool="start_workflow"} 1`,
+		`deepwork_call_duration_seconds_bucket{outcome="ok",tool="start_workflow",le="120"} 1`,
+		`deepwork_call_errors_total{kind="refused",tool="finished_step"} 1`,
+		`deepwork_refused_total{reason="origin"} 1`,
+		"deepwork_calls_in_flight 0", "deepwork_mcp_connections 2", /* with that of conforms */
+		"deepwork_http_streams 1", "deepwork_http_requests_in_flight 0",
+		"deepwork_sessions_active ", "deepwork_sessions_awake ", "deepwork_actors ", "deepwork_mailbox_messages 0",
+		"deepwork_mailbox_deepest 0", "deepwork_mailbox_blocked 0",
+		"deepwork_reviews_running 0", "deepwork_reviews_waiting 0", "deepwork_review_pool_size 0",
+		`deepwork_reviews_total{result="verdict"} 0`, "go_goroutines ",
 		`deepwork_sessions_ended_total{status="completed"} 1`,
 	} {
 		testkit.Contains(t, page, "\n"+want)
 	}
+
 	// Dashboards rely on the names, the labels and the types.
 	series := map[string]bool{}
 	for line := range strings.Lines(page) {
@@ -170,6 +191,7 @@ func TestMetrics(t *testing.T) {
 		testkit.Contains(t, sent[name], "as_double:1", name)
 		testkit.Contains(t, page, "\n"+name+" 1\n")
 	}
+
 	for _, secret := range []string{"canary", root, filepath.Base(root)} {
 		testkit.True(t, !strings.Contains(raw.String(), secret), "%s was sent", secret)
 	}
@@ -181,10 +203,13 @@ func TestABoardIsMeasuredByTheUsersConfig(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
 	defer receiver.Close()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
+	write(t, os.Getenv("XDG_CONFIG_HOME"),
+		map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "projects: ["})
-	e := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root, State: state.Of(root), Config: config.Open(root).Current}})).Must(t)
+	e := testkit.Get(attempt.Open(t.Context(),
+		attempt.Options{Options: board.Options{Root: root, State: state.Of(root), Config: config.Open(root).Current}})).
+		Must(t)
 	MeasureBoard(t.Context(), e, "dev")()
 	testkit.Equal(t, received.Load(), 1, "sets of metrics")
 	testkit.Same(t, e.Close(t.Context()), nil, "not stopped")
@@ -205,7 +230,8 @@ func TestSlowBody(t *testing.T) {
 			return fullFinish(), sleep(ctx, within+100*time.Millisecond)
 		}
 	}, withHTTP(nil))
-	accepted(t, dial(t, overHTTP(t, s, web.Options{BodyTimeout: within}), stateful, ""), "finished_step", `{"outputs":{}}`)
+	accepted(t, dial(t, overHTTP(t, s, web.Options{BodyTimeout: within}), stateful, ""), "finished_step",
+		`{"outputs":{}}`)
 }
 
 // A client that never reads what it asked for is dropped, and holds nothing up.
@@ -221,6 +247,7 @@ func TestClientThatNeverReads(t *testing.T) {
 			return large, nil
 		}
 	}, withHTTP(nil))
+
 	h := overHTTP(t, s, web.Options{WriteTimeout: 100 * time.Millisecond})
 	c, id := opened(t, h)
 	conn := post(t, h, finishCall(1), id)
@@ -231,7 +258,9 @@ func TestClientThatNeverReads(t *testing.T) {
 	got, err := io.ReadAll(conn)
 	testkit.Need(t, len(got) != 0, "it was sent %d bytes, then %v: %.500q", len(got), err, got)
 	testkit.Need(t, len(got) < 2*size, "it was sent %d bytes, then %v: %.500q", len(got), err, got)
-	testkit.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "it was sent %d bytes, then %v: %.500q", len(got), err, got)
+	testkit.True(t, !errors.Is(err, os.ErrDeadlineExceeded), "it was sent %d bytes, then %v: %.500q",
+		len(got), err, got)
+
 	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, id).is(t, 200)
 }
 
@@ -252,11 +281,15 @@ func TestRequestLimit(t *testing.T) {
 		<-b.began
 	}
 	send(t, c, "POST", h.URL(), finishCall(3), id).is(t, 429, "http.max_requests")
-	testkit.Need(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`, id).status == 202, "no call can be cancelled")
+	testkit.Need(t, send(t, c, "POST", h.URL(),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`, id).status == 202,
+		"no call can be cancelled")
 	testkit.Equal(t, <-b.ended, context.Canceled, "the call that its client has cancelled")
+
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		send(t, c, "GET", at(h, path), "").is(t, 200)
 	}
+
 	close(b.free)
 	waitFor(t, "a call later", func() bool { return send(t, c, "POST", h.URL(), finishCall(4), id).status == 200 })
 }
@@ -280,18 +313,22 @@ func TestConnectionLimit(t *testing.T) {
 	third := open()
 	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
 	testkit.Equal(t, h.Stats().Streams, 2, "streams")
-	const call = "POST /sse?sessionid=x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nAuthorization: Bearer "
+
+	const call = "POST /sse?sessionid=x HTTP/1.1\r\nHost: localhost\r\nContent-Type: " +
+		"application/json\r\nContent-Length: 2\r\nAuthorization: Bearer "
 	waiting := raw(t, h, call+token[0]+"\r\n\r\n{}")
 	waitFor(t, "a call that waits", func() bool { return h.Stats().Requests == 1 })
 	waiting.Close()
 	waitFor(t, "the end of the call whose client has left", func() bool { return h.Stats().Requests == 0 })
 	streams[0].Close()
-	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(), "the third is not served when there is room")
+	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(),
+		"the third is not served when there is room")
 
 	s, _ = fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 1 }))
 	own := overHTTP(t, s, web.Options{Transport: web.SSE})
 	for range 2 { // one of the user's, and one that counts
-		testkit.Works(t, testkit.Get(io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100))).Err())
+		testkit.Works(t, testkit.Get(
+			io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100))).Err())
 	}
 }
 
@@ -325,10 +362,13 @@ func TestRequestQuota(t *testing.T) {
 			r := send(t, httpClient(t, token[0]), "POST", url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`)
 			r.is(t, 429, "http.quotas")
 			testkit.True(t, r.header.Get("Retry-After") != "", "it does not say when to come again")
+
 			for range 3 * quota {
 				accepted(t, bob, "finished_step", `{"outputs":{}}`)
 			}
-			send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), "").is(t, 200, `deepwork_refused_total{reason="quota"} 1`)
+
+			send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), "").is(t, 200,
+				`deepwork_refused_total{reason="quota"} 1`)
 			close(b.free)
 			calls.Wait()
 			accepted(t, ann, "get_workflows", `{}`)
@@ -367,13 +407,16 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			accepted(t, cs, "get_workflows", `{}`)
 			send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), "").is(t, 401)
 			testkit.Equal(t, len(f.agents), 1, "MCP sessions")
+
 			if over == web.SSE {
 				return
 			}
+
 			token, next, err = web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
 			must(t, err)
 			put(next)
-			send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+cs.ID()).is(t, 404)
+			send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+				"Mcp-Session-Id: "+cs.ID()).is(t, 404)
 			waitFor(t, "its end", func() bool { return s.conns.Len() == 0 })
 		})
 	}

@@ -69,24 +69,28 @@ const ServerName = "deepwork"
 
 // engines are the parts behind a Server. Nil functions are unavailable.
 type engines struct {
-	check       func(context.Context) (*config.Config, error) // loads the config, before each call
-	jobs        func(context.Context) *catalog.Snapshot       // for the instructions
-	unavailable func() error                                  // why the stores cannot be used, or nil; nil if they need no service
-	local       session.Caller                                // callers without a token; zero means the user
-	token       func(make bool) (string, error)               // of that caller; see web.Backend
+	check func(context.Context) (*config.Config, error) // loads the config, before each call
+	jobs  func(context.Context) *catalog.Snapshot       // for the instructions
+	// why the stores cannot be used, or nil; nil if they need no service
+	unavailable func() error
+	local       session.Caller                  // callers without a token; zero means the user
+	token       func(make bool) (string, error) // of that caller; see web.Backend
 
 	connect          func(identity string) tool.WorkflowCaller // for a new connection
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
 	progress         func(ctx context.Context, identity, sessionID string) (*workflow.Progress, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
-	newest           func(ctx context.Context, identity string, limit int) ([]store.Session, error) // nil only without session
-	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
-	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
-	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
+	// nil only without session
+	newest   func(ctx context.Context, identity string, limit int) ([]store.Session, error)
+	children func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
+	isolate  func(ctx context.Context, sessionID, stepID, folder string) error // see Engine.IsolateFor
+	// a step by the job of a session
+	defined func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error)
 
-	agent     func(identity string) telemetry.Ref // the span of an agent that calls; nil means that callers are no agents of a run
-	longCalls store.LongCalls                     // of tasks; nil means that there are none
-	here      string                              // see tasks.Set
+	// the span of an agent that calls; nil means that callers are no agents of a run
+	agent     func(identity string) telemetry.Ref
+	longCalls store.LongCalls // of tasks; nil means that there are none
+	here      string          // see tasks.Set
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
@@ -117,27 +121,40 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if e.connectStateless == nil {
 		e.connectStateless = e.connect
 	}
+
 	if e.local == (session.Caller{}) {
 		e.local = session.LocalCaller("")
 	}
+
 	if e.metrics == nil {
 		e.metrics = telemetry.LocalMetrics()
 	}
-	s := &Server{engines: e, logger: logger, conns: connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*connection{}}}
+	s := &Server{
+		engines: e,
+		logger:  logger,
+		conns:   connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*connection{}},
+	}
+
 	s.conns.idle = func() time.Duration { return s.lastHTTP().IdleTimeout }
 	if sets == nil {
 		sets = config.DefaultToolsets
 	}
 	can := capabilities(e, sets)
-	options := &mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-		c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
-	}}
+	options := &mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can,
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			// the default lets a proxy give one caller's session or the project's jobs to another
+			c.CacheScope = "private"
+		}}
 	if can.Prompts != nil && e.session != nil {
 		options.CompletionHandler = func(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 			return s.library.complete(ctx, req)
 		}
 	}
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: ServerName, Title: "deepwork", Version: cmp.Or(version, "dev")}, options)
+	s.mcp = mcp.NewServer(&mcp.Implementation{
+		Name:    ServerName,
+		Title:   "deepwork",
+		Version: cmp.Or(version, "dev"),
+	}, options)
 	s.tools = tool.NewSet(s.mcp, logger, e.metrics, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
@@ -163,15 +180,18 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if len(s.tools.Names()) == 0 {
 		return nil, fmt.Errorf("the chosen toolsets (%s) have no tools: add workflows", strings.Join(sets, ", "))
 	}
+
 	if can.Prompts != nil {
 		s.library = newLibrary(e, s.mcp)
 	}
+
 	s.mcp.AddReceivingMiddleware(s.receive)
 	if e.longCalls != nil {
 		if err := s.offerTasks(); err != nil {
 			return nil, err
 		}
 	}
+
 	return s, nil
 }
 
@@ -238,9 +258,17 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 		pages = func(l *web.Login) (http.Handler, error) { return s.openPages(l, o.ReadOnly, false) }
 	}
 	return web.Listen(ctx, web.Backend{
-		Pages: pages,
-		MCP:   s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
-		Sessions: &s.conns, InFlight: &s.tools.InFlight, Metrics: s.metrics,
+		Pages:        pages,
+		MCP:          s.mcp,
+		Logger:       s.logger,
+		Local:        s.local,
+		Token:        s.token,
+		Settings:     s.settings,
+		LastSettings: s.lastHTTP,
+		Check:        s.ready,
+		Sessions:     &s.conns,
+		InFlight:     &s.tools.InFlight,
+		Metrics:      s.metrics,
 	}, o)
 }
 
@@ -251,6 +279,7 @@ func (s *Server) ready(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if s.unavailable != nil {
 		return store.Refused(s.unavailable())
 	}
@@ -263,9 +292,11 @@ func (s *Server) settings(ctx context.Context) config.HTTP {
 	if s.check != nil {
 		c, _ = s.check(ctx) // the error is the caller's to answer
 	}
+
 	if c == nil {
 		c = config.Default()
 	}
+
 	s.network.Store(&c.HTTP)
 	return c.HTTP
 }
@@ -279,8 +310,8 @@ func (s *Server) lastHTTP() config.HTTP {
 	return s.settings(context.Background())
 }
 
-// PagesAmongOthers returns the web UI of the project for a server that has those of other projects, too, whose logins are
-// l: see page.Chooser.
+// PagesAmongOthers returns the web UI of the project for a server that has those of other projects, too,
+// whose logins are l: see page.Chooser.
 func (s *Server) PagesAmongOthers(l *web.Login, readOnly bool) (http.Handler, error) {
 	return s.openPages(l, readOnly, true)
 }

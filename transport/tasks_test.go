@@ -43,8 +43,10 @@ const (
 // request makes a request and returns its result, or its error as text.
 func (c *taker) request(method, name, params string) (map[string]any, string) {
 	c.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method, strings.TrimPrefix(params+","+newestMeta(c.can), ","))
-	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method, "Mcp-Name: "+name).body
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method,
+		strings.TrimPrefix(params+","+newestMeta(c.can), ","))
+	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method,
+		"Mcp-Name: "+name).body
 	if _, data, ok := strings.Cut(text, "data: "); ok {
 		text = data
 	}
@@ -54,6 +56,7 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 	}
 	err := json.Unmarshal([]byte(text), &m)
 	testkit.Need(c.t, err == nil, "%s: %v: %s", method, err, text)
+
 	if m.Error != nil {
 		return nil, fmt.Sprint(m.Error)
 	}
@@ -103,7 +106,8 @@ func (c *taker) get(id any, status string) (r map[string]any) {
 const slowReviewer = `
 echo begun >> begun.txt
 while ! test -e go.txt; do sleep 0.05; done
-printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"result":"{\"passed\": true, \"feedback\": \"ok\"}"}'
+printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"result":"{\"passed\": true, \"feedback\": ` +
+	`\"ok\"}"}'
 `
 
 // taking is a server on a project, and a client whose requests another server of its store gets by turns.
@@ -118,6 +122,7 @@ func takingWith(t *testing.T, root, can string, over web.Options, change func(*O
 			change(o)
 		}
 	})
+
 	h := servedAt(t, s, over)
 	besides(t, s, h, over)
 	return s, &taker{t, httpClient(t, ""), h.URL(), can}
@@ -126,7 +131,10 @@ func takingWith(t *testing.T, root, can string, over web.Options, change func(*O
 func slowProject(t *testing.T) string {
 	root := t.TempDir()
 	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
-	write(t, root, map[string]string{"review.sh": slowReviewer, ".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE", 1)})
+	write(t, root, map[string]string{
+		"review.sh":            slowReviewer,
+		".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE", 1),
+	})
 	return root
 }
 
@@ -151,6 +159,7 @@ func TestAReviewIsATask(t *testing.T) {
 	testkit.Need(t, made["ttlMs"] == nil, "made: %v", made)
 	testkit.Need(t, made["pollIntervalMs"].(float64) >= 1000, "made: %v", made)
 	testkit.Need(t, strings.Contains(made["statusMessage"].(string), "Review running"), "made: %v", made)
+
 	var repeats sync.WaitGroup
 	for i := range 4 { // at both servers
 		args := finishText(id)
@@ -164,29 +173,34 @@ func TestAReviewIsATask(t *testing.T) {
 	repeats.Wait()
 	got := c.get(made["taskId"], "working")
 	testkit.True(t, got["resultType"] == "complete" && got["result"] == nil, "working: %v", got)
+
 	// The review goes on without its outputs, so the task does, at both servers.
 	must(t, os.Remove(filepath.Join(root, "text.txt")))
 	for range 2 {
-		testkit.Contains(t, fmt.Sprint(c.get(made["taskId"], "working")["statusMessage"]), "Review running", "without its outputs")
+		testkit.Contains(t, fmt.Sprint(c.get(made["taskId"], "working")["statusMessage"]), "Review running",
+			"without its outputs")
 	}
 	write(t, root, map[string]string{"text.txt": "text"})
 	undeclared := &taker{t, c.http, c.url, `{}`}
 	_, fault := undeclared.of("tasks/get", made["taskId"], "")
 	testkit.Contains(t, fault, "-32021", "undeclared")
-	_, fault = c.request("tasks/get", "=?base64?Nzg2NTEyZTItOWUwZC00NGJkLThmMjktNzg5ZjMyMGZlODQw?=", `"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840"`)
+	_, fault = c.request("tasks/get", "=?base64?Nzg2NTEyZTItOWUwZC00NGJkLThmMjktNzg5ZjMyMGZlODQw?=",
+		`"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840"`)
 	testkit.Contains(t, fault, "there is no task", "of another caller, or none")
 	_, fault = c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"]))
 	testkit.Contains(t, fault, "Mcp-Name", "another name")
 	testkit.Works(t, s.Close(t.Context()))
+
 	_, c = taking(t, root, takesTasks)
 	write(t, root, map[string]string{"go.txt": ""})
 	got = c.get(made["taskId"], "completed")
-	testkit.True(t, structured(got["result"].(map[string]any))["status"] == "next_step" && got["ttlMs"].(float64) >= 24*3600*1000, "completed: %v", got)
+	testkit.True(t, structured(got["result"].(map[string]any))["status"] == "next_step" &&
+		got["ttlMs"].(float64) >= 24*3600*1000, "completed: %v", got)
 	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
-// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain
-// call: TestWhatBindsAPersonsAnswer.)
+// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the
+// reply to a plain call: TestWhatBindsAPersonsAnswer.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -202,9 +216,11 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	requests := c.get(id, "input_required")["inputRequests"].(map[string]any)
 	testkit.Equal(t, len(requests), 1, "requests")
 	testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"})
+
 	for key := range requests {
 		testkit.Contains(t, answer("tasks/get", key, passes), "status:input_required", "only an update has answers")
-		for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
+		for _, no := range []string{`{"action":"accept","content":{}}`,
+			`{"action":"accept","content":{"decision":"yes"}}`} {
 			testkit.Contains(t, answer("tasks/update", key, no), "status:input_required", "%s, which says nothing", no)
 		}
 		testkit.Contains(t, answer("tasks/update", key, passes), "status:next_step")
@@ -212,23 +228,33 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	}
 }
 
-// A call that waits for its agent is a task until that has ended; without the extension it is answered after reply_within.
+// A call that waits for its agent is a task until that has ended; without the extension it is answered after
+// reply_within.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	t.Parallel()
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reply_within: 100ms}\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reply_within: " +
+		"100ms}\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") +
+		"; do sleep 0.05; done; echo done']}}\n"})
 	repository(t, root)
 	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
 	r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
-	testkit.Need(t, r["resultType"] == "task" && (r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
+	testkit.Need(t, r["resultType"] == "task" &&
+		(r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
+
 	began, plain := time.Now(), &taker{t, c.http, c.url, "{}"}
-	soon := structured(plain.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task())))["ended_at"]
-	testkit.True(t, soon == nil && time.Since(began) < 30*time.Second, "without the extension: %v after %v", soon, time.Since(began))
+	soon := structured(plain.call("start_task_attempt",
+		fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task())))["ended_at"]
+	testkit.True(t, soon == nil && time.Since(began) < 30*time.Second, "without the extension: %v after %v", soon,
+		time.Since(began))
+
 	write(t, root, map[string]string{"go.txt": ""})
 	reply := structured(c.result(r))
 	testkit.True(t, reply["state"] == "completed" && reply["final_message"] == "done", "%v", reply)
-	again := structured(c.result(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))))
-	testkit.True(t, again["status"] == "started" && strings.Contains(fmt.Sprint(again["notice"]), "completed"), "a follow-up that ends at once: %v", again)
+	again := structured(c.result(c.call("follow_up",
+		fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))))
+	testkit.True(t, again["status"] == "started" && strings.Contains(fmt.Sprint(again["notice"]), "completed"),
+		"a follow-up that ends at once: %v", again)
 }
 
 func (c *taker) task() any {
@@ -238,14 +264,16 @@ func (c *taker) task() any {
 }
 
 // A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
-// server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
+// server too, and cancelled. Workflows of other systems are tasks whose result is that of the call, also if
+// that is a refusal.
 func TestATaskOfASourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	inner, _ := withSource(t, f, "")
 	at := overHTTP(t, inner, web.Options{}).URL()
 	root := t.TempDir()
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast + "  sources:\n    - {name: other, url: " + at + ", tools: [block, ha*]}\n"})
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast +
+		"  sources:\n    - {name: other, url: " + at + ", tools: [block, ha*]}\n"})
 	open := func() (*Server, *taker) {
 		s := serverOn(t, root, nil)
 		s.connected(t)
@@ -259,13 +287,17 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 		return fmt.Sprint(c.call("workflow_status", fmt.Sprintf(`{"execution_id":%q}`, id[:36]))["structuredContent"])
 	}
 	waitFor(t, "both are tasks at the source", func() bool {
-		return strings.Contains(status(block), "source_execution_id:task:") && strings.Contains(status(hang), "source_execution_id:task:")
+		return strings.Contains(status(block), "source_execution_id:task:") &&
+			strings.Contains(status(hang), "source_execution_id:task:")
 	})
 	testkit.Works(t, s.Close(t.Context()))
+
 	_, c = open()
 	close(f.let)
 	want := into[map[string]any](t, client(t, inner), "block", `{}`)
-	testkit.Equal(t, fmt.Sprint(structured(c.result(block))["result"].(map[string]any)["result"]), fmt.Sprint((*want)["result"]), "the result at the source")
+	testkit.Equal(t, fmt.Sprint(structured(c.result(block))["result"].(map[string]any)["result"]),
+		fmt.Sprint((*want)["result"]), "the result at the source")
+
 	c.cancel(hang["taskId"])
 	c.get(hang["taskId"], "cancelled")
 	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
@@ -273,17 +305,23 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	for name, failed := range map[string]bool{"fail": true, "steps": false} {
 		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
 	}
-	f.add("workflows-cancel-tool", func(context.Context, factoryInput) string { return `{"status":"completed","output":"printed"}` })
+	f.add("workflows-cancel-tool", func(context.Context, factoryInput) string {
+		return `{"status":"completed","output":"printed"}`
+	})
 	hang = c.call("hang", `{}`)
 	c.cancel(hang["taskId"])
 	testkit.Equal(t, structured(c.result(hang))["result"], any("printed"), "what ended before it could be cancelled")
 }
 
-// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making calls.
+// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its
+// caller from making calls.
 func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 	t.Parallel()
 	for name, ended := range map[string]func(s *Server, c *taker) bool{
-		"in time":      func(s *Server, _ *taker) bool { s.tasks.Sweep(t.Context(), "", time.Now()); return true },
+		"in time": func(s *Server, _ *taker) bool {
+			s.tasks.Sweep(t.Context(), "", time.Now())
+			return true
+		},
 		"by the quota": func(_ *Server, c *taker) bool { return c.call("get_workflows", `{}`)["isError"] != true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,11 +337,15 @@ func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 			row := func() *store.LongCall {
 				return testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
 			}
-			waitFor(t, "a call of the first server is refused", func() bool { return name == "in time" || c.call("get_workflows", `{}`)["isError"] == true })
+			waitFor(t, "a call of the first server is refused", func() bool {
+				return name == "in time" || c.call("get_workflows", `{}`)["isError"] == true
+			})
 			write(t, root, map[string]string{"go.txt": ""})
 			waitFor(t, "the task ends "+name, func() bool { return ended(s, c) && row().EndedAt != nil })
-			testkit.True(t, row().Status == store.CallCompleted && strings.Contains(string(row().Result), "needs_work"), "%+v", row())
-			testkit.Contains(t, fmt.Sprint(structured(c.call("finished_step", finishText(id)))), "Try 1 of", "the verdict that nobody was told")
+			testkit.True(t, row().Status == store.CallCompleted && strings.Contains(string(row().Result), "needs_work"),
+				"%+v", row())
+			testkit.Contains(t, fmt.Sprint(structured(c.call("finished_step", finishText(id)))), "Try 1 of",
+				"the verdict that nobody was told")
 		})
 	}
 }
@@ -314,7 +356,8 @@ func TestTasksAreSweptAtIntervals(t *testing.T) {
 		calls := &counted{}
 		ctx, stop := context.WithCancel(t.Context())
 		go (&tasks.Set{Calls: calls}).Follow(ctx)
-		for n, pause := range []time.Duration{time.Minute - time.Second, 2 * time.Second, 10*time.Minute - 2*time.Second, 2 * time.Second} {
+		for n, pause := range []time.Duration{time.Minute - time.Second, 2 * time.Second,
+			10*time.Minute - 2*time.Second, 2 * time.Second} {
 			time.Sleep(pause)
 			synctest.Wait()
 			testkit.Equal(t, calls.n.Load(), int64((n+1)/2), "sweeps after pause %d", n)
@@ -328,7 +371,15 @@ func TestADamagedTaskEnds(t *testing.T) {
 	t.Parallel()
 	s, c := taking(t, slowProject(t), takesTasks)
 	id := "786512e2-9e0d-44bd-8f29-789f320fe840"
-	testkit.Get(s.tasks.Calls.Add(t.Context(), &store.LongCall{ID: id, Key: "step", Identity: session.LocalIdentity, Tool: "finished_step", Work: json.RawMessage(`{"step":{"args":1},"execution":"e"}`), Status: store.CallWorking, CreatedAt: time.Now()})).Must(t)
+	testkit.Get(s.tasks.Calls.Add(t.Context(), &store.LongCall{
+		ID:        id,
+		Key:       "step",
+		Identity:  session.LocalIdentity,
+		Tool:      "finished_step",
+		Work:      json.RawMessage(`{"step":{"args":1},"execution":"e"}`),
+		Status:    store.CallWorking,
+		CreatedAt: time.Now(),
+	})).Must(t)
 	result := c.get(id, "completed")["result"].(map[string]any)
 	testkit.True(t, result["isError"] == true && strings.Contains(fmt.Sprint(result), "store_damaged"), "%v", result)
 }
@@ -341,22 +392,31 @@ func TestWhatATaskCosts(t *testing.T) {
 	writes := &counted{LongCalls: s.tasks.Calls}
 	set := &tasks.Set{Tools: s.tools, Calls: writes, Quota: s.tasks.Quota, Logger: s.logger}
 	c := &tool.Caller{Caller: session.LocalCaller(session.ChannelHTTP)}
-	req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`), Meta: mcp.Meta{
-		mcp.MetaKeyProtocolVersion: tool.Newest, mcp.MetaKeyClientCapabilities: json.RawMessage(takesTasks)}}}
+
+	req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{
+		Name:      "finished_step",
+		Arguments: json.RawMessage(`{"outputs":{}}`),
+		Meta: mcp.Meta{
+			mcp.MetaKeyProtocolVersion: tool.Newest, mcp.MetaKeyClientCapabilities: json.RawMessage(takesTasks)},
+	}}
 	testkit.Need(t, tasks.Declared(req), "the request does not declare the extension")
+
 	before := runtime.NumGoroutine()
 	var makers sync.WaitGroup
 	for of := range 50 { // so that they share syncs
 		makers.Go(func() {
 			for i := range many / 50 {
 				id := fmt.Sprintf("%08x", of*many+i)
-				testkit.True(t, set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil, "no task")
+				testkit.True(t, set.Instead(t.Context(), c, req,
+					&machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil,
+					"no task")
 			}
 		})
 	}
 	makers.Wait()
 	n := runtime.NumGoroutine()
-	testkit.True(t, n <= before+many/100, "%d goroutines with %d tasks, and %d without", n, many, before) // the store has some
+	// the store has some
+	testkit.True(t, n <= before+many/100, "%d goroutines with %d tasks, and %d without", n, many, before)
 	testkit.Equal(t, testkit.Get(s.tasks.Calls.Count(t.Context(), c.Identity)).Must(t), many, "tasks")
 	testkit.Equal(t, writes.n.Load(), many, "writes")
 }
@@ -404,26 +464,41 @@ func (c *counted) Working(context.Context, string, string, int) ([]store.LongCal
 	return nil, nil
 }
 
-func (c *counted) End(ctx context.Context, identity, id, status string, result json.RawMessage) (*store.LongCall, error) {
+func (c *counted) End(
+	ctx context.Context, identity, id, status string, result json.RawMessage,
+) (*store.LongCall, error) {
 	c.n.Add(1)
 	return c.LongCalls.End(ctx, identity, id, status, result)
 }
 
-// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both refuse another one.
+// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task
+// alone: both refuse another one.
 func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	root := t.TempDir()
 	waits := "while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done"
 	write(t, root, map[string]string{
-		".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.", "idea.txt": "sea", "h1.txt": "x", "check.sh": waits, "review.sh": slowReviewer,
-		".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, '" + waits + "']}, TWICE: {command: [sh, -c, 'if test -e ran.txt; then " + waits + "; else echo > ran.txt; fi']}, CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\nquality_gate: {reviewer_executor: CLAUDE_LIKE}\n" +
-			"workflow_tools:\n" + fast + "  sources: [{name: factory, url: " + f.overWeb(t) + "}]\n",
+		".deepwork/jobs/trip/job.yml": tripJob,
+		".deepwork/jobs/trip/idea.md": "Think.",
+		"idea.txt":                    "sea",
+		"h1.txt":                      "x",
+		"check.sh":                    waits,
+		"review.sh":                   slowReviewer,
+		".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, '" + waits +
+			"']}, TWICE: {command: [sh, -c, 'if test -e ran.txt; then " + waits +
+			"; else echo > ran.txt; fi']}, CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\nquality_gate: " +
+			"{reviewer_executor: CLAUDE_LIKE}\nworkflow_tools:\n" + fast + "  sources: [{name: factory, url: " +
+			f.overWeb(t) + "}]\n",
 	})
 	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
 	checked := textJob(`by: human, quality_criteria: {Good: "Is it good?"}`, "text")[".deepwork/jobs/checked/job.yml"]
-	write(t, root, map[string]string{".deepwork/jobs/proved/text.md": "Write.", ".deepwork/jobs/proved/job.yml": strings.Replace(strings.Replace(checked,
-		"name: checked", "name: proved", 1), "    reviews: [{", "    checks: [{name: ready, run: [sh, check.sh]}], reviews: [{", 1)})
+	write(t, root, map[string]string{
+		".deepwork/jobs/proved/text.md": "Write.",
+		".deepwork/jobs/proved/job.yml": strings.Replace(strings.Replace(checked,
+			"name: checked", "name: proved", 1), "    reviews: [{",
+			"    checks: [{name: ready, run: [sh, check.sh]}], reviews: [{", 1),
+	})
 	repository(t, root)
 	s := serverOn(t, root, func(o *Options) { o.Toolsets = config.Toolsets })
 	s.connected(t)
@@ -434,26 +509,31 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	c := &taker{t, httpClient(t, anns), overHTTP(t, s, web.Options{TokenFile: file}).URL(), takesTasks}
 	other := *c
 	other.http = httpClient(t, token[0])
+
 	step := func(job string) func() map[string]any {
 		return func() map[string]any {
 			r := structured(c.call("start_workflow", `{"goal":"g","job_name":"`+job+`","workflow_name":"full"}`))
 			return c.call("finished_step", finishText(r["begin_step"].(map[string]any)["session_id"].(string)))
 		}
 	}
+
 	var all sync.WaitGroup
 	var reviewed string // the session of the review
 	for name, make := range map[string]func() map[string]any{
 		"review": step("checked"),
 		"check":  step("proved"),
 		"run": func() map[string]any {
-			return c.call("run_workflow", `{"job_name":"trip","workflow_name":"dream","goal":"g","executor":"MINE","wait":true}`)
+			return c.call("run_workflow",
+				`{"job_name":"trip","workflow_name":"dream","goal":"g","executor":"MINE","wait":true}`)
 		},
 		"attempt": func() map[string]any {
 			return c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
 		},
 		"follow-up": func() map[string]any {
-			r := c.result(c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"TWICE","wait":true}`, c.task())))
-			return c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, structured(r)["attempt_id"]))
+			r := c.result(c.call("start_task_attempt",
+				fmt.Sprintf(`{"task_id":%q,"executor":"TWICE","wait":true}`, c.task())))
+			return c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`,
+				structured(r)["attempt_id"]))
 		},
 		"remote workflow": func() map[string]any { return c.call("hang", `{}`) },
 	} {
@@ -463,6 +543,7 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 			_, fault := other.of("tasks/cancel", made["taskId"], "")
 			testkit.Contains(t, fault, "there is no task", "%s, another caller", name)
 			row := testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+
 			var about struct {
 				Execution string
 				Agent     struct{ Attempt string }
@@ -473,11 +554,16 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 				}
 			}
 			must(t, json.Unmarshal(row.Work, &about))
-			for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
+			for ends, id := range map[string]string{
+				"stop_attempt attempt_id":       about.Agent.Attempt,
+				"cancel_execution execution_id": about.Execution,
+			} {
 				if tool, argument, _ := strings.Cut(ends, " "); id != "" {
-					testkit.Equal(t, other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id))["isError"], true, "%s, %s of another caller", name, tool)
+					testkit.Equal(t, other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id))["isError"], true,
+						"%s, %s of another caller", name, tool)
 				}
 			}
+
 			got, _ := c.of("tasks/get", made["taskId"], "")
 			testkit.Equal(t, got["status"], "working", "%s, then", name)
 			c.cancel(made["taskId"])
@@ -487,10 +573,13 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 				return got["status"] != "working"
 			})
 			// What is slow to stop ends as stopped.
-			testkit.True(t, got["status"] == "cancelled" || strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)
+			testkit.True(t, got["status"] == "cancelled" ||
+				strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)
+
 			if name == "review" { // its try is void
 				step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, about.Step.Args.ID)))
-				testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
+				testkit.ContainsAll(t, fmt.Sprint(step),
+					[]string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
 				reviewed = about.Step.Args.ID
 			}
 		})
@@ -502,7 +591,8 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	}
 	before := reviews()
 	write(t, root, map[string]string{"go.txt": ""})
-	testkit.Equal(t, structured(c.result(c.call("finished_step", finishText(reviewed))))["status"], "next_step", "the same hand-in")
+	testkit.Equal(t, structured(c.result(c.call("finished_step", finishText(reviewed))))["status"], "next_step",
+		"the same hand-in")
 	testkit.Equal(t, reviews(), before+1, "reviews")
 	testkit.Equal(t, len(f.cancelled), 1, "cancelled at the source: %v", f.cancelled)
 }

@@ -29,7 +29,8 @@ import (
 // toolsDocs is the folder of the pages about tools: tools.md, and one page per toolset.
 const toolsDocs = "../cmd/deepwork/docs/reference/"
 
-// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as the code has them.
+// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them,
+// and not as the code has them.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
 	all := listTools(t)
@@ -40,7 +41,8 @@ func TestToolsDocument(t *testing.T) {
 			chosen = append(chosen, "workflows") // which it needs
 		}
 		for _, workspace := range []*board.Context{nil, new(board.Context)} {
-			s := testkit.Get(newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))).Must(t)
+			s := testkit.Get(newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "",
+				slog.New(slog.DiscardHandler))).Must(t)
 			for name := range listed(t, client(t, s)) {
 				if set == "workflows" || !slices.Contains(sets["workflows"], name) {
 					sets[set] = append(sets[set], name)
@@ -50,8 +52,10 @@ func TestToolsDocument(t *testing.T) {
 		slices.Sort(sets[set])
 		sets[set] = slices.Compact(sets[set])
 	}
+
 	generated := func(file string, text fmt.Stringer) {
-		testkit.Generated(t, toolsDocs+file, "## All tools", text.String(), *update, "go test ./transport -run TestToolsDocument -update")
+		testkit.Generated(t, toolsDocs+file, "## All tools", text.String(), *update,
+			"go test ./transport -run TestToolsDocument -update")
 	}
 	d, index := &document{replies: map[string]string{}}, new(document)
 	index.line("\n| tool | set | title | |\n|---|---|---|---|")
@@ -59,17 +63,20 @@ func TestToolsDocument(t *testing.T) {
 		d.file = "tools-" + set + ".md"
 		d.Reset()
 		for _, name := range sets[set] {
-			index.line("| [%s](%s#%s) | `%s` | %s | %s |", name, d.file, name, set, all[name].Title, annotationsOf(all[name]))
+			index.line("| [%s](%s#%s) | `%s` | %s | %s |", name, d.file, name, set, all[name].Title,
+				annotationsOf(all[name]))
 			d.tool(t, all[name])
 		}
 		generated(d.file, d)
 	}
 	index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
 	index.fields(d.step)
-	index.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
+	index.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that "+
+		"begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
 	index.line("| code | what to do |\n|---|---|")
 	for _, c := range codeConstants(t) {
-		index.line("| `%s` | %s |", strings.Trim(c.Values[0].(*ast.BasicLit).Value, `"`), cell(strings.TrimSpace(c.Comment.Text())))
+		index.line("| `%s` | %s |", strings.Trim(c.Values[0].(*ast.BasicLit).Value, `"`),
+			cell(strings.TrimSpace(c.Comment.Text())))
 	}
 	generated("tools.md", index)
 }
@@ -124,9 +131,11 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 	} else {
 		d.line("| argument | type | required | meaning |\n|---|---|---|---|")
 		rows(input, "", func(path string, needed bool, s *jsonschema.Schema) {
-			d.line("| `%s` | %s | %s | %s |", path, typeOf(s), map[bool]string{true: "yes", false: "no"}[needed], cell(s.Description))
+			d.line("| `%s` | %s | %s | %s |", path, typeOf(s), map[bool]string{true: "yes", false: "no"}[needed],
+				cell(s.Description))
 		})
 	}
+
 	for name, def := range output.Defs {
 		if def.Description = ""; d.step == nil {
 			d.step = def
@@ -134,6 +143,7 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 			t.Errorf("the %s of %s is not that of the other tools", name, tool.Name)
 		}
 	}
+
 	var table document
 	if output.Description != "" {
 		table.line("%s\n", output.Description)
@@ -187,7 +197,9 @@ func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschem
 
 // typeOf describes the type of a property, its values and its limits, in words.
 func typeOf(s *jsonschema.Schema) string {
-	kinds := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(k string) bool { return k == "null" || k == "" })
+	kinds := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(k string) bool {
+		return k == "null" || k == ""
+	})
 	text, null := strings.Join(kinds, " or "), ", or null"
 	switch {
 	case s.Ref != "":
@@ -199,6 +211,7 @@ func typeOf(s *jsonschema.Schema) string {
 	case text == "array":
 		text = "list"
 	}
+
 	before := ": "
 	for _, v := range s.Enum {
 		if v != nil {
@@ -260,27 +273,37 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 func TestEveryErrorCodeIsListed(t *testing.T) {
 	t.Parallel()
 	codes, last, quoted := codeConstants(t), "", []string(nil)
-	others := []string{`"blocked"`, `"budget_reached"`, `"in_place"`, `"internal"`, `"stopping"`, `"untrusted"`} // also states, kinds, arguments
+
+	// also states, kinds, arguments
+	others := []string{`"blocked"`, `"budget_reached"`, `"in_place"`, `"internal"`, `"stopping"`, `"untrusted"`}
 	testkit.True(t, len(codes) >= 100, "%s has %d codes", codesFile, len(codes))
+
 	unused := map[string]bool{}
 	for _, c := range codes {
 		code := c.Values[0].(*ast.BasicLit).Value
-		testkit.True(t, code > last && len(strings.TrimSpace(c.Comment.Text())) >= 10, "%s: %s is listed twice, is not in its place, or does not say what to do", codesFile, code)
+		testkit.True(t, code > last && len(strings.TrimSpace(c.Comment.Text())) >= 10,
+			"%s: %s is listed twice, is not in its place, or does not say what to do", codesFile, code)
 		last, unused[c.Names[0].Name] = code, true
 		quoted = append(quoted, code)
 	}
 	quoted = slices.DeleteFunc(quoted, func(code string) bool { return slices.Contains(others, code) })
-	used, literal := regexp.MustCompile(`codes\.(\w+)`), regexp.MustCompile(`(?:\b(?:Wrong|NotNow)\("\w+"|[^:](?:`+strings.Join(quoted, "|")+`)).*`)
+	used := regexp.MustCompile(`codes\.(\w+)`)
+	literal := regexp.MustCompile(`(?:\b(?:Wrong|NotNow)\("\w+"|[^:](?:` + strings.Join(quoted, "|") + `)).*`)
 	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == filepath.FromSlash(codesFile) {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			path == filepath.FromSlash(codesFile) {
 			return err
 		}
 		text := string(testkit.Get(os.ReadFile(path)).Must(t))
 		found := literal.FindString(text)
-		testkit.True(t, found == "" || strings.HasPrefix(path, filepath.FromSlash("../cmd/proof/")), "%s: use a constant of package codes: %s", path, found) // proof judges from outside
+		// proof judges from outside
+		testkit.True(t, found == "" || strings.HasPrefix(path, filepath.FromSlash("../cmd/proof/")),
+			"%s: use a constant of package codes: %s", path, found)
+
 		for _, m := range used.FindAllStringSubmatch(text, -1) {
 			delete(unused, m[1])
 		}
+
 		return nil
 	}))
 	testkit.Same(t, unused, nil, "codes that no error has")

@@ -31,13 +31,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
+const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+	`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n" +
 	`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
 
 func overStdio(t testing.TB, s *Server, input string) []string {
 	t.Helper()
 	var out testkit.Log
-	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), nopCloser{&out}), "ServeStdio")
+	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), nopCloser{&out}),
+		"ServeStdio")
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
@@ -80,6 +82,7 @@ func listTools(t *testing.T) map[string]*listedTool {
 			all[tool.Name] = tool
 		}
 	}
+
 	return all
 }
 
@@ -97,17 +100,24 @@ func TestAllToolsAreDescribed(t *testing.T) {
 		n := len(tool.Description)
 		testkit.True(t, n >= 30 && n < 2048, "%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
 		testkit.True(t, tool.Title != "" && tool.OutputSchema != nil, "%s: no title or no output schema", tool.Name)
-		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
+
+		for kind, s := range map[string]*jsonschema.Schema{
+			"input":  schemaFrom(t, tool.InputSchema),
+			"output": schemaFrom(t, tool.OutputSchema),
+		} {
 			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
 			testkit.Works(t, testkit.Get(s.Resolve(nil)).Err(), "%s: the %s schema", tool.Name, kind)
 		}
-		// A client that shows its model no tool until it searches has the tools of workflows at once, and finds the others.
+
+		// A client that shows its model no tool until it searches has the tools of workflows at once, and
+		// finds the others.
 		always, hint := tool.Meta["anthropic/alwaysLoad"], tool.Meta["anthropic/searchHint"]
 		testkit.True(t, (always == true) != (hint != nil), "%s: always loaded %v, hint %v", tool.Name, always, hint)
 	}
 }
 
-// A step's fields are described in one place, for both places of steps: null is a begin_step if there is none, but no entry of concurrent_steps.
+// A step's fields are described in one place, for both places of steps: null is a begin_step if there is
+// none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
@@ -119,8 +129,10 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 		schema.Required = nil
 		resolved := testkit.Get(schema.Resolve(nil)).Must(t)
 		for reply, fits := range map[string]bool{
-			`{"begin_step":null}`: true, `{"concurrent_steps":null}`: false, `{"begin_step":{"step_id":"a"}}`: false, // the other fields are missing
-			`{"begin_step":"a"}`: false, `{"concurrent_steps":[null]}`: false, `{"concurrent_steps":[{"step_id":1}]}`: false,
+			// the other fields are missing
+			`{"begin_step":null}`: true, `{"concurrent_steps":null}`: false, `{"begin_step":{"step_id":"a"}}`: false,
+			`{"begin_step":"a"}`: false, `{"concurrent_steps":[null]}`: false,
+			`{"concurrent_steps":[{"step_id":1}]}`: false,
 		} {
 			var value any
 			must(t, json.Unmarshal([]byte(reply), &value))
@@ -135,7 +147,9 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 	for _, name := range server.tools.Names() {
 		tool := server.tools.Tool(name)
 		s := tool.Input // clients are shown no limits, and calls are checked against them
-		testkit.True(t, s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil, "%s takes arguments it does not name", tool.Name)
+		testkit.True(t, s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil,
+			"%s takes arguments it does not name", tool.Name)
+
 		for name, p := range s.Properties {
 			limit := p.MaxLength
 			switch kind := append(p.Types, p.Type); {
@@ -149,13 +163,15 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 				limit = new(int(*p.Maximum))
 			}
 			testkit.True(t, limit != nil && *limit >= 1, "%s.%s has no limit", tool.Name, name)
-			testkit.Equal(t, slices.Contains(s.Required, name), !slices.Contains(p.Types, "null"), "%s.%s is required, of the types %v", tool.Name, name, p.Types)
+			testkit.Equal(t, slices.Contains(s.Required, name), !slices.Contains(p.Types, "null"),
+				"%s.%s is required, of the types %v", tool.Name, name, p.Types)
 		}
 	}
 }
 
-// conforms checks every reply of a server as clients do: the text is the structured content, which fits the output schema
-// that the tool lists, and has no member that this does not name. It returns the names of the tools that have replied.
+// conforms checks every reply of a server as clients do: the text is the structured content, which fits the
+// output schema that the tool lists, and has no member that this does not name. It returns the names of the
+// tools that have replied.
 func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 	t.Helper()
 	w := &walker{t, map[string]*jsonschema.Schema{}}
@@ -164,6 +180,7 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 		w.of[tool.Name] = schemaFrom(t, tool.OutputSchema)
 		whole[tool.Name] = testkit.Get(schemaFrom(t, tool.OutputSchema).Resolve(nil)).Must(t)
 	}
+
 	seen = new(sync.Map)
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -182,13 +199,19 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 			testkit.Works(t, failed, "%s: the result has no JSON form", name)
 			testkit.Works(t, json.Unmarshal(encoded, &result), "%s: the result", name)
 			testkit.Equal(t, len(result.Content), 1, "%s: blocks", name)
+
 			data := result.StructuredContent
 			if result.IsError {
 				testkit.True(t, data == nil, "%s: an error with structured content: %s", name, data)
 				return res, err
 			}
-			text, _ := json.Marshal(json.RawMessage(result.Content[0].Text))                                                                                        // with the SDK's escapes
-			testkit.True(t, string(text) == string(data) || name == "workflows-list-tool", "%s: the text is not the structured content:\n%s\n%s", name, text, data) // whose text is a list
+
+			// with the SDK's escapes
+			text, _ := json.Marshal(json.RawMessage(result.Content[0].Text))
+			// whose text is a list
+			testkit.True(t, string(text) == string(data) || name == "workflows-list-tool",
+				"%s: the text is not the structured content:\n%s\n%s", name, text, data)
+
 			seen.Store(name, true)
 			if name == "call_workflow_tool" {
 				name = "workflow_status" // as the reply of the tool that it calls
@@ -201,9 +224,11 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 				testkit.Works(t, whole[name].Validate(value), "the reply of %s: %s", name, data)
 				w.walk(name, "", value, w.of[name])
 			}
+
 			return res, err
 		}
 	})
+
 	return seen
 }
 
@@ -213,7 +238,8 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 	s, _ := fakeServer(t, nil)
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	got := text(res)
-	for _, pair := range [][2]string{{`"zoo":"z.md"`, `"ant":["a.md"`}, {`"zz":`, `"aa":`}, {`"status"`, `"feedback"`}, {`"notice"`, `"stack"`}} {
+	for _, pair := range [][2]string{{`"zoo":"z.md"`, `"ant":["a.md"`}, {`"zz":`, `"aa":`}, {`"status"`, `"feedback"`},
+		{`"notice"`, `"stack"`}} {
 		a, b := strings.Index(got, pair[0]), strings.Index(got, pair[1])
 		testkit.True(t, a >= 0 && b >= a, "%s at %d, %s at %d in %s", pair[0], a, pair[1], b, got)
 	}
@@ -228,7 +254,8 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 	for _, c := range []struct {
 		sets                []string
 		mostShown, mostSent int
-	}{{config.DefaultToolsets, 17_700, 116_000}, {[]string{"workflows"}, 6_000, 40_960}, {[]string{"workflows", "remote"}, 13_000, 40_960}} {
+	}{{config.DefaultToolsets, 17_700, 116_000}, {[]string{"workflows"}, 6_000, 40_960},
+		{[]string{"workflows", "remote"}, 13_000, 40_960}} {
 		t.Run(strings.Join(c.sets, " and "), func(t *testing.T) {
 			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
 			line := toolsListOf(t, s)
@@ -248,8 +275,10 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 				sum += n
 				t.Logf("%5d characters shown: %s", n, tool.Name)
 			}
-			testkit.True(t, sum <= c.mostShown, "a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
-			testkit.True(t, len(line) <= c.mostSent, "tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
+			testkit.True(t, sum <= c.mostShown,
+				"a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
+			testkit.True(t, len(line) <= c.mostSent, "tools/list has %d bytes, at most %d are allowed", len(line),
+				c.mostSent)
 			n := len(client(t, s).InitializeResult().Instructions)
 			testkit.True(t, n <= 1800, "the instructions have %d bytes", n)
 		})
@@ -266,6 +295,7 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	testkit.Need(t, c.Resources == nil, "capabilities %+v", c)
 	testkit.Need(t, c.Completions == nil, "capabilities %+v", c)
 	testkit.True(t, c.Tools != nil, "capabilities %+v", c)
+
 	for method, err := range map[string]error{
 		"prompts/list":             testkit.Get(cs.ListPrompts(ctx, nil)).Err(),
 		"prompts/get":              testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "p"})).Err(),
@@ -284,23 +314,35 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 // ofOthers are ids that a person, a job or another system chose.
 var ofOthers = []string{"step_id", "workflow_id", "request_id", "instance_id", "source_execution_id"}
 
-// Each field of a request or a reply has a type and says what it means, of an id that it is a UUID or 8 hexadecimal digits,
-// of a time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema field documentation").
+// Each field of a request or a reply has a type and says what it means, of an id that it is a UUID or 8
+// hexadecimal digits, of a time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema
+// field documentation").
 func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
 	t.Parallel()
-	id, at := regexp.MustCompile(`_ids?$|^(remove|depends_on|blocked_by)$`), regexp.MustCompile(`(_at|_until|^time|_changed)$`)
+	id := regexp.MustCompile(`_ids?$|^(remove|depends_on|blocked_by)$`)
+	at := regexp.MustCompile(`(_at|_until|^time|_changed)$`)
 	for _, tool := range listTools(t) {
-		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
+		for kind, s := range map[string]*jsonschema.Schema{
+			"input":  schemaFrom(t, tool.InputSchema),
+			"output": schemaFrom(t, tool.OutputSchema),
+		} {
 			fieldsOf(s, tool.Name+" "+kind, func(where, name string, p *jsonschema.Schema) {
 				said := p.Description
 				testkit.True(t, strings.TrimSpace(said) != "", "%s is not described", where)
 				testkit.True(t, name == "*" || p.Type != "" || p.Types != nil, "%s has no type", where)
-				says := strings.Contains(said, "UUID") || strings.Contains(said, "8 hex") || strings.Contains(said, "32 hex")
-				testkit.True(t, says || !id.MatchString(name) || slices.Contains(ofOthers, name), "%s does not say what the id looks like: %s", where, said)
-				testkit.True(t, !at.MatchString(name) || strings.Contains(said, "RFC 3339"), "%s does not say how the time is written: %s", where, said)
+
+				says := strings.Contains(said, "UUID") || strings.Contains(said, "8 hex") ||
+					strings.Contains(said, "32 hex")
+				testkit.True(t, says || !id.MatchString(name) || slices.Contains(ofOthers, name),
+					"%s does not say what the id looks like: %s", where, said)
+				testkit.True(t, !at.MatchString(name) || strings.Contains(said, "RFC 3339"),
+					"%s does not say how the time is written: %s", where, said)
+
 				for _, value := range p.Enum {
 					word := fmt.Sprint(value)
-					testkit.True(t, value == nil || strings.Contains(word, " ") || strings.Contains(said, word) || name == "syntax_for_finished_step_tool", "%s does not say that it may be %s: %s", where, word, said)
+					testkit.True(t, value == nil || strings.Contains(word, " ") || strings.Contains(said, word) ||
+						name == "syntax_for_finished_step_tool", "%s does not say that it may be %s: %s", where,
+						word, said)
 				}
 			})
 		}
@@ -312,6 +354,7 @@ func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p 
 	if s == nil {
 		return
 	}
+
 	inside := func(where, name string, p *jsonschema.Schema) {
 		if p != nil && p.Not == nil {
 			found(where, name, p)
@@ -338,9 +381,11 @@ type walker struct {
 }
 
 func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
-	if s != nil && s.Ref != "" || s != nil && strings.Contains(s.Description, "fields are in start_workflow's output schema") {
+	if s != nil && s.Ref != "" ||
+		s != nil && strings.Contains(s.Description, "fields are in start_workflow's output schema") {
 		s = w.of["start_workflow"].Defs["step"]
 	}
+
 	switch value := value.(type) {
 	case map[string]any:
 		for key, member := range value {
@@ -377,9 +422,11 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 			accepted(t, cs, name, args)
 		}
 	}
+
 	fake, _ := fakeServer(t, nil)
 	replied := []*sync.Map{conforms(t, fake)}
-	calls(client(t, fake), "get_workflows {}", `start_workflow {"goal":"g","job_name":"j","workflow_name":"w"}`, `finished_step {"outputs":{}}`, `get_step {}`, `abort_workflow {"explanation":"e"}`)
+	calls(client(t, fake), "get_workflows {}", `start_workflow {"goal":"g","job_name":"j","workflow_name":"w"}`,
+		`finished_step {"outputs":{}}`, `get_step {}`, `abort_workflow {"explanation":"e"}`)
 
 	remote, _ := withSource(t, newFactory(standardWorkflows...), "")
 	replied = append(replied, conforms(t, remote))
@@ -388,44 +435,75 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 		ID string `json:"execution_id"`
 	}
 	id := into[execution](t, cs, "echo", `{"customer":"Ada"}`).ID
-	calls(cs, "list_workflow_tools {}", `list_workflow_tools {"name":"*"}`, "refresh_workflow_tools {}", `workflow_status {"execution_id":"`+id+`"}`,
-		`cancel_execution {"execution_id":"`+id+`"}`, `call_workflow_tool {"name":"echo","arguments":{"customer":"Ada"}}`)
+	calls(cs, "list_workflow_tools {}", `list_workflow_tools {"name":"*"}`, "refresh_workflow_tools {}",
+		`workflow_status {"execution_id":"`+id+`"}`,
+		`cancel_execution {"execution_id":"`+id+`"}`,
+		`call_workflow_tool {"name":"echo","arguments":{"customer":"Ada"}}`)
 
-	s, root := bareProject(t, "executors: {MINE: {command: [sh, -c, 'cat > said.txt; echo done']}}\n", func(o *Options) { o.Toolsets = config.Toolsets })
+	s, root := bareProject(t, "executors: {MINE: {command: [sh, -c, 'cat > said.txt; echo done']}}\n",
+		func(o *Options) { o.Toolsets = config.Toolsets })
 	repository(t, root)
 	replied = append(replied, conforms(t, s))
 	cs = client(t, s)
 	run := into[execution](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/plan","input":{"goal":"Sea"}}`).ID
-	calls(cs, "workflows-list-tool {}", `workflows-status-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`, `get_step {"session_id":"`+run+`"}`,
-		`finished_step {"session_id":"`+run+`","outputs":{"idea":"idea.txt"}}`, `go_to_step {"session_id":"`+run+`","step_id":"idea"}`,
+	calls(cs, "workflows-list-tool {}", `workflows-status-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`,
+		`get_step {"session_id":"`+run+`"}`,
+		`finished_step {"session_id":"`+run+`","outputs":{"idea":"idea.txt"}}`,
+		`go_to_step {"session_id":"`+run+`","step_id":"idea"}`,
 		`workflows-cancel-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`)
-	write(t, root, map[string]string{".deepwork/jobs/items/job.yml": `{name: items, version: 1.0.0, summary: S, common_job_info_provided_to_all_steps_at_runtime: C, steps: [
+
+	write(t, root,
+		map[string]string{".deepwork/jobs/items/job.yml": `{name: items, version: 1.0.0, summary: S, ` +
+			`common_job_info_provided_to_all_steps_at_runtime: C, steps: [
   {id: list, name: L, description: D, instructions: I, reviews: [], outputs: {todo: {type: string, description: D}}},
-  {id: port, name: P, description: D, instructions: I, reviews: [], outputs: {pages: {type: files, description: D, required: false}, said: {type: string, description: D}}}],
-  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}, {name: again, summary: S, steps: [{workflow: main}]}]}`})
-	again := into[execution](t, cs, "workflows-execute-tool", `{"workflow_id":"items/again","input":{"goal":"g"}}`).ID // its own, not that of its first step
-	calls(cs, `workflows-status-tool {"workflow_id":"items/again","execution_id":"`+again+`"}`, `start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`, `finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
-		`finished_step {"outputs":{"said":"s"},"step_id":"port[0]"}`, `finished_step {"outputs":{"said":"s","pages":["idea.txt"]},"step_id":"port[1]"}`)
+  {id: port, name: P, description: D, instructions: I, reviews: [], outputs: {pages: {type: files, description: D, ` +
+			`required: false}, said: {type: string, description: D}}}],
+  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}, {name: again, summary: S, ` +
+			`steps: [{workflow: main}]}]}`})
+
+	// its own, not that of its first step
+	again := into[execution](t, cs, "workflows-execute-tool", `{"workflow_id":"items/again","input":{"goal":"g"}}`).ID
+	calls(cs, `workflows-status-tool {"workflow_id":"items/again","execution_id":"`+again+`"}`,
+		`start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`,
+		`finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
+		`finished_step {"outputs":{"said":"s"},"step_id":"port[0]"}`,
+		`finished_step {"outputs":{"said":"s","pages":["idea.txt"]},"step_id":"port[1]"}`)
 	project := into[board.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
 	repo := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+project+`"}`).Repos[0].RepoID
 	task := into[board.Task](t, cs, "create_task", `{"project_id":"`+project+`","title":"Plan"}`).TaskID
-	other := into[board.Task](t, cs, "create_task", `{"project_id":"`+project+`","title":"Then","depends_on":["`+task+`"]}`).TaskID
-	made := into[attempt.AttemptReply](t, cs, "start_task_attempt", `{"task_id":"`+task+`","executor":"MINE","repos":[{"repo_id":"`+repo+`","target_branch":"main"}]}`)
+	other := into[board.Task](t, cs, "create_task",
+		`{"project_id":"`+project+`","title":"Then","depends_on":["`+task+`"]}`).TaskID
+	made := into[attempt.AttemptReply](t, cs, "start_task_attempt",
+		`{"task_id":"`+task+`","executor":"MINE","repos":[{"repo_id":"`+repo+`","target_branch":"main"}]}`)
 	a := `{"attempt_id":"` + made.AttemptID + `"`
 	for tail := (&attempt.TailReply{}); tail.State != "completed"; {
-		tail = into[attempt.TailReply](t, cs, "tail_attempt", fmt.Sprintf(`%s,"after_index":%d,"wait":"5"}`, a, tail.NextIndex-1))
+		tail = into[attempt.TailReply](t, cs, "tail_attempt",
+			fmt.Sprintf(`%s,"after_index":%d,"wait":"5"}`, a, tail.NextIndex-1))
 		testkit.Need(t, tail.State != "failed", "%+v", tail)
 	}
-	calls(cs, "tail_attempt "+a+`,"after_index":-1,"raw":true}`, "get_attempt "+a+"}", "get_attempt_diff "+a+"}", `list_tasks {"project_id":"`+project+`"}`, `list_task_attempts {"task_id":"`+task+`"}`,
-		`get_task {"task_id":"`+task+`"}`, "needs_attention {}", "list_executors {}", "comment_attempt "+a+`,"comments":[{"file":"said.txt","line":"1","text":"t"}]}`,
-		"rebase_attempt "+a+"}", "merge_attempt "+a+"}", "change_target "+a+`,"target_branch":"main"}`, "abort_merge "+a+"}",
-		"stop_attempt "+a+"}", `update_task {"task_id":"`+task+`","status":"done"}`, `delete_task {"task_id":"`+other+`"}`)
+
+	calls(cs, "tail_attempt "+a+`,"after_index":-1,"raw":true}`, "get_attempt "+a+"}", "get_attempt_diff "+a+"}",
+		`list_tasks {"project_id":"`+project+`"}`, `list_task_attempts {"task_id":"`+task+`"}`,
+		`get_task {"task_id":"`+task+`"}`, "needs_attention {}", "list_executors {}",
+		"comment_attempt "+a+`,"comments":[{"file":"said.txt","line":"1","text":"t"}]}`,
+		"rebase_attempt "+a+"}", "merge_attempt "+a+"}", "change_target "+a+`,"target_branch":"main"}`,
+		"abort_merge "+a+"}",
+		"stop_attempt "+a+"}", `update_task {"task_id":"`+task+`","status":"done"}`,
+		`delete_task {"task_id":"`+other+`"}`)
 	_ = into[merge.Reply](t, cs, "abort_merge", a+"}")
-	ran := into[attempt.RunMade](t, cs, "run_workflow", `{"job_name":"trip","workflow_name":"plan","goal":"g","executor":"MINE"}`).RunID
-	calls(cs, `get_run {"run_id":"`+ran+`"}`, `stop_attempt {"attempt_id":"`+ran+`"}`, `get_run {"run_id":"`+ran+`"}`, `follow_up {"action":"cancel","attempt_id":"`+made.AttemptID+`"}`)
+	ran := into[attempt.RunMade](t, cs, "run_workflow",
+		`{"job_name":"trip","workflow_name":"plan","goal":"g","executor":"MINE"}`).RunID
+	calls(cs, `get_run {"run_id":"`+ran+`"}`, `stop_attempt {"attempt_id":"`+ran+`"}`, `get_run {"run_id":"`+ran+`"}`,
+		`follow_up {"action":"cancel","attempt_id":"`+made.AttemptID+`"}`)
+
 	for _, name := range s.tools.Names() {
-		has := func(seen *sync.Map) bool { _, ok := seen.Load(name); return ok }
-		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt", "no reply of %s was looked at", name) // its reply is that of merge_attempt, and it needs a remote
+		has := func(seen *sync.Map) bool {
+			_, ok := seen.Load(name)
+			return ok
+		}
+		// its reply is that of merge_attempt, and it needs a remote
+		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt",
+			"no reply of %s was looked at", name)
 	}
 }
 
@@ -445,10 +523,13 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 	return cs
 }
 
-// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists the same tools, in turns.
+// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
+// the same tools, in turns.
 func BenchmarkToolsList(b *testing.B) {
 	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
-	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
+	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error {
+		return s.ServeStdio(context.Background(), in, out)
+	})
 	all := testkit.Get(ours.ListTools(b.Context(), nil)).Must(b)
 	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	for _, t := range all.Tools {

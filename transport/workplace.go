@@ -39,8 +39,15 @@ import (
 // folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
 	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
-		w := &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace, attempt: l.Attempt,
-			logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), who: session.LocalCaller("")}
+		w := &workplace{
+			moved:   wait.NewSignal(),
+			grants:  map[string]*grant{},
+			dir:     folder.MCP(l.Attempt.ID),
+			root:    l.Attempt.Workspace,
+			attempt: l.Attempt,
+			logger:  cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+			who:     session.LocalCaller(""),
+		}
 		defer func() {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
@@ -49,8 +56,13 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 			}
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
-			return board.RunEnd{State: board.Failed, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{
+				State:  board.Failed,
+				Step:   board.OrEmpty(l.Attempt.WorkflowStep),
+				Reason: fmt.Sprintf("Its sessions could not be opened: %v", err),
+			}
 		}
+
 		c, err := w.base.check(ctx)
 		if err != nil {
 			c = config.Default()
@@ -94,10 +106,12 @@ type grant struct {
 func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) Options {
 	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = w.root, []string{"workflows"}, w.moved.Wake, w.logger
 	o.reviewed = func(executor string, stdout []byte) error {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also of a review that is cancelled
+		// also of a review that is cancelled
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		return l.Reviewed(bounded, executor, stdout)
 	}
+
 	env := map[string]string{config.AttemptEnv: "", config.BoardEnv: ""} // in place, it is the project
 	if !l.Run.InPlace {
 		env = map[string]string{config.AttemptEnv: l.Attempt.ID, config.BoardEnv: folder.Database()}
@@ -123,8 +137,16 @@ func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	}
 	w.opened.add("closing the sessions", w.base.Close)
 	w.own = w.base.connect(w.who.Identity)
-	w.opened.add("", func(context.Context) error { w.own.Close(); return nil })
-	w.steps, err = newServer(engines{check: w.base.check, connect: w.connect, agent: w.agent, unavailable: w.base.unavailable}, []string{stepTools}, o.Version, w.logger)
+	w.opened.add("", func(context.Context) error {
+		w.own.Close()
+		return nil
+	})
+	w.steps, err = newServer(engines{
+		check:       w.base.check,
+		connect:     w.connect,
+		agent:       w.agent,
+		unavailable: w.base.unavailable,
+	}, []string{stepTools}, o.Version, w.logger)
 	if err != nil {
 		return err
 	}
@@ -133,8 +155,11 @@ func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
 		return err
 	}
+
 	w.web, err = web.Listen(ctx, web.Backend{
-		MCP: w.steps.mcp, Logger: w.logger, Settings: w.settings, LastSettings: func() config.HTTP { return w.settings(context.Background()) },
+		MCP: w.steps.mcp, Logger: w.logger, Settings: w.settings, LastSettings: func() config.HTTP {
+			return w.settings(context.Background())
+		},
 		Check: w.steps.ready, Sessions: &w.steps.conns, InFlight: &w.steps.tools.InFlight,
 	}, web.Options{Private: true, Grace: time.Second})
 	if err != nil {
@@ -169,6 +194,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	}
 	admitted := &grant{Grant: g, hash: strings.TrimPrefix(line, identity+":")}
 	c.MCP = executors.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
+
 	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{executors.MCPName: map[string]any{
 		"type": "http", "url": c.MCP.URL, "headers": map[string]string{"Authorization": "Bearer " + token},
 	}}}, "", "  ")
@@ -178,9 +204,12 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	if err != nil {
 		return c, nil, fmt.Errorf("writing how an agent reaches its server: %w", err)
 	}
+
 	c.Called = admitted.lastActive
-	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, executors.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
+	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, executors.TokenEnv + "=" + token,
+		config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
+
 	w.mu.Lock()
 	w.grants[identity] = admitted
 	w.mu.Unlock()
@@ -225,7 +254,14 @@ func (w *workplace) asLeader(ctx context.Context) context.Context {
 
 // Start implements run.Workplace.
 func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (string, error) {
-	r, err := w.own.Start(w.asLeader(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request, Isolated: !run.InPlace})
+	r, err := w.own.Start(w.asLeader(ctx), workflow.StartArgs{
+		Goal:         run.Goal,
+		JobName:      run.JobName,
+		WorkflowName: run.WorkflowName,
+		Inputs:       board.Given(run.Inputs),
+		RequestID:    &request,
+		Isolated:     !run.InPlace,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -245,8 +281,14 @@ func (w *workplace) Started(ctx context.Context, parents map[string]bool) (all [
 			if r.Tool != machine.ToolStart || r.RequestID == nil {
 				continue
 			}
+
 			if parts := strings.SplitN(*r.RequestID, "/", 3); len(parts) == 3 {
-				all = append(all, run.Started{SessionID: s.SessionID, Parent: *s.ParentSessionID, Session: parts[0], Step: parts[1]})
+				all = append(all, run.Started{
+					SessionID: s.SessionID,
+					Parent:    *s.ParentSessionID,
+					Session:   parts[0],
+					Step:      parts[1],
+				})
 			}
 		}
 	}
@@ -265,7 +307,8 @@ func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string
 	case err != nil:
 		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
 	case changed != nil:
-		return fmt.Sprintf("%s changed after the outputs were handed in, so nobody can pass them. Hand them in again when they are final.", strings.Join(changed, ", "))
+		return fmt.Sprintf("%s changed after the outputs were handed in, so nobody can pass them. Hand them in again "+
+			"when they are final.", strings.Join(changed, ", "))
 	}
 	return ""
 }
@@ -273,13 +316,16 @@ func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string
 // Finish implements run.Workplace.
 func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
 	if q == nil {
-		return w.own.Finish(w.asLeader(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
+		return w.own.Finish(w.asLeader(ctx),
+			workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
 	}
+
 	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}
-	return w.own.Finish(w.asLeader(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+	return w.own.Finish(w.asLeader(ctx),
+		workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
 }
 
 // Isolate implements run.Workplace.
@@ -326,11 +372,14 @@ func (g *grant) lastActive() time.Time {
 	return g.lastCall
 }
 
-// own returns the session and the step of a call; those that it leaves out are those of the agent, and others are refused.
+// own returns the session and the step of a call; those that it leaves out are those of the agent, and others
+// are refused.
 func (c *stepCaller) own(ctx context.Context, sessionID, stepID *string) (ownSession, ownStep *string, err error) {
 	if c.grant.Session == "" { // its token was withdrawn after the request was let in
-		return nil, nil, session.NotNow(codes.OtherSession, "Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
+		return nil, nil, session.NotNow(codes.OtherSession,
+			"Your token was withdrawn, because the agent of its step has ended. Nothing was done.")
 	}
+
 	if sessionID == nil {
 		sessionID = &c.grant.Session
 	}
@@ -338,14 +387,18 @@ func (c *stepCaller) own(ctx context.Context, sessionID, stepID *string) (ownSes
 		if begun, err := c.begun(ctx, *sessionID); begun || err != nil {
 			return sessionID, stepID, err
 		}
-		return nil, nil, session.NotNow(codes.OtherSession, "You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass that of a workflow that you have started.",
+		return nil, nil, session.NotNow(codes.OtherSession,
+			"You do the step '%s' of session '%s', and session '%s' is another one. Leave session_id out, or pass "+
+				"that of a workflow that you have started.",
 			c.grant.Step, c.grant.Session, *sessionID).With("session_id", c.grant.Session)
 	}
 	if stepID == nil {
 		stepID = &c.grant.Step
 	}
 	if *stepID != c.grant.Step {
-		return nil, nil, session.NotNow(codes.OtherStep, "You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step, *stepID).With("step_id", c.grant.Step)
+		return nil, nil, session.NotNow(codes.OtherStep,
+			"You do the step '%s' alone, and '%s' is another one. Leave step_id out.", c.grant.Step,
+			*stepID).With("step_id", c.grant.Step)
 	}
 	return sessionID, stepID, nil
 }
@@ -356,13 +409,16 @@ func (c *stepCaller) begun(ctx context.Context, id string) (bool, error) {
 		c.grant.mu.Lock()
 		is := slices.Contains(c.grant.children, id)
 		c.grant.mu.Unlock()
+
 		if is {
 			return true, nil
 		}
+
 		s, err := c.state(ctx, id)
 		if code := session.CodeOf(err); code == codes.UnknownSession || code == codes.BadSessionID {
 			return false, nil
 		}
+
 		if err != nil || s.CalledAs == "" {
 			return false, err
 		}
@@ -397,7 +453,9 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 	if a.RequestID != nil {
 		a.RequestID = c.request(*a.RequestID)
 	}
-	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil, nil), a) // no person is at its client who could answer
+
+	// no person is at its client who could answer
+	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil, nil), a)
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == codes.PersonAwaited {
 			reply := *r
@@ -412,7 +470,10 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 }
 
 // personFeedback tells an agent that its step waits for a person.
-const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed try, and quality_review_override_reason does not skip it."
+const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and " +
+	"do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished " +
+	"without you; if not, you are told what to change. This is not a failed try, and quality_review_override_reason " +
+	"does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
 	defer c.grant.use()()
@@ -420,8 +481,11 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	if a.ParentSessionID, _, err = c.own(ctx, a.ParentSessionID, nil); err != nil {
 		return nil, err
 	}
+
 	if c.grant.Isolated {
-		return nil, session.NotNow(codes.OtherSession, "You work in a worktree of the item of step '%s', in which no workflow can be started. Do the step without one, or have the user remove isolation from its for_each.", c.grant.Step)
+		return nil, session.NotNow(codes.OtherSession,
+			"You work in a worktree of the item of step '%s', in which no workflow can be started. Do the step "+
+				"without one, or have the user remove isolation from its for_each.", c.grant.Step)
 	}
 	parent := *a.ParentSessionID
 	a.RequestID = cmp.Or(a.RequestID, new(uuid.NewString()))
@@ -432,9 +496,11 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	}
 	id := r.SessionID
 	if err := c.grant.Child(ctx, parent, id); err != nil {
-		_, undo := c.WorkflowCaller.Abort(context.WithoutCancel(ctx), workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
+		_, undo := c.WorkflowCaller.Abort(context.WithoutCancel(ctx),
+			workflow.AbortArgs{SessionID: &id, Explanation: "It could not be recorded as a part of its run."})
 		return nil, errors.Join(err, undo)
 	}
+
 	c.grant.mu.Lock()
 	c.grant.children = append(c.grant.children, id)
 	c.grant.mu.Unlock()

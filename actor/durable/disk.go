@@ -164,6 +164,7 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	if err := d.SyncFolder(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("writing %s: %w: %w", path, ErrUnsynced, err)
 	}
+
 	return nil
 }
 
@@ -181,11 +182,13 @@ func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 			_ = os.Remove(path) // the error of the write says more
 		}
 	}()
+
 	if mode != 0 {
 		if err := f.Chmod(mode); err != nil {
 			return err
 		}
 	}
+
 	if _, err := d.Write(f, data); err != nil {
 		return err
 	}
@@ -208,6 +211,7 @@ func Explain(err error, path string) error {
 	if _, done := errors.AsType[*explainedError](err); done || err == nil {
 		return err
 	}
+
 	var hint string
 	switch {
 	case isNoSpace(err):
@@ -215,7 +219,8 @@ func Explain(err error, path string) error {
 	case isReadOnlyDisk(err):
 		hint = fmt.Sprintf("the disk that holds %s is read-only: make it writable and call again", path)
 	case errors.Is(err, fs.ErrPermission):
-		hint = fmt.Sprintf("give the user who runs deepwork read and write permission for %s and the folder it is in, and call again", path)
+		hint = fmt.Sprintf("give the user who runs deepwork read and write permission for %s and the folder it is "+
+			"in, and call again", path)
 	case isTooManyFiles(err):
 		hint = "too many files are open: raise the limit of open files (ulimit -n) and call again"
 	default:

@@ -24,6 +24,7 @@ func (d Disk) SyncFolder(path string) error {
 	if err != nil {
 		return fmt.Errorf("syncing the folder %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -33,6 +34,7 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 		return nil
 	}
+
 	var missing []string
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); err == nil || at == filepath.Dir(at) {
@@ -52,6 +54,7 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 			return err
 		}
 	}
+
 	switch fi, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist) && len(missing) == 0:
 		return fmt.Errorf("%s is a link that leads nowhere; remove it, or make what it leads to, and call again", dir)
@@ -60,6 +63,7 @@ func (d Disk) MakeFolder(dir string, perm fs.FileMode) error {
 	case !fi.IsDir():
 		return fmt.Errorf("%s is not a folder; move it out of the way and call again", dir)
 	}
+
 	return nil
 }
 
@@ -70,10 +74,12 @@ func Inside(folder, path string) error {
 	if err != nil {
 		return err
 	}
+
 	root, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return err
 	}
+
 	at := folder
 	for part := range strings.SplitSeq(rel, string(filepath.Separator)) {
 		at = filepath.Join(at, part)
@@ -83,16 +89,20 @@ func Inside(folder, path string) error {
 		} else if err != nil {
 			return err
 		}
+
 		if fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) == 0 {
 			continue
 		}
+
 		real, err := filepath.EvalSymlinks(at)
 		if err == nil {
 			real, err = filepath.Rel(root, real)
 		}
 		if err != nil || !filepath.IsLocal(real) {
-			return fmt.Errorf("%s is a link that leads out of %s, or nowhere: remove it, or put what it leads to there", at, folder)
+			return fmt.Errorf("%s is a link that leads out of %s, or nowhere: remove it, or put what it leads to there",
+				at, folder)
 		}
 	}
+
 	return nil
 }

@@ -35,10 +35,12 @@ func Lock(ctx context.Context, path string) (*FileLock, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+
 		l, err := TryLock(path)
 		if l != nil || err != nil {
 			return l, err
 		}
+
 		if err := pause.Wait(ctx); err != nil {
 			return nil, err
 		}
@@ -52,6 +54,7 @@ func TryLock(path string) (*FileLock, error) {
 		if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is %s, not a file; move it out of the way and call again", path, Kind(fi.Mode()))
 		}
+
 		lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|openNonBlock), flock.SetPermissions(0o600))
 		ok, err := lock.TryLock()
 		switch {
@@ -60,6 +63,7 @@ func TryLock(path string) (*FileLock, error) {
 		case !ok:
 			return nil, nil
 		}
+
 		info, err := lock.Stat()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), lock.Close())
@@ -80,6 +84,7 @@ func Locked(path string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular() {
 		return false, nil
 	}
+
 	probe := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	free, err := probe.TryRLock()
 	switch {
@@ -90,6 +95,7 @@ func Locked(path string) (bool, error) {
 	case free:
 		probe.Close()
 	}
+
 	return !free, nil
 }
 
@@ -109,6 +115,7 @@ func (l *FileLock) Remove() error {
 	if !l.InPlace() {
 		return l.lock.Close()
 	}
+
 	err := os.Remove(l.path)
 	cerr := l.lock.Close()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -157,6 +164,7 @@ func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	} else if err != nil {
 		return nil, nil, err
 	}
+
 	return data, fi, nil
 }
 
@@ -175,6 +183,7 @@ func regular(f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		err = &BadFileError{f.Name(), "it is " + Kind(fi.Mode()) + ", not a file"}
@@ -202,5 +211,6 @@ func Kind(m fs.FileMode) string {
 	case m&fs.ModeDevice != 0:
 		return "a device"
 	}
+
 	return "something special"
 }

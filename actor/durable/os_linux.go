@@ -48,5 +48,6 @@ func control(f *os.File, call func(fd int) error) (err error) {
 	if cerr != nil {
 		return fs.ErrClosed // the only possible reason; Control returns its own error
 	}
+
 	return err
 }

@@ -51,6 +51,7 @@ func linkNew(from, to string) error {
 		}
 		return os.Rename(from, to)
 	}
+
 	return err
 }
 

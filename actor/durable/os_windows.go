@@ -43,11 +43,13 @@ func move(from, to string, flags uint32) error {
 		if err == nil {
 			return nil
 		}
+
 		busy := errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_LOCK_VIOLATION) ||
 			flags&windows.MOVEFILE_REPLACE_EXISTING != 0 && errors.Is(err, windows.ERROR_ACCESS_DENIED)
 		if !busy || try == replaceTries {
 			return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 		}
+
 		time.Sleep(replacePause)
 	}
 }

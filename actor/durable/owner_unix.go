@@ -22,9 +22,11 @@ func FaultOf(name string, fi fs.FileInfo) string {
 	case open&0o002 != 0:
 		return fmt.Sprintf("everybody may write to %s: run chmod o-w on it", name)
 	case int(st.Uid) != os.Geteuid() && st.Uid != 0:
-		return fmt.Sprintf("%s belongs to another user, with the id %d: if its content is right, run chown on it", name, st.Uid)
+		return fmt.Sprintf("%s belongs to another user, with the id %d: if its content is right, run chown on it",
+			name, st.Uid)
 	case open&0o020 != 0 && int(st.Gid) != os.Getegid():
 		return fmt.Sprintf("the group %d, which is not yours, may write to %s: run chmod g-w on it", st.Gid, name)
 	}
+
 	return ""
 }

@@ -61,6 +61,7 @@ func (r *recorder) carry(op Op, do func() error) error {
 			return err
 		}
 	}
+
 	return errBroken
 }
 
@@ -82,9 +83,11 @@ func TestPutFails(t *testing.T) {
 			t.Run(temp+"/"+fail, func(t *testing.T) {
 				path := oldFile(t)
 				op, _, torn := strings.Cut(fail, " ")
-				err := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}.Put(path, []byte("the new one"), PutOptions{Temp: temp})
+				err := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}.Put(path, []byte("the new one"),
+					PutOptions{Temp: temp})
 				testkit.FailsWith(t, err, errBroken)
 				testkit.Fails(t, err, filepath.Dir(path))
+
 				unsynced := fail == OpSyncDir
 				testkit.Equal(t, errors.Is(err, ErrUnsynced), unsynced)
 				holds(t, filepath.Dir(path), map[bool]string{true: "a=the new one", false: "a=old"}[unsynced])
@@ -103,9 +106,12 @@ func TestPutIsCutShort(t *testing.T) {
 				child.Env = append(os.Environ(), childEnv+"="+when+" "+op)
 				said, err := child.CombinedOutput()
 				testkit.Fails(t, err, "exit status 3", "%s", said)
+
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
-				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
+				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"),
+					"it left %q", got)
+
 				// The next one removes what is at the caller's own name.
 				must(t, Disk{}.Put(path, []byte("next"), PutOptions{Temp: "a.new"}))
 				holds(t, filepath.Dir(path), "a=next")
@@ -157,6 +163,7 @@ func TestPutsOfOnePath(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	content := func(n byte) []byte { return bytes.Repeat([]byte{'a' + n}, 10_000) }
+
 	d := Disk{Carry: func(op Op, do func() error) error {
 		if op.Do == OpSync || op.Do == OpSyncDir {
 			return nil // only makes the test slower
@@ -173,6 +180,7 @@ func TestPutsOfOnePath(t *testing.T) {
 			testkit.True(t, whole, "a reader saw %d bytes, %v", len(got), err)
 		}
 	})
+
 	for n := range byte(8) {
 		writers.Go(func() {
 			for range 20 {
@@ -190,7 +198,8 @@ func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, Disk{}.SyncFolder(dir))
 	testkit.Fails(t, Disk{}.SyncFolder(filepath.Join(dir, "missing")), filepath.Join(dir, "missing"))
-	testkit.FailsWith(t, Disk{Carry: (&recorder{fail: OpSyncDir}).carry}.SyncFolder(dir), errBroken, "a sync that fails")
+	testkit.FailsWith(t, Disk{Carry: (&recorder{fail: OpSyncDir}).carry}.SyncFolder(dir), errBroken,
+		"a sync that fails")
 }
 
 // Each folder is durable before one is made in it, and only the last one is for its owner alone.
@@ -208,13 +217,17 @@ func TestMakeFolder(t *testing.T) {
 	testkit.Same(t, synced, []string{root, a, b})
 	must(t, d.MakeFolder(c, 0o755))
 	testkit.Equal(t, len(synced), 3, "what is there was made again")
+
 	if runtime.GOOS != "windows" {
 		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
 			mode := testkit.Get(os.Stat(path)).Must(t).Mode().Perm()
-			testkit.True(t, mode&^0o055 == want&^0o055 && mode&^want == 0, "%s has the mode %v, want %v", path, mode, want) // the umask may narrow it
+			// the umask may narrow it
+			testkit.True(t, mode&^0o055 == want&^0o055 && mode&^want == 0, "%s has the mode %v, want %v", path,
+				mode, want)
 		}
 	}
-	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700), errBroken, "a sync that fails")
+	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700),
+		errBroken, "a sync that fails")
 }
 
 func TestMakeFolderRefuses(t *testing.T) {
@@ -223,6 +236,7 @@ func TestMakeFolderRefuses(t *testing.T) {
 	must(t, os.WriteFile(file, nil, 0o600))
 	testkit.Fails(t, (Disk{}).MakeFolder(file, 0o700), file+" is not a folder; move it", "a file")
 	testkit.Fails(t, (Disk{}).MakeFolder(filepath.Join(file, "in"), 0o700), "", "a folder was made in a file")
+
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
 		t.Skip("no links here: ", err)
@@ -236,13 +250,31 @@ func TestInside(t *testing.T) {
 	root, other := filepath.Join(top, "root"), filepath.Join(top, "other")
 	testkit.Write(t, filepath.Join(root, "in", "f"), "")
 	testkit.Write(t, filepath.Join(other, "f"), "")
-	for name, to := range map[string]string{"out": other, "up": "../other", "nowhere": "missing", "within": "in", "absolute": filepath.Join(root, "in")} {
+	for name, to := range map[string]string{
+		"out":      other,
+		"up":       "../other",
+		"nowhere":  "missing",
+		"within":   "in",
+		"absolute": filepath.Join(root, "in"),
+	} {
 		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
 			t.Skip(err)
 		}
 	}
-	for path, want := range map[string]bool{"in/f": true, "in/new/x": true, "new": true, "within/f": true, "absolute/f": true,
-		"out": false, "out/f": false, "out/new": false, "up/f": false, "nowhere": false, "nowhere/f": false} {
+
+	for path, want := range map[string]bool{
+		"in/f":       true,
+		"in/new/x":   true,
+		"new":        true,
+		"within/f":   true,
+		"absolute/f": true,
+		"out":        false,
+		"out/f":      false,
+		"out/new":    false,
+		"up/f":       false,
+		"nowhere":    false,
+		"nowhere/f":  false,
+	} {
 		testkit.Equal(t, Inside(root, filepath.Join(root, filepath.FromSlash(path))) == nil, want, "%v", path)
 	}
 }
@@ -255,6 +287,7 @@ func TestRead(t *testing.T) {
 	testkit.Equal(t, string(data), "12345")
 	testkit.Need(t, err == nil, "%q, %v, %v", data, fi, err)
 	testkit.Equal(t, fi.Size(), 5)
+
 	bad := func(what, path string, limit int64, exists bool, reason string) {
 		t.Helper()
 		_, fi, err := Read(path, limit)
@@ -269,6 +302,7 @@ func TestRead(t *testing.T) {
 	bad("a folder", dir, 5, false, "it is a folder, not a file")
 	_, fi, err = Read(path+"2", 5)
 	testkit.True(t, errors.Is(err, fs.ErrNotExist) && fi == nil, "nothing: %v, %v", fi, err)
+
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip("no links here: ", err)
@@ -279,8 +313,13 @@ func TestRead(t *testing.T) {
 
 func TestKind(t *testing.T) {
 	for mode, want := range map[fs.FileMode]string{
-		0o644: "a file", fs.ModeDir | 0o755: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a named pipe",
-		fs.ModeSocket: "a socket", fs.ModeDevice | fs.ModeCharDevice: "a device", fs.ModeIrregular: "something special",
+		0o644:                             "a file",
+		fs.ModeDir | 0o755:                "a folder",
+		fs.ModeSymlink:                    "a symbolic link",
+		fs.ModeNamedPipe:                  "a named pipe",
+		fs.ModeSocket:                     "a socket",
+		fs.ModeDevice | fs.ModeCharDevice: "a device",
+		fs.ModeIrregular:                  "something special",
 	} {
 		testkit.Equal(t, Kind(mode), want, "%v", mode)
 	}
@@ -316,11 +355,15 @@ func TestCreateWriteSync(t *testing.T) {
 	testkit.Equal(t, testkit.Get(d.Write(f, []byte("abcdef"))).Must(t), 6)
 	must(t, errors.Join(d.Sync(f), f.Close()))
 	holds(t, dir, "a=abcdef")
-	testkit.Same(t, seen, []Op{{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")}, {Do: OpSync, Path: path, File: f}})
+	testkit.Same(t, seen, []Op{{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
+		{Do: OpSync, Path: path, File: f}})
 	err := d.Sync(f)
-	testkit.True(t, errors.Is(err, fs.ErrClosed) && strings.Contains(err.Error(), path), "syncing a closed file: %v", err)
+	testkit.True(t, errors.Is(err, fs.ErrClosed) && strings.Contains(err.Error(), path),
+		"syncing a closed file: %v", err)
+
 	_, err = Disk{}.Create(path)
 	testkit.True(t, errors.Is(err, fs.ErrExist) && strings.Contains(err.Error(), path), "again: %v", err)
+
 	// One that was made, and is said to have failed, is not left open.
 	f, err = Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
 	testkit.True(t, f == nil && errors.Is(err, errBroken), "%v, %v", f, err)
@@ -375,10 +418,12 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 	first := testkit.Get(Lock(t.Context(), path)).Must(t)
 	testkit.True(t, testkit.Get(TryLock(path)).Must(t) == nil, "TryLock of a locked file")
 	testkit.Equal(t, testkit.Get(Locked(path)).Must(t), true, "a locked file is locked")
+
 	reason := errors.New("enough waited")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, reason)
 	defer cancel()
 	testkit.FailsWith(t, testkit.Get(Lock(ctx, path)).Err(), reason, "Lock of a locked file")
+
 	got := make(chan error, 1)
 	go func() {
 		l, err := Lock(t.Context(), path)
@@ -387,6 +432,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 		}
 		got <- err
 	}()
+
 	testkit.Must(t, first.Unlock())
 	testkit.Must(t, <-got)
 	testkit.FailsWith(t, testkit.Get(os.Lstat(path)).Err(), os.ErrNotExist, "the file after Remove")
@@ -397,6 +443,7 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 	l := testkit.Get(Lock(t.Context(), path)).Must(t)
 	defer l.Unlock()
 	testkit.True(t, l.InPlace(), "a lock just taken is not in place")
+
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Skip("an open file cannot be renamed here:", err)
 	}
@@ -405,5 +452,6 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 
 func TestLockRefusesWhatIsNoFile(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Lock(t.Context(), t.TempDir())).Err(), "", "a folder was locked")
-	testkit.FailsWith(t, testkit.Get(Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(), os.ErrNotExist, "Lock in a missing folder")
+	testkit.FailsWith(t, testkit.Get(Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(),
+		os.ErrNotExist, "Lock in a missing folder")
 }

@@ -23,12 +23,15 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 	must(t, unix.Mkfifo(pipe, 0o600))
 	_, _, err := Read(pipe, 5)
 	testkit.Fails(t, err, "it is a named pipe")
+
 	_, _, err = OpenRegular(pipe, os.O_RDONLY)
 	testkit.Fails(t, err, "", "a pipe was opened")
+
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	must(t, errors.Join(os.WriteFile(file, []byte("x"), 0o600), os.Symlink(file, link)))
 	_, _, err = OpenRegular(link, os.O_WRONLY)
 	testkit.Fails(t, err, "", "a link was followed")
+
 	f, fi, err := OpenRegular(file, os.O_RDWR)
 	must(t, err)
 	defer f.Close()
@@ -48,14 +51,20 @@ func TestPutOnAFullDisk(t *testing.T) {
 		return &fs.PathError{Op: "write", Path: op.Path, Err: unix.ENOSPC}
 	}}
 	err := Explain(d.Put(path, []byte("the new one"), PutOptions{}), path)
-	testkit.True(t, errors.Is(err, unix.ENOSPC) && strings.HasSuffix(err.Error(), "; free space on the disk that holds "+path+" and call again"), "the error is %v", err)
+	testkit.True(t, errors.Is(err, unix.ENOSPC) && strings.HasSuffix(err.Error(),
+		"; free space on the disk that holds "+path+" and call again"), "the error is %v", err)
 	holds(t, filepath.Dir(path), "a=old")
 }
 
 func TestExplain(t *testing.T) {
 	for err, hint := range map[error]string{
-		unix.ENOSPC: "free space", unix.EDQUOT: "free space", unix.EROFS: "make it writable", unix.EACCES: "permission for /p",
-		unix.EMFILE: "ulimit -n", unix.ENFILE: "ulimit -n", unix.EIO: "",
+		unix.ENOSPC: "free space",
+		unix.EDQUOT: "free space",
+		unix.EROFS:  "make it writable",
+		unix.EACCES: "permission for /p",
+		unix.EMFILE: "ulimit -n",
+		unix.ENFILE: "ulimit -n",
+		unix.EIO:    "",
 	} {
 		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: err})
 		got := Explain(wrapped, "/p")

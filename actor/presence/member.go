@@ -92,7 +92,9 @@ func (m *Member) Enter(ctx context.Context) error {
 	if m.Entered() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, enterWait, errors.New("another process holds a lock on it; end that, and call again"))
+
+	ctx, cancel := context.WithTimeoutCause(ctx, enterWait,
+		errors.New("another process holds a lock on it; end that, and call again"))
 	defer cancel()
 	m.entering.Lock()
 	defer m.entering.Unlock()
@@ -102,15 +104,19 @@ func (m *Member) Enter(ctx context.Context) error {
 	case m.Entered():
 		return nil // another call was faster
 	}
+
 	path := m.Path(m.id)
 	if old := m.lock.Swap(nil); old != nil {
-		m.o.Logger.Warn("this server's lock file was removed by somebody; making it again", "path", path, "server", m.id)
+		m.o.Logger.Warn("this server's lock file was removed by somebody; making it again", "path", path,
+			"server", m.id)
 		old.Unlock()
 	}
+
 	for {
 		if err := m.o.Prepare(); err != nil {
 			return err
 		}
+
 		writeDescription(path)
 		lock, err := durable.Lock(ctx, path)
 		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
@@ -123,6 +129,7 @@ func (m *Member) Enter(ctx context.Context) error {
 			}
 			return err
 		}
+
 		if m.o.Check != nil {
 			if err := m.o.Check(); err != nil {
 				return errors.Join(err, lock.Remove())
@@ -182,6 +189,7 @@ func writeDescription(path string) {
 		return
 	}
 	defer f.Close()
+
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -203,8 +211,10 @@ func (m *Member) Alive(id string) bool {
 	path := m.Path(id)
 	locked, err := durable.Locked(path)
 	if err != nil {
-		m.o.Logger.Warn("cannot tell whether a server lives; taking it for alive", "server", id, "path", path, "error", err)
+		m.o.Logger.Warn("cannot tell whether a server lives; taking it for alive", "server", id, "path", path,
+			"error", err)
 	}
+
 	return locked || err != nil
 }
 
@@ -249,6 +259,7 @@ func (m *Member) Describe(id string) string {
 	if !IsID(id) {
 		return ""
 	}
+
 	path := m.Path(id)
 	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
 		return "" // opening a named pipe would block
@@ -258,6 +269,7 @@ func (m *Member) Describe(id string) string {
 		return ""
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, 1, 4096))
+
 	var p description
 	if err = errors.Join(err, f.Close(), json.Unmarshal(text, &p)); err != nil || p.PID == 0 {
 		return ""

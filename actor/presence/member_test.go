@@ -47,7 +47,8 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
-// A living server notices what was done to its lock file, which nobody who looks takes for a living one, and makes it again.
+// A living server notices what was done to its lock file, which nobody who looks takes for a living one, and
+// makes it again.
 func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	if os.PathSeparator == '\\' {
 		t.Skip("open files cannot be removed here")
@@ -57,12 +58,15 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	p, s := start(t, dir), newMember(dir)
 	path := s.Path(p.id)
 	for what, do := range map[string]func() error{
-		"left alone":              func() error { return nil },
-		"deleted":                 func() error { return os.Remove(path) },
-		"replaced":                func() error { return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path)) },
+		"left alone": func() error { return nil },
+		"deleted":    func() error { return os.Remove(path) },
+		"replaced": func() error {
+			return errors.Join(os.WriteFile(path+"x", nil, 0o600), os.Rename(path+"x", path))
+		},
 		"deleted with the folder": func() error { return os.RemoveAll(dir) },
 		"restored from a copy": func() error {
-			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.RemoveAll(dir+".old"))
+			return errors.Join(os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")),
+				os.RemoveAll(dir+".old"))
 		},
 	} {
 		must(t, do())
@@ -80,9 +84,11 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	stranger := flock.New(s.Path("0123")) // has its lock, and is not a server
 	taken(t, stranger.TryLock)
 	defer stranger.Close()
-	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")), s.ID() + "0"} {
+	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")),
+		s.ID() + "0"} {
 		testkit.True(t, !s.Alive(id) && s.Describe(id) == "", "%q is alive", id)
 	}
+
 	for name, want := range map[string]bool{
 		"server_" + fakeID("a") + ".lock": true, "server_" + fakeID("A") + ".lock": false,
 		"server_" + fakeID("a"): false, fakeID("a") + ".lock": false, "server_.lock": false,
@@ -93,7 +99,8 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	}
 }
 
-// Older servers have nothing in their lock files, or no blank before what they say, and some ask with an exclusive lock.
+// Older servers have nothing in their lock files, or no blank before what they say, and some ask with an
+// exclusive lock.
 func TestOlderServers(t *testing.T) {
 	s := entered(t, t.TempDir())
 	for i, text := range []string{"", `{"host":"h","pid":7,"started_at":"2026-01-02T03:04:05Z"}` + "\n"} {
@@ -136,6 +143,7 @@ func TestEnteringThatFails(t *testing.T) {
 	s := New(Options{Dir: dir, Prepare: func() error { return boom }})
 	testkit.FailsWith(t, s.Enter(t.Context()), boom)
 	testkit.True(t, !exists(s.Path(s.ID())) && !s.Entered(), "something is left of a failure")
+
 	synctest.Test(t, func(t *testing.T) {
 		s := newMember(dir)
 		probe := flock.New(s.Path(s.ID()))
@@ -144,10 +152,12 @@ func TestEnteringThatFails(t *testing.T) {
 		testkit.ContainsAll(t, fmt.Sprint(s.Enter(t.Context())), []string{"another process holds", s.Path(s.ID())})
 		testkit.True(t, !exists(s.Path(s.ID())), "something is left of it")
 		testkit.Equal(t, time.Since(began), 10*time.Second, "it waited for")
+
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.FailsWith(t, s.Enter(ctx), context.Canceled, "a caller who has gone")
+
 		taken(t, probe.TryRLock)
 		time.AfterFunc(time.Second, func() { probe.Close() })
 		must(t, errors.Join(s.Enter(t.Context()), s.Leave()))
@@ -161,7 +171,8 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	p.Crash()
 	must(t, errors.Join(os.Mkdir(a.Path(fakeID("1")), 0o700), os.WriteFile(filepath.Join(dir, "note"), nil, 0o600)))
 	b.Sweep()
-	testkit.Equal(t, exists(a.Path(p.id)), os.PathSeparator == '\\', "the dead one is left") // where an open file cannot be removed
+	// where an open file cannot be removed
+	testkit.Equal(t, exists(a.Path(p.id)), os.PathSeparator == '\\', "the dead one is left")
 	testkit.True(t, exists(a.Path(fakeID("1"))), "too much was swept")
 	testkit.True(t, exists(filepath.Join(dir, "note")), "too much was swept")
 	testkit.True(t, exists(a.Path(a.ID())), "too much was swept")
@@ -174,7 +185,11 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		made, more := 0, make(chan struct{})
-		s := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Prepare: func() error { made++; <-more; return nil }})
+		s := New(Options{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Prepare: func() error {
+			made++
+			<-more
+			return nil
+		}})
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() { testkit.Works(t, s.Enter(t.Context())) })
@@ -229,8 +244,8 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 
 const dirEnv = "PRESENCE_DIR"
 
-// TestMain lets the tests run this binary again, as another server: it enters, says its id, and at each line that it hears
-// reports whether it has entered, and enters again. At the end of its input it leaves.
+// TestMain lets the tests run this binary again, as another server: it enters, says its id, and at each line
+// that it hears reports whether it has entered, and enters again. At the end of its input it leaves.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(dirEnv); dir != "" {
 		s, in := newMember(dir), bufio.NewScanner(os.Stdin)
@@ -241,12 +256,14 @@ func TestMain(m *testing.M) {
 			err = s.Enter(context.Background())
 			fmt.Println(entered)
 		}
+
 		if err = errors.Join(err, s.Leave()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
+
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)

@@ -50,12 +50,14 @@ func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	if err != nil {
 		return nil, startError(&spec, err)
 	}
+
 	if in := c.pipes[0]; in != nil {
 		c.readers.Go(func() {
 			in.Write(spec.Stdin) // a child may read only part of it
 			in.Close()
 		})
 	}
+
 	c.read(c.pipes[1], stdout)
 	if !spec.oneOutput {
 		c.read(c.pipes[2], stderr)
@@ -77,6 +79,7 @@ func start(spec Spec, input bool) (*Child, error) {
 			return nil, &os.PathError{Op: "chdir", Path: spec.Dir, Err: errors.New("not a directory")}
 		}
 	}
+
 	program := spec.Command[0]
 	if Bare(program) {
 		var err error
@@ -85,7 +88,9 @@ func start(spec Spec, input bool) (*Child, error) {
 		}
 	}
 	c := &Child{
-		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, detachedToo: spec.detachedToo, tidy: spec.Tidy}, exited: make(chan struct{}),
+		cmd:    exec.Command(program, spec.Command[1:]...),
+		group:  &group{all: spec.Descendants, detachedToo: spec.detachedToo, tidy: spec.Tidy},
+		exited: make(chan struct{}),
 	}
 	c.cmd.Args[0] = spec.Command[0]
 	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
@@ -95,11 +100,13 @@ func start(spec Spec, input bool) (*Child, error) {
 		c.owner.Go(func() { c.runOnThread(begun) })
 		err = <-begun
 	}
+
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(c.pipes[:])
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -114,6 +121,7 @@ func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error)
 			theirs[2] = theirs[1]
 			continue
 		}
+
 		r, w, err := os.Pipe()
 		if err != nil {
 			return theirs, err
@@ -136,10 +144,12 @@ func (c *Child) runOnThread(begun chan<- error) {
 	defer runtime.UnlockOSThread()
 	c.started = time.Now()
 	err := c.group.start(c.cmd)
+
 	begun <- err
 	if err != nil {
 		return
 	}
+
 	c.code, c.signal = c.group.wait(c.cmd)
 	c.ended = time.Now()
 	close(c.exited)
@@ -184,6 +194,7 @@ func (c *Child) stop(grace time.Duration) {
 	if !c.Terminate() {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	select {
@@ -195,13 +206,15 @@ func (c *Child) stop(grace time.Duration) {
 
 // waitGone waits until the group is gone or ctx ends.
 func (c *Child) waitGone(ctx context.Context) {
-	for pause := (wait.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}); c.Alive() && pause.Wait(ctx) == nil; {
+	for pause := (wait.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}); c.Alive() &&
+		pause.Wait(ctx) == nil; {
 	}
 }
 
 // Close kills what is left of the group and waits until the command is reaped and its output read.
-// Processes that have left the group may survive; they delay it by at most two seconds. It reports whether something is known to be left: a process that does not end, or one
-// outside of the group that holds the output open. It is called once.
+// Processes that have left the group may survive; they delay it by at most two seconds. It reports whether
+// something is known to be left: a process that does not end, or one outside of the group that holds the
+// output open. It is called once.
 func (c *Child) Close() (left bool) {
 	survivors := c.Kill()
 	c.owner.Wait()
@@ -210,26 +223,34 @@ func (c *Child) Close() (left bool) {
 	// others, so the kill cannot reach another process.
 	c.closed = true
 	c.mu.Unlock()
+
 	left = c.group.endDescendants()
 	if survivors {
 		ctx, cancel := context.WithTimeout(context.Background(), goneFor)
 		c.waitGone(ctx)
 		cancel()
 	}
+
 	if c.pipes[0] != nil {
 		c.pipes[0].Close() // ends the goroutine that writes the input
 	}
+
 	read := make(chan struct{}) // closed when all output is read
-	c.owner.Go(func() { c.readers.Wait(); close(read) })
+	c.owner.Go(func() {
+		c.readers.Wait()
+		close(read)
+	})
 	select {
 	case <-read:
 	case <-time.After(drainFor):
 		left = true
 	}
+
 	closeAll(c.pipes[:])
 	if c.abandon != nil {
 		c.abandon()
 	}
+
 	c.owner.Wait()
 	c.group.close()
 	return left

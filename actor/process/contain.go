@@ -58,13 +58,14 @@ const (
 )
 
 // Contain runs a command under a process of its own that ends everything the command has started: on Linux also
-// what has left its group, elsewhere its group. Nothing of it runs when Contain returns, also if ctx ends or this process is
-// killed. The error says why the command could not be watched; how it ended is the Outcome.
+// what has left its group, elsewhere its group. Nothing of it runs when Contain returns, also if ctx ends or
+// this process is killed. The error says why the command could not be watched; how it ended is the Outcome.
 func Contain(ctx context.Context, c Contained) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("finding this program: %w", err)
 	}
+
 	spec, err := json.Marshal(c)
 	if err != nil {
 		return Outcome{}, err
@@ -76,6 +77,7 @@ func Contain(ctx context.Context, c Contained) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	var o Outcome
 	if err := json.Unmarshal(r.Stdout, &o); err != nil {
 		return o, fmt.Errorf("reading how %q ended: %w", c.Command[0], err)
@@ -92,22 +94,31 @@ func contain() int {
 		fmt.Fprintln(os.Stderr, "this command is for the program itself, and its input describes no command")
 		return 2
 	}
+
 	o := c.run(stop)
 	if json.NewEncoder(os.Stdout).Encode(&o) != nil {
 		return 1
 	}
+
 	return 0
 }
 
 func (c *Contained) run(stop <-chan os.Signal) (o Outcome) {
 	out := &tail{limit: cmp.Or(c.Output, DefaultStderrLimit)}
 	// On Windows, Descendants would let members leave the job object.
-	spec := Spec{Command: c.Command, Dir: c.Dir, Descendants: runtime.GOOS == "linux", detachedToo: true, oneOutput: true}
+	spec := Spec{
+		Command:     c.Command,
+		Dir:         c.Dir,
+		Descendants: runtime.GOOS == "linux",
+		detachedToo: true,
+		oneOutput:   true,
+	}
 	child, err := Spawn(spec, out, out)
 	if err != nil {
 		e, _ := errors.AsType[*Error](err)
 		return Outcome{Code: -1, NotStarted: fmt.Sprint(e.Err), Missing: e.Kind == NotFound}
 	}
+
 	limit := time.NewTimer(c.Timeout)
 	defer limit.Stop()
 	select {

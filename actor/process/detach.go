@@ -25,6 +25,7 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	if ctx.Err() != nil {
 		return "", nil, ctx.Err()
 	}
+
 	hear, say, err := os.Pipe()
 	if err != nil {
 		return "", nil, err
@@ -34,6 +35,7 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 			hear.Close()
 		}
 	}()
+
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(Without(env, detachedEnv), detachedEnv+"=1")
 	cmd.Dir = rootDir()
@@ -43,13 +45,16 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	if err != nil {
 		return "", nil, err
 	}
+
 	// The only other holder of the pipe is the command.
 	stop := context.AfterFunc(ctx, func() { hear.Close() })
 	defer stop()
 	words, err := bufio.NewReader(io.LimitReader(hear, 4000)).ReadString(0)
+
 	if ctx.Err() != nil {
 		return "", nil, ctx.Err()
 	}
+
 	if err != nil && err != io.EOF {
 		return "", nil, fmt.Errorf("listening to it: %w", err)
 	}

@@ -43,6 +43,7 @@ func StartOf(pid int) string {
 	if err != nil {
 		return ""
 	}
+
 	// The name in parentheses may hold anything, parentheses too.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 20 {
@@ -79,6 +80,7 @@ func (g *group) endDescendants() (left bool) {
 	if !g.all {
 		return false
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), endFor)
 	defer cancel()
 	for pause := (wait.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}); ; {
@@ -89,6 +91,7 @@ func (g *group) endDescendants() (left bool) {
 				unix.Kill(pid, unix.SIGKILL)
 			}
 		}
+
 		g.reap()
 		if !left || pause.Wait(ctx) != nil {
 			return left
@@ -96,7 +99,8 @@ func (g *group) endDescendants() (left bool) {
 	}
 }
 
-// strays reports whether descendants of this process run, outside of the group too, if all is set and the leader has ended.
+// strays reports whether descendants of this process run, outside of the group too, if all is set and the
+// leader has ended.
 func (g *group) strays() bool {
 	if !g.all {
 		return false

@@ -49,6 +49,7 @@ func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
 		cmd.Wait() // ProcessState has its result too
 		return exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus))
 	}
+
 	for {
 		if leader := g.reap(); leader != nil {
 			return exitOf(*leader)
@@ -114,8 +115,8 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 	return -1, status.Signal().String()
 }
 
-// survived are the signals that end a Go program, of those that terminals and people send and those sent to all processes.
-// It catches the others anyway, and each of these takes a tenth of a millisecond.
+// survived are the signals that end a Go program, of those that terminals and people send and those sent to
+// all processes. It catches the others anyway, and each of these takes a tenth of a millisecond.
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE}
 
 // startDetached starts a command as an orphan: the shell in between ends at once.
@@ -123,12 +124,19 @@ func startDetached(cmd *exec.Cmd) error {
 	if _, err := exec.LookPath(cmd.Path); err != nil {
 		return err // which the shell could not tell us
 	}
+
 	// Files that this process has inherited, from an editor, say, must not stay open while it runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	shell := &exec.Cmd{Path: "/bin/sh", Args: slices.Concat([]string{"sh", "-c", `"$@" &`, "sh", cmd.Path}, cmd.Args[1:]),
-		Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout}
+
+	shell := &exec.Cmd{
+		Path:   "/bin/sh",
+		Args:   slices.Concat([]string{"sh", "-c", `"$@" &`, "sh", cmd.Path}, cmd.Args[1:]),
+		Env:    cmd.Env,
+		Dir:    cmd.Dir,
+		Stdout: cmd.Stdout,
+	}
 	return shell.Run()
 }
 

@@ -27,6 +27,7 @@ func (g *group) start(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED,
 	}
+
 	if g.job, err = windows.CreateJobObject(nil, nil); err != nil {
 		return fmt.Errorf("creating a job object: %w", err)
 	}
@@ -41,6 +42,7 @@ func (g *group) start(cmd *exec.Cmd) (err error) {
 		g.close()
 		return err
 	}
+
 	return nil
 }
 
@@ -64,6 +66,7 @@ func (g *group) take(p *os.Process) error {
 		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
 		return fmt.Errorf("setting up a job object: %w", err)
 	}
+
 	var assigned error
 	if err := p.WithHandle(func(h uintptr) {
 		assigned = windows.AssignProcessToJobObject(g.job, windows.Handle(h))
@@ -76,6 +79,7 @@ func (g *group) take(p *os.Process) error {
 	if err := resume(g.pid); err != nil {
 		return fmt.Errorf("letting the process run: %w", err)
 	}
+
 	return nil
 }
 
@@ -86,11 +90,13 @@ func resume(pid uint32) error {
 		return err
 	}
 	defer windows.CloseHandle(snapshot)
+
 	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
 	for err = windows.Thread32First(snapshot, &entry); err == nil; err = windows.Thread32Next(snapshot, &entry) {
 		if entry.OwnerProcessID != pid {
 			continue
 		}
+
 		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
 		if err != nil {
 			return err
@@ -99,6 +105,7 @@ func resume(pid uint32) error {
 		_, err = windows.ResumeThread(thread)
 		return err
 	}
+
 	return errors.New("it has no thread")
 }
 
@@ -173,6 +180,7 @@ func StartOf(pid int) string {
 		return ""
 	}
 	defer windows.CloseHandle(h)
+
 	var created, exited, kernel, user windows.Filetime
 	if err := windows.GetProcessTimes(h, &created, &exited, &kernel, &user); err != nil {
 		return ""

@@ -20,6 +20,7 @@ func TestLinesAreSplit(t *testing.T) {
 			}
 		})
 		s.Breaks = breaks
+
 		for p := []byte(text); len(p) > 0; {
 			n := min(len(p), 1+rand.N(size))
 			block := bytes.Clone(p[:n])
@@ -30,11 +31,14 @@ func TestLinesAreSplit(t *testing.T) {
 			if len(s.rest) > maxLine {
 				t.Fatalf("it keeps %d bytes", len(s.rest))
 			}
+
 			p = p[n:]
 		}
+
 		s.End()
 		return lines
 	}
+
 	long, full := strings.Repeat("é", maxLine), strings.Repeat("f", maxLine)
 	for _, size := range []int{1, 7, 1000, 3 * maxLine} {
 		breaks = false
@@ -50,10 +54,12 @@ func TestLinesAreSplit(t *testing.T) {
 		if size > 1 {
 			got := split(size, "first\n"+long+"\nlast"+full)
 			bad := func(line string) bool { return len(line) > maxLine || !utf8.ValidString(line) }
-			if strings.Join(got, "") != "first"+long+"last"+full || got[0] != "first" || len(got) != 5 || slices.ContainsFunc(got, bad) {
+			if strings.Join(got, "") != "first"+long+"last"+full || got[0] != "first" || len(got) != 5 ||
+				slices.ContainsFunc(got, bad) {
 				t.Errorf("%d: %d lines", size, len(got))
 			}
 		}
+
 		breaks = true
 		is("a\r\n\nb\r\rc", "a\r\n", "\n", "b\r\rc")
 		is("a\n", "a\n")

@@ -91,6 +91,7 @@ func Tail(s string, size int) string {
 		}
 		return r
 	}, escapes.ReplaceAllString(s, "")))
+
 	if len(s) <= size {
 		return s
 	}
@@ -157,6 +158,7 @@ func (s *Lines) End() {
 		s.add(line)
 		s.rest = s.rest[:0]
 	}
+
 	s.flush()
 }
 

@@ -42,8 +42,10 @@ func endsWithParent(t *testing.T, mode string) (pidFile string) {
 	parent.Wait()
 	testkit.Until(t, "ended with its parent", func() bool {
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		return err != nil || strings.Contains(string(state), ") Z ") // dead, and waiting for the process that adopted it
+		// dead, and waiting for the process that adopted it
+		return err != nil || strings.Contains(string(state), ") Z ")
 	})
+
 	return pidFile
 }
 
@@ -57,7 +59,8 @@ func TestEndGroup(t *testing.T) {
 		process.EndGroup(cmd.Process.Pid, other)
 	}
 	process.EndGroup(0, start)
-	testkit.True(t, start != "" && process.StartOf(cmd.Process.Pid) == start, "it was ended, or has no start: %q", start)
+	testkit.True(t, start != "" && process.StartOf(cmd.Process.Pid) == start,
+		"it was ended, or has no start: %q", start)
 	process.EndGroup(cmd.Process.Pid, start)
 	testkit.Fails(t, cmd.Wait(), "killed")
 	process.EndGroup(cmd.Process.Pid, start)

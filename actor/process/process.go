@@ -54,8 +54,8 @@ type Spec struct {
 	// DefaultGrace.
 	Grace time.Duration
 	// Descendants includes in the group, on Linux, the processes that have left it for a session of
-	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must have no other child. On
-	// Windows it lets members leave the job object if they ask to, as Detach does.
+	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must
+	// have no other child. On Windows it lets members leave the job object if they ask to, as Detach does.
 	Descendants bool
 	// Tidy ends the child by SIGTERM instead of SIGKILL when this process is killed, on Linux, so that
 	// it can remove its lock files. Only for programs that SIGTERM ends.
@@ -98,11 +98,13 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, ended(ctx, &spec, 0)
 	}
+
 	stdout, stderr := newCapture(spec.StdoutLimit), &tail{limit: spec.StderrLimit}
 	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
 		return Result{ExitCode: -1}, err
 	}
+
 	var reason *Error // why it was killed; nil means that it ended without that
 	select {
 	case <-c.Exited():
@@ -115,6 +117,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 			c.stop(spec.Grace)
 		}
 	}
+
 	left := c.Close()
 	if reason == nil && stdout.over {
 		reason = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
@@ -125,6 +128,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if reason == nil && r.ExitCode == 0 && r.Signal == "" {
 		return r, nil
 	}
+
 	e := c.failure(&spec, stderr)
 	if reason != nil {
 		e.Kind, e.Err = reason.Kind, reason.Err
@@ -161,11 +165,13 @@ func Look(program string, outside ...string) (string, error) {
 	unsafe := func(path string) bool {
 		return slices.ContainsFunc(outside, func(folder string) bool { return Inside(folder, path) })
 	}
+
 	err := exec.ErrNotFound
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) || unsafe(dir) {
 			continue
 		}
+
 		path, lerr := exec.LookPath(filepath.Join(dir, program))
 		if lerr == nil && !unsafe(path) {
 			return path, nil
@@ -174,6 +180,7 @@ func Look(program string, outside ...string) (string, error) {
 			err = fs.ErrPermission
 		}
 	}
+
 	return "", &exec.Error{Name: program, Err: err}
 }
 
@@ -289,6 +296,7 @@ func startError(spec *Spec, err error) *Error {
 		}
 		return e
 	}
+
 	path, ok := errors.AsType[*fs.PathError](err)
 	if !ok {
 		return e
@@ -305,6 +313,7 @@ func startError(spec *Spec, err error) *Error {
 	default:
 		e.Err = path.Err
 	}
+
 	return e
 }
 

@@ -37,6 +37,7 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 	if err == nil {
 		return r, nil
 	}
+
 	e, ok := errors.AsType[*process.Error](err)
 	testkit.Need(t, ok, "the error is a %T: %v", err, err)
 	return r, e
@@ -44,12 +45,15 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 
 func TestStdinIsFedAndStdoutRead(t *testing.T) {
 	t.Parallel()
-	for _, in := range [][]byte{nil, {}, []byte("z"), bytes.Repeat([]byte("z"), 100_000), bytes.Repeat([]byte("z"), 3<<20)} {
+	for _, in := range [][]byte{nil, {}, []byte("z"), bytes.Repeat([]byte("z"), 100_000),
+		bytes.Repeat([]byte("z"), 3<<20)} {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
 		r, err := run(t, t.Context(), s)
-		testkit.True(t, err == nil && bytes.Equal(r.Stdout, in), "of %d bytes %d came back; %v", len(in), len(r.Stdout), err)
+		testkit.True(t, err == nil && bytes.Equal(r.Stdout, in), "of %d bytes %d came back; %v", len(in),
+			len(r.Stdout), err)
 	}
+
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
 	_, err := run(t, t.Context(), s)
@@ -65,6 +69,7 @@ func TestNoShellReadsTheArguments(t *testing.T) {
 	s.Env = append(s.Env, "TELL=first", "TELL=last")
 	r, err := run(t, t.Context(), s)
 	testkit.Need(t, err == nil, "%v", err)
+
 	type given struct {
 		Args     []string
 		Dir, Env string
@@ -92,6 +97,7 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	testkit.True(t, strings.HasPrefix(err.Tail, "line "), "the tail is %q", err.Tail)
 	testkit.True(t, strings.HasSuffix(err.Tail, "line 9999"), "the tail is %q", err.Tail)
 	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
+
 	_, err = run(t, t.Context(), spec(t, "failout", nil)) // with nothing on its standard error
 	testkit.Need(t, err != nil, "got %+v", err)
 	testkit.Equal(t, err.ExitCode, 4, "got %+v", err)
@@ -109,10 +115,12 @@ func TestTooMuchOutputKills(t *testing.T) {
 	testkit.Need(t, err != nil, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	testkit.Need(t, err.Kind == process.TooMuchOutput, "one byte more: %d bytes, %v", len(r.Stdout), err)
 	testkit.Need(t, len(r.Stdout) == 999, "one byte more: %d bytes, %v", len(r.Stdout), err)
+
 	s = spec(t, "flood", nil)
 	s.Grace = time.Hour // it is not waited for
 	r, err = run(t, t.Context(), s)
-	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && len(r.Stdout) == process.DefaultStdoutLimit, "a flood: %d bytes, %v", len(r.Stdout), err)
+	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && len(r.Stdout) == process.DefaultStdoutLimit,
+		"a flood: %d bytes, %v", len(r.Stdout), err)
 	testkit.Contains(t, err.Error(), "more than 1048576 bytes")
 }
 
@@ -121,7 +129,10 @@ func TestTimeout(t *testing.T) {
 	h := testkit.NewHub(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	all := make(chan *testkit.Visitor, 1)
-	go func() { all <- h.Next(); cancel(context.DeadlineExceeded) }()
+	go func() {
+		all <- h.Next()
+		cancel(context.DeadlineExceeded)
+	}()
 	_, err := run(t, deadline{ctx}, spec(t, "hang", h))
 	testkit.Need(t, err != nil, "got %v", err)
 	testkit.Equal(t, err.Kind, process.Timeout, "got %v", err)
@@ -151,7 +162,10 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	h := testkit.NewHub(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	all := make(chan *testkit.Visitor, 1)
-	go func() { all <- h.Next(); cancel() }()
+	go func() {
+		all <- h.Next()
+		cancel()
+	}()
 	r, err := run(t, ctx, spec(t, "obedient", h))
 	// It tidied up and exited with 0, and yet it did not do what it was for.
 	testkit.Need(t, err != nil, "got %v", err)
@@ -159,6 +173,7 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	testkit.FailsWith(t, err, context.Canceled, "got %v", err)
 	testkit.Equal(t, r.ExitCode, 0, "got %v", err)
 	testkit.Equal(t, string(r.Stdout), "tidied up\n")
+
 	gone(<-all)
 	cause, end := context.WithCancelCause(t.Context())
 	end(errors.New("nobody waits"))
@@ -196,6 +211,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	}
 	parent.Gone()
 	testkit.True(t, child.Alive(), "it was killed as soon as its parent had ended")
+
 	began := time.Now()
 	child.Write([]byte("x"))
 	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
@@ -220,9 +236,11 @@ func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
 	testkit.Need(t, err == nil, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	testkit.Equal(t, string(r.Stdout), "done\n", "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
 	testkit.True(t, r.Left, "got %q, %v; something is left: %v", r.Stdout, err, r.Left)
+
 	killEscaped(t, h)
 	s := serveChild(t, "escape", h, nil)
 	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
+
 	<-s.Done()
 	killEscaped(t, h)
 }
@@ -250,14 +268,19 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 		want []string
 		is   error
 	}{
-		"none":           {in(""), process.Start, []string{"no program"}, nil},
-		"empty":          {in("", "", "x"), process.Start, []string{"no program"}, nil},
-		"not in PATH":    {in("", "no-such-program-here"), process.NotFound, []string{`"no-such-program-here"`, "PATH"}, exec.ErrNotFound},
-		"missing file":   {in(dir, "./missing"), process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
-		"not executable": {in(dir, "./plain"), process.Start, []string{`"./plain"`, "not an executable"}, fs.ErrPermission},
-		"no interpreter": {in(dir, "./headless"), process.Start, []string{`"./headless"`, "first line"}, fs.ErrNotExist},
-		"missing dir":    {in(filepath.Join(dir, "gone"), self), process.Start, []string{"working directory", "gone"}, fs.ErrNotExist},
-		"file as dir":    {in(filepath.Join(dir, "plain"), self), process.Start, []string{"working directory", "not a directory"}, nil},
+		"none":  {in(""), process.Start, []string{"no program"}, nil},
+		"empty": {in("", "", "x"), process.Start, []string{"no program"}, nil},
+		"not in PATH": {in("", "no-such-program-here"), process.NotFound, []string{`"no-such-program-here"`, "PATH"},
+			exec.ErrNotFound},
+		"missing file": {in(dir, "./missing"), process.NotFound, []string{`"./missing"`}, fs.ErrNotExist},
+		"not executable": {in(dir, "./plain"), process.Start, []string{`"./plain"`, "not an executable"},
+			fs.ErrPermission},
+		"no interpreter": {in(dir, "./headless"), process.Start, []string{`"./headless"`, "first line"},
+			fs.ErrNotExist},
+		"missing dir": {in(filepath.Join(dir, "gone"), self), process.Start, []string{"working directory", "gone"},
+			fs.ErrNotExist},
+		"file as dir": {in(filepath.Join(dir, "plain"), self), process.Start,
+			[]string{"working directory", "not a directory"}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -270,6 +293,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 			testkit.Need(t, r.ExitCode == -1, "got %+v", err)
 			testkit.Need(t, (c.is == nil || errors.Is(err, c.is)), "got %+v", err)
 			testkit.ContainsAll(t, err.Error(), c.want, "the message")
+
 			_, served := process.Serve(c.spec, nil)
 			testkit.Equal(t, served.Error(), err.Error(), "as a service")
 		})
@@ -359,7 +383,8 @@ func child(mode string) int {
 		process.Run(context.Background(), staying)
 	case "tidying": // of a child that removes its lock file at SIGTERM, and stays otherwise
 		process.Run(context.Background(), process.Spec{Tidy: true, Command: []string{"sh", "-c",
-			`lock="$0.lock"; : >"$lock"; trap 'rm "$lock"; exit' TERM; echo $$ >"$0"; while :; do sleep 0.01; done`, os.Getenv("PID_FILE")}})
+			`lock="$0.lock"; : >"$lock"; trap 'rm "$lock"; exit' TERM; echo $$ >"$0"; while :; do sleep 0.01; done`,
+			os.Getenv("PID_FILE")}})
 	case "detached":
 		process.Detached()
 		process.Answer(fmt.Sprint(os.Getpid(), " ", os.Getppid()))
@@ -420,13 +445,17 @@ func child(mode string) int {
 		testkit.Spawn(true, modeEnv+"=leaf")
 		fmt.Println("done")
 	}
+
 	return 0
 }
 
 // spec makes the test binary the command, in a mode.
 func spec(t testing.TB, mode string, h *testkit.Hub) process.Spec {
 	t.Helper()
-	s := process.Spec{Command: []string{testkit.Get(os.Executable()).Must(t)}, Env: append(os.Environ(), modeEnv+"="+mode)}
+	s := process.Spec{
+		Command: []string{testkit.Get(os.Executable()).Must(t)},
+		Env:     append(os.Environ(), modeEnv+"="+mode),
+	}
 	if h != nil {
 		s.Env = append(s.Env, h.Env())
 	}
@@ -453,6 +482,7 @@ func stop(t *testing.T, s *process.Service) {
 	s.Stop(context.Background())
 	d := time.Since(began)
 	testkit.True(t, d <= patience, "Stop took %v", d)
+
 	select {
 	case <-s.Done():
 	default:
@@ -469,12 +499,14 @@ func TestServiceIsSpokenTo(t *testing.T) {
 		line, err := r.ReadString('\n')
 		testkit.Need(t, err == nil && line == fmt.Sprintf("line %d\n", i), "%q %v", line, err)
 	}
+
 	select {
 	case <-s.Done():
 		t.Fatal("it ended without being asked")
 	default:
 	}
 	testkit.Works(t, s.Err(), "it runs")
+
 	stop(t, s) // the end of its input is enough
 	testkit.Equal(t, testkit.Get(r.ReadByte()).Err(), io.EOF)
 	testkit.Works(t, s.Err())
@@ -507,13 +539,16 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+
 	began := time.Now()
 	s.Stop(context.Background())
 	d := time.Since(began)
 	testkit.True(t, runtime.GOOS == "windows" || d >= 200*time.Millisecond, "it was given %v, not twice its grace", d)
+
 	for _, v := range all {
 		v.Gone()
 	}
+
 	e, ok := errors.AsType[*process.Error](s.Err())
 	testkit.True(t, ok && (runtime.GOOS == "windows" || e.Signal == "SIGKILL"), "%v", s.Err())
 }
@@ -548,7 +583,13 @@ func TestServiceLinesAreBounded(t *testing.T) {
 func contained(t *testing.T, ctx context.Context, script string, limit time.Duration) (process.Outcome, error) {
 	unixOnly(t)
 	command := []string{"/bin/sh", "-c", script}
-	return process.Contain(ctx, process.Contained{Command: command, Dir: t.TempDir(), Env: os.Environ(), Timeout: limit, Output: 1000})
+	return process.Contain(ctx, process.Contained{
+		Command: command,
+		Dir:     t.TempDir(),
+		Env:     os.Environ(),
+		Timeout: limit,
+		Output:  1000,
+	})
 }
 
 func TestContainReportsHowACommandEnded(t *testing.T) {
@@ -561,20 +602,35 @@ func TestContainReportsHowACommandEnded(t *testing.T) {
 		is           func(outcome) bool
 	}{
 		{"passes", "echo out; echo err >&2", time.Minute, true, func(o outcome) bool { return o.Output == "out\nerr" }},
-		{"fails", "echo no; exit 3", time.Minute, false, func(o outcome) bool { return o.Code == 3 && o.Output == "no" }},
+		{"fails", "echo no; exit 3", time.Minute, false, func(o outcome) bool {
+			return o.Code == 3 && o.Output == "no"
+		}},
 		{"dies", "kill -SEGV $$", time.Minute, false, func(o outcome) bool { return o.Signal == "SIGSEGV" }},
-		{"takes too long", "echo begun; exec sleep 600", 200 * time.Millisecond, false, func(o outcome) bool { return o.TimedOut && o.Output == "begun" }},
-		{"ignores its end", "trap '' TERM; echo begun; while :; do sleep 1; done", 200 * time.Millisecond, false, func(o outcome) bool { return o.TimedOut && !o.Surviving }},
-		{"leaves a child", "sleep 600 >/dev/null 2>&1 &", time.Minute, false, func(o outcome) bool { return o.Left && o.Code == 0 }},
-		{"floods", "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done", time.Minute, true, func(o outcome) bool { return len(o.Output) <= 1000 && strings.HasSuffix(o.Output, "line 19999") }},
-		{"has a child that ends soon", "(sleep 0.1) >/dev/null 2>&1 &", time.Minute, true, func(o outcome) bool { return !o.Left }},
+		{"takes too long", "echo begun; exec sleep 600", 200 * time.Millisecond, false, func(o outcome) bool {
+			return o.TimedOut && o.Output == "begun"
+		}},
+		{"ignores its end", "trap '' TERM; echo begun; while :; do sleep 1; done", 200 * time.Millisecond, false,
+			func(o outcome) bool { return o.TimedOut && !o.Surviving }},
+		{"leaves a child", "sleep 600 >/dev/null 2>&1 &", time.Minute, false, func(o outcome) bool {
+			return o.Left && o.Code == 0
+		}},
+		{"floods", "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done", time.Minute, true,
+			func(o outcome) bool { return len(o.Output) <= 1000 && strings.HasSuffix(o.Output, "line 19999") }},
+		{"has a child that ends soon", "(sleep 0.1) >/dev/null 2>&1 &", time.Minute, true, func(o outcome) bool {
+			return !o.Left
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testkit.Get(contained(t, t.Context(), c.script, c.limit)).Must(t)
 			testkit.True(t, o.Passed() == c.ok && c.is(o), "outcome %+v", o)
 		})
 	}
-	o, err := process.Contain(t.Context(), process.Contained{Command: []string{"/no/such/program"}, Dir: t.TempDir(), Env: os.Environ(), Timeout: time.Minute})
+	o, err := process.Contain(t.Context(), process.Contained{
+		Command: []string{"/no/such/program"},
+		Dir:     t.TempDir(),
+		Env:     os.Environ(),
+		Timeout: time.Minute,
+	})
 	testkit.Need(t, err == nil, "a program that is missing: %+v, %v", o, err)
 	testkit.True(t, o.NotStarted != "", "a program that is missing: %+v, %v", o, err)
 	testkit.True(t, o.Missing, "a program that is missing: %+v, %v", o, err)
@@ -598,7 +654,8 @@ func TestContainLeavesNoDaemon(t *testing.T) {
 		t.Skip("needs a reaper of orphans")
 	}
 	mark := filepath.Join(t.TempDir(), "pid")
-	o := testkit.Get(contained(t, t.Context(), "PROCESS_DETACHED=1 setsid sh -c 'echo $$ > "+mark+"; exec sleep 600' >/dev/null 2>&1 & while [ ! -s "+mark+" ]; do sleep 0.02; done", time.Minute)).Must(t)
+	o := testkit.Get(contained(t, t.Context(), "PROCESS_DETACHED=1 setsid sh -c 'echo $$ > "+mark+
+		"; exec sleep 600' >/dev/null 2>&1 & while [ ! -s "+mark+" ]; do sleep 0.02; done", time.Minute)).Must(t)
 	testkit.True(t, o.Left, "outcome %+v", o)
 	testkit.True(t, !o.Passed(), "outcome %+v", o)
 	testkit.True(t, !runs(t, mark), "outcome %+v", o)
@@ -610,7 +667,11 @@ func TestContainEndsWithItsContext(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "pid")
 	ended := make(chan error, 1)
 	go func() { ended <- testkit.Get(contained(t, ctx, "echo $$ > "+mark+"; exec sleep 600", time.Hour)).Err() }()
-	testkit.Until(t, "begun", func() bool { data, _ := os.ReadFile(mark); return len(data) > 0 })
+	testkit.Until(t, "begun", func() bool {
+		data, _ := os.ReadFile(mark)
+		return len(data) > 0
+	})
+
 	cancel()
 	testkit.Fails(t, <-ended, "")
 	testkit.True(t, !runs(t, mark), "the command still runs")

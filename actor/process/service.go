@@ -49,6 +49,7 @@ func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	out.end = sync.OnceFunc(child.readers.Done)
 	child.abandon = out.end
 	stderr := &tail{limit: spec.StderrLimit}
+
 	lines := NewLines(lineSize, func(lines [][]byte) {
 		for _, line := range lines {
 			if text := bytes.TrimRight(line, "\r"); listen != nil && len(text) > 0 {
@@ -68,6 +69,7 @@ func Serve(spec Spec, listen func(line string)) (*Service, error) {
 		}
 		close(s.done)
 	}()
+
 	return s, nil
 }
 
@@ -97,6 +99,7 @@ func (s *Service) Stop(ctx context.Context) {
 			s.child.Kill()
 		}
 	}
+
 	<-s.done
 }
 

@@ -19,17 +19,22 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 	h := testkit.NewHub(t)
 	signalled := func(s syscall.Signal) (r process.Result, err *process.Error) {
 		done := make(chan struct{})
-		go func() { defer close(done); r, err = run(t, t.Context(), spec(t, "hang", h)) }()
+		go func() {
+			defer close(done)
+			r, err = run(t, t.Context(), spec(t, "hang", h))
+		}()
 		testkit.Must(t, syscall.Kill(h.Next().PID, s))
 		<-done
 		testkit.Need(t, err != nil, "it is not told")
 		return r, err
 	}
+
 	// The Go runtime of the child prints its goroutines and exits with 2.
 	r, err := signalled(syscall.SIGSEGV)
 	testkit.Equal(t, err.Kind, process.Exit, "got %v", err)
 	testkit.Equal(t, err.ExitCode, 2, "got %v", err)
 	testkit.Contains(t, r.Stderr, "goroutine", "got %v", err)
+
 	_, err = signalled(syscall.SIGKILL)
 	testkit.Equal(t, err.Kind, process.Signal, "got %+v", err)
 	testkit.Equal(t, err.Signal, "SIGKILL", "got %+v", err)
@@ -49,7 +54,9 @@ func TestDetachedIsNobodysChild(t *testing.T) {
 	session, err := unix.Getsid(pid)
 	testkit.Need(t, err == nil, "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
 	testkit.Equal(t, session, pid, "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
-	testkit.True(t, parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session, err, parent)
+	testkit.True(t, parent != os.Getpid(), "process %d is in session %d (%v), and a child of %d", pid, session,
+		err, parent)
+
 	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM)) // which it survives
 	testkit.Must(t, syscall.Kill(pid, 0))
 }

@@ -37,6 +37,7 @@ func OpenMetrics(o Options) *Metrics {
 	if !o.names("METRICS") {
 		return openMetrics(o, nil)
 	}
+
 	// Sums are those since the start, so one that does not arrive need not be sent again.
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
 	if o.Endpoint != "" {
@@ -53,7 +54,8 @@ func OpenMetrics(o Options) *Metrics {
 // openMetrics returns metrics that an exporter gets; nil means none.
 func openMetrics(o Options, to sdkmetric.Exporter) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	scraped, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
+	scraped, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(),
+		exporter.WithoutTargetInfo(),
 		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithoutSuffixes))
 	if err != nil {
 		panic(err) // it is the only collector of its registry
@@ -62,7 +64,8 @@ func openMetrics(o Options, to sdkmetric.Exporter) *Metrics {
 	if to != nil {
 		o.report()
 		// The processes of a machine are told apart, or their sums would replace each other.
-		options = append(options, sdkmetric.WithResource(o.resource(attribute.String("service.instance.id", uuid.NewString()))),
+		options = append(options,
+			sdkmetric.WithResource(o.resource(attribute.String("service.instance.id", uuid.NewString()))),
 			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(to)))
 	}
 	m.provider = sdkmetric.NewMeterProvider(options...)

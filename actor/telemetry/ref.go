@@ -15,21 +15,27 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// A Ref names a span, its trace, and whether the trace is sampled. The zero Ref names nothing; a Ref without a span names
-// just the trace.
+// A Ref names a span, its trace, and whether the trace is sampled. The zero Ref names nothing; a Ref without
+// a span names just the trace.
 type Ref = trace.SpanContext
 
 // Parse reads a traceparent. It returns a Ref without a trace if that is malformed.
 func Parse(text string) Ref {
 	// version-trace-span-flags: versions after 00 may have more fields
-	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
+	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" ||
+		len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
 		return Ref{}
 	}
+
 	all, err := hex.DecodeString(text[:2] + text[3:35] + text[36:52] + text[53:55])
 	if err != nil || text[:55] != strings.ToLower(text[:55]) {
 		return Ref{}
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID(all[1:17]), SpanID: trace.SpanID(all[17:25]), TraceFlags: trace.TraceFlags(all[25]) & trace.FlagsSampled})
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID:    trace.TraceID(all[1:17]),
+		SpanID:     trace.SpanID(all[17:25]),
+		TraceFlags: trace.TraceFlags(all[25]) & trace.FlagsSampled,
+	})
 }
 
 // Derive returns the span of something in the trace of another one, by what identifies it; zero if that is in no trace.
@@ -67,6 +73,7 @@ func Parent(ctx context.Context) Ref {
 	if s == nil {
 		return Ref{}
 	}
+
 	in := trace.SpanFromContext(ctx)
 	if c, ok := in.(*Call); ok {
 		return c.outer()
@@ -74,9 +81,11 @@ func Parent(ctx context.Context) Ref {
 	if in.SpanContext().HasTraceID() {
 		return in.SpanContext()
 	}
+
 	if s.parent.HasTraceID() {
 		return s.parent
 	}
+
 	return newTrace()
 }
 
@@ -107,6 +116,7 @@ func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
 	if !On() {
 		return ctx, nil
 	}
+
 	if !from.IsValid() {
 		from = trace.SpanContextFromContext(ctx)
 	}
@@ -146,8 +156,8 @@ func (c *Call) HasParts() bool {
 	return c.parts
 }
 
-// About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that
-// span is its parent.
+// About returns a context for what is about a span. If ctx is of a call whose caller has not said where it
+// belongs, that span is its parent.
 func About(ctx context.Context, what Ref) context.Context {
 	c, ok := trace.SpanFromContext(ctx).(*Call)
 	if !ok {
@@ -156,6 +166,7 @@ func About(ctx context.Context, what Ref) context.Context {
 	if !what.IsValid() {
 		return ctx
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.fixed {
@@ -170,13 +181,22 @@ func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	if c == nil || !Taken() {
 		return
 	}
+
 	own, with := c.span(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	c.mu.Lock() // what the call was asked for may still go on
 	defer c.mu.Unlock()
 	if c.about.IsValid() && c.about.TraceID() != own.TraceID() {
 		with = append(with, trace.WithLinks(trace.Link{SpanContext: c.about}))
 	}
-	Export(Span{Name: name, Ref: own, Parent: c.parent, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}, with...)
+	Export(Span{
+		Name:       name,
+		Ref:        own,
+		Parent:     c.parent,
+		Start:      c.began,
+		End:        time.Now(),
+		Error:      fault,
+		Attributes: attributes,
+	}, with...)
 }
 
 // Current returns the span that encloses the work of this process alone, or zero.
@@ -193,6 +213,14 @@ func Current(ctx context.Context) Ref {
 // Within exports a span of this process alone, which has ended now, in what the context is in.
 func Within(ctx context.Context, name, fault string, began time.Time, attributes ...attribute.KeyValue) {
 	if in := Current(ctx); in.HasTraceID() {
-		Export(Span{Name: name, Ref: in.WithSpanID(newID()), Parent: in, Start: began, End: time.Now(), Error: fault, Attributes: attributes})
+		Export(Span{
+			Name:       name,
+			Ref:        in.WithSpanID(newID()),
+			Parent:     in,
+			Start:      began,
+			End:        time.Now(),
+			Error:      fault,
+			Attributes: attributes,
+		})
 	}
 }

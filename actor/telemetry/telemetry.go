@@ -47,20 +47,24 @@ type Options struct {
 // names reports whether a receiver is named for a signal, TRACES or METRICS, and nothing turns that off.
 func (o Options) names(signal string) bool {
 	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv(secret+signal+"_ENDPOINT"))
-	return named != "" && os.Getenv("OTEL_"+signal+"_EXPORTER") != "none" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
+	return named != "" && os.Getenv("OTEL_"+signal+"_EXPORTER") != "none" &&
+		!strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
 }
 
 // report has the library report to the logger, without the values that it was given: some are keys.
 func (o Options) report() {
 	f := &faults{logger: o.Logger}
 	otel.SetErrorHandler(f)
-	otel.SetLogger(funcr.New(func(_, text string) { f.Handle(errors.New(text)) }, funcr.Options{Verbosity: 1, RenderArgsHook: func([]any) []any { return nil }}))
+	otel.SetLogger(funcr.New(func(_, text string) {
+		f.Handle(errors.New(text))
+	}, funcr.Options{Verbosity: 1, RenderArgsHook: func([]any) []any { return nil }}))
 }
 
-// resource describes this process to a receiver. The environment comes last, so that it wins; what it has that cannot be
-// read is ignored.
+// resource describes this process to a receiver. The environment comes last, so that it wins; what it has
+// that cannot be read is ignored.
 func (o Options) resource(more ...attribute.KeyValue) *resource.Resource {
-	own := resource.NewSchemaless(append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
+	own := resource.NewSchemaless(
+		append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
 	all, _ := resource.Merge(own, resource.Environment()) // fails for two schemas only, and ours has none
 	return all
 }
@@ -91,13 +95,20 @@ const (
 )
 
 // Start has this process export its spans, if the options or the environment name a receiver. The returned function
-// sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are exported already.
+// sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are
+// exported already.
 func Start(o Options) (stop func()) {
 	if On() || !o.names("TRACES") {
 		return nil
 	}
 	o.report()
-	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: retryPause, MaxInterval: sending / 2, MaxElapsedTime: sending})}
+
+	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+		Enabled:         true,
+		InitialInterval: retryPause,
+		MaxInterval:     sending / 2,
+		MaxElapsedTime:  sending,
+	})}
 	if o.Endpoint != "" {
 		with = append(with, otlptracehttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/traces"))
 	}
@@ -106,11 +117,15 @@ func Start(o Options) (stop func()) {
 		otel.Handle(err)
 		return nil
 	}
+
 	end := make(chan struct{})
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
-	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(contextIDs{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(retryingExporter{exporter, &s.waiting, end}, sdk.WithBatchTimeout(batchDelay), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(queued/4)))
+	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(contextIDs{}),
+		sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
+		sdk.WithBatcher(retryingExporter{exporter, &s.waiting, end}, sdk.WithBatchTimeout(batchDelay),
+			sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(queued/4)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
+
 	current.Store(s)
 	return func() {
 		current.Store(nil)
@@ -124,14 +139,15 @@ func Start(o Options) (stop func()) {
 // On reports whether spans are exported.
 func On() bool { return current.Load() != nil }
 
-// Taken reports whether a span that ends now would be kept until it is sent: not if nothing is exported, and not while as
-// many wait as may, since the receiver is away or slow.
+// Taken reports whether a span that ends now would be kept until it is sent: not if nothing is exported, and
+// not while as many wait as may, since the receiver is away or slow.
 func Taken() bool {
 	s := current.Load()
 	return s != nil && s.waiting.Load() < queued
 }
 
-// A retryingExporter exporter tries again while the receiver is away, so that what ends meanwhile waits, and counts what waits down.
+// A retryingExporter exporter tries again while the receiver is away, so that what ends meanwhile waits, and
+// counts what waits down.
 type retryingExporter struct {
 	sdk.SpanExporter
 	waiting *atomic.Int64
@@ -146,6 +162,7 @@ func (p retryingExporter) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpa
 		if err == nil || ctx.Err() != nil || !On() {
 			return err
 		}
+
 		otel.Handle(err)
 		if wait.Until(ctx, retryPause, p.end) != nil {
 			return nil // it was reported
@@ -206,11 +223,13 @@ func Export(span Span, more ...trace.SpanStartOption) {
 	if s == nil || !Taken() || !span.Ref.IsValid() || !span.Ref.IsSampled() {
 		return
 	}
+
 	ctx := context.WithValue(context.Background(), spanRefKey{}, span.Ref)
 	if span.Parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, span.Parent)
 	}
-	_, open := s.tracer.Start(ctx, span.Name, append(more, trace.WithTimestamp(span.Start), trace.WithAttributes(span.Attributes...))...)
+	_, open := s.tracer.Start(ctx, span.Name,
+		append(more, trace.WithTimestamp(span.Start), trace.WithAttributes(span.Attributes...))...)
 	if span.Error != "" {
 		open.SetStatus(codes.Error, span.Error)
 		open.SetAttributes(attribute.String("error.type", span.Error))
@@ -235,7 +254,8 @@ func Environment(of Ref) []string {
 // secret is what the names of variables begin with that may have a key of the receiver.
 const secret = "OTEL_EXPORTER_OTLP_"
 
-// Secrets returns the names of the variables that may have a key of the receiver, as this process was started with them.
+// Secrets returns the names of the variables that may have a key of the receiver, as this process was started
+// with them.
 var Secrets = sync.OnceValue(func() (names []string) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, secret) {

@@ -50,12 +50,15 @@ func (r *receiver) Export(ctx context.Context, data *metricdata.ResourceMetrics)
 
 func (r *receiver) Shutdown(context.Context) error { return nil }
 
-// Whatever a receiver does, work does not wait for it, what is kept is bounded, there is one warning per minute, and the
-// end of the process waits for a second.
+// Whatever a receiver does, work does not wait for it, what is kept is bounded, there is one warning per
+// minute, and the end of the process waits for a second.
 func TestReceiversThatDoNotTakeMetrics(t *testing.T) {
 	for name, answer := range map[string]func(context.Context) error{
 		"refuses": func(context.Context) error { return errors.New("no") },
-		"hangs":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"hangs": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "10000") // more often than it warns
@@ -69,13 +72,19 @@ func TestReceiversThatDoNotTakeMetrics(t *testing.T) {
 					work.Add(t.Context(), 1, metric.WithAttributes(attribute.Int("n", i)))
 				}
 				testkit.Equal(t, time.Since(began), 0, "work has waited")
+
 				time.Sleep(10*time.Minute + time.Second/2)
 				synctest.Wait()
 				warnings := strings.Count(log.String(), "level=WARN")
-				testkit.True(t, warnings >= 9, "%d warnings in 10 minutes, %d exports of %d series", warnings, to.exports, to.series)
-				testkit.True(t, warnings <= 11, "%d warnings in 10 minutes, %d exports of %d series", warnings, to.exports, to.series)
-				testkit.True(t, to.exports >= 10, "%d warnings in 10 minutes, %d exports of %d series", warnings, to.exports, to.series)
-				testkit.True(t, to.series <= 2000, "%d warnings in 10 minutes, %d exports of %d series", warnings, to.exports, to.series)
+				testkit.True(t, warnings >= 9, "%d warnings in 10 minutes, %d exports of %d series", warnings,
+					to.exports, to.series)
+				testkit.True(t, warnings <= 11, "%d warnings in 10 minutes, %d exports of %d series", warnings,
+					to.exports, to.series)
+				testkit.True(t, to.exports >= 10, "%d warnings in 10 minutes, %d exports of %d series", warnings,
+					to.exports, to.series)
+				testkit.True(t, to.series <= 2000, "%d warnings in 10 minutes, %d exports of %d series", warnings,
+					to.exports, to.series)
+
 				began = time.Now()
 				testkit.Works(t, m.Close(t.Context()))
 				took := time.Since(began)
@@ -112,12 +121,16 @@ func TestMetricsOverOTLP(t *testing.T) {
 		m.Histogram("took", "", 1, 2).Record(t.Context(), 1.5)
 		page := httptest.NewRecorder()
 		m.Handler(slog.Default()).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
-		testkit.ContainsAll(t, page.Body.String(), []string{"\nqueue 3\n", "\ncost{of=\"a\"} 0.5\n", "\ncost{of=\"b\"} 2\n", "\ntook_bucket{le=\"2\"} 1\n", "\ngo_goroutines "})
+		testkit.ContainsAll(t, page.Body.String(),
+			[]string{"\nqueue 3\n", "\ncost{of=\"a\"} 0.5\n", "\ncost{of=\"b\"} 2\n", "\ntook_bucket{le=\"2\"} 1\n",
+				"\ngo_goroutines "})
 		testkit.Works(t, m.Close(t.Context()))
+
 		return got.String()
 	}
 	testkit.Equal(t, sent(Options{}), "", "it is off")
-	testkit.Equal(t, sent(Options{Endpoint: server.URL + "/otlp/"}), "/otlp/v1/metrics  service.name=test service.version=1 queue cost took")
+	testkit.Equal(t, sent(Options{Endpoint: server.URL + "/otlp/"}),
+		"/otlp/v1/metrics  service.name=test service.version=1 queue cost took")
 	for name, value := range map[string]string{"ENDPOINT": server.URL, "HEADERS": "Authorization=Basic abc"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
@@ -130,20 +143,24 @@ func TestMetricsOverOTLP(t *testing.T) {
 // A record has the trace of its context, also beside attributes that its logger adds.
 func TestLogsNameTheirTrace(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(LogHandler(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))).With("a", 1)
+	log := slog.New(LogHandler(slog.NewTextHandler(&out,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))).With("a", 1)
 	log.InfoContext(t.Context(), "none")
-	log.InfoContext(trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{0xab, 15: 1}})), "one")
-	testkit.Equal(t, out.String(), "level=INFO msg=none a=1\nlevel=INFO msg=one a=1 trace_id=ab000000000000000000000000000001\n")
+	log.InfoContext(trace.ContextWithSpanContext(t.Context(),
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{0xab, 15: 1}})), "one")
+	testkit.Equal(t, out.String(),
+		"level=INFO msg=none a=1\nlevel=INFO msg=one a=1 trace_id=ab000000000000000000000000000001\n")
 }
 
 // A traceparent is read from the field of a request before the header of HTTP; a malformed one is ignored.
 func TestReceived(t *testing.T) {
-	const good, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00"
+	const good, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		"00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00"
 	for name, tt := range map[string]struct {
 		meta   any
 		header string
@@ -164,12 +181,13 @@ func TestReceived(t *testing.T) {
 		"no trace":           {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "", ""},
 		"too short":          {good[:54], "", ""},
 	} {
-		testkit.Equal(t, Text(Received(map[string]any{"traceparent": tt.meta}, http.Header{"Traceparent": {tt.header}})), tt.want, "%s", name)
+		testkit.Equal(t, Text(Received(map[string]any{"traceparent": tt.meta},
+			http.Header{"Traceparent": {tt.header}})), tt.want, "%s", name)
 	}
 }
 
-// While a receiver takes nothing, as many spans wait as may and the others cost nothing; once it takes them again, so do we,
-// and what waited is there.
+// While a receiver takes nothing, as many spans wait as may and the others cost nothing; once it takes them
+// again, so do we, and what waited is there.
 func TestAReceiverThatIsAway(t *testing.T) {
 	for name, hangs := range map[string]bool{"refuses": false, "hangs": true} {
 		t.Run(name, func(t *testing.T) {
@@ -196,8 +214,10 @@ func TestAReceiverThatIsAway(t *testing.T) {
 			for range queued {
 				Export(span)
 			}
-			testkit.True(t, !Taken() && Parent(trace.ContextWithSpanContext(t.Context(), span.Ref)).Equal(span.Ref), "spans are taken, or begin elsewhere")
+			testkit.True(t, !Taken() && Parent(trace.ContextWithSpanContext(t.Context(), span.Ref)).Equal(span.Ref),
+				"spans are taken, or begin elsewhere")
 			testkit.Equal(t, testing.AllocsPerRun(1000, func() { Export(span) }), 0, "a span that is not taken")
+
 			<-asked
 			close(back)
 			testkit.Until(t, "all is sent", func() bool { return current.Load().waiting.Load() == 0 })
@@ -209,7 +229,8 @@ func TestAReceiverThatIsAway(t *testing.T) {
 
 // A bad variable of the library is a warning without its value, which may be a key, and the program starts.
 func TestBadVariables(t *testing.T) {
-	for _, variable := range []string{"HEADERS=Authorization=sesame%zz", "PROTOCOL=grpc", "BSP_MAX_QUEUE_SIZE=-5", "BSP_MAX_EXPORT_BATCH_SIZE=-5"} {
+	for _, variable := range []string{"HEADERS=Authorization=sesame%zz", "PROTOCOL=grpc", "BSP_MAX_QUEUE_SIZE=-5",
+		"BSP_MAX_EXPORT_BATCH_SIZE=-5"} {
 		name, value, _ := strings.Cut(variable, "=")
 		var log testkit.Log
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +240,8 @@ func TestBadVariables(t *testing.T) {
 			t.Setenv("OTEL_"+name, value)
 			Start(Options{Endpoint: "http://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})()
 			warned := log.String()
-			testkit.Equal(t, strings.Count(warned, "level=WARN"), map[bool]int{true: 0, false: 1}[strings.HasPrefix(name, "BSP")], warned)
+			testkit.Equal(t, strings.Count(warned, "level=WARN"),
+				map[bool]int{true: 0, false: 1}[strings.HasPrefix(name, "BSP")], warned)
 			testkit.Equal(t, strings.Contains(warned, "sesame"), false, warned)
 		})
 	}

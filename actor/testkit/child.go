@@ -30,6 +30,7 @@ func Spawn(away bool, env ...string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	defer l.Close()
+
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), env...), parentEnv+"="+l.Addr().String())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -37,6 +38,7 @@ func Spawn(away bool, env ...string) {
 		cmd.SysProcAttr = apart
 	}
 	check(cmd.Start())
+
 	c, err := l.Accept()
 	check(err)
 	c.Close()
@@ -110,6 +112,7 @@ func (h *Hub) Next() *Visitor {
 		}
 		return nil
 	}
+
 	h.t.Cleanup(func() { c.Close() })
 	v := &Visitor{Conn: c, t: h.t}
 	if _, err := fmt.Fscanln(c, &v.PID); err != nil || v.PID == 0 {
@@ -149,14 +152,20 @@ func Start(t testing.TB, env ...string) *Child {
 	t.Helper()
 	c := &Child{Cmd: exec.Command(os.Args[0]), t: t}
 	c.Env, c.Stderr = append(os.Environ(), env...), &c.Err
+
 	var err error
 	c.In, err = c.StdinPipe()
 	Must(t, err)
+
 	out, err := c.StdoutPipe()
 	Must(t, err)
 	c.Out = bufio.NewReader(out)
+
 	Must(t, c.Cmd.Start())
-	t.Cleanup(func() { c.Process.Kill(); c.Wait() }) // errors: it may have ended before
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	}) // errors: it may have ended before
 	return c
 }
 

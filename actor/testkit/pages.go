@@ -26,17 +26,21 @@ func Pages(t *testing.T, root string) []Page {
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && rel != "." && d.Name() != ".github" && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
+		if d.IsDir() && rel != "." && d.Name() != ".github" && (strings.HasPrefix(d.Name(), ".") ||
+			d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
 			return filepath.SkipDir
 		}
 		rel = filepath.ToSlash(rel)
-		if d.Name() != "README.md" && d.Name() != "CONTRIBUTING.md" && (!strings.HasPrefix(rel, Docs) || filepath.Ext(rel) != ".md") {
+		if d.Name() != "README.md" && d.Name() != "CONTRIBUTING.md" &&
+			(!strings.HasPrefix(rel, Docs) || filepath.Ext(rel) != ".md") {
 			return nil
 		}
+
 		data, err := os.ReadFile(path)
 		pages = append(pages, Page{rel, string(data)})
 		return err
@@ -44,6 +48,7 @@ func Pages(t *testing.T, root string) []Page {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, p := range pages {
 		if p.Path == "README.md" {
 			copy(pages[1:], pages[:i])
@@ -54,5 +59,6 @@ func Pages(t *testing.T, root string) []Page {
 	if len(pages) < 10 {
 		t.Fatalf("%d pages were found in %s; expected at least 10", len(pages), root)
 	}
+
 	return pages
 }

@@ -208,6 +208,7 @@ func Golden(t testing.TB, file, got string, update bool) {
 	if err != nil {
 		t.Fatalf("%v (go test -update writes it)", err)
 	}
+
 	want := strings.ReplaceAll(string(data), "\r\n", "\n")
 	if got == want {
 		return
@@ -243,6 +244,7 @@ func TryGit(dir string, args ...string) (string, error) {
 	} else if args[0] == "init" || args[0] == "config" || args[0] == "remote" {
 		Age(filepath.Join(dir, ".git", "config"))
 	}
+
 	return strings.TrimRight(string(out), "\n"), err
 }
 

@@ -19,9 +19,11 @@ func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	if d <= 0 {
 		return nil
 	}
+
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -42,6 +44,7 @@ func Done(ctx context.Context, done <-chan struct{}) error {
 		return nil
 	default:
 	}
+
 	select {
 	case <-done:
 		return nil
@@ -54,7 +57,10 @@ func Done(ctx context.Context, done <-chan struct{}) error {
 // leaves a goroutine behind that ends with the group.
 func Group(ctx context.Context, group *sync.WaitGroup) error {
 	done := make(chan struct{}) // closed when all have ended
-	go func() { group.Wait(); close(done) }()
+	go func() {
+		group.Wait()
+		close(done)
+	}()
 	return Done(ctx, done)
 }
 

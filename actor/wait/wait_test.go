@@ -16,6 +16,7 @@ func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 		began := time.Now()
 		testkit.Works(t, wait.For(t.Context(), 3*time.Second))
 		testkit.Equal(t, time.Since(began), 3*time.Second)
+
 		reason := errors.New("the caller left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(reason) })
@@ -30,8 +31,10 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	b := wait.Backoff{Min: 10 * time.Millisecond, Max: 80 * time.Millisecond}
 	for _, most := range []time.Duration{10, 20, 40, 80, 80} {
 		got := b.Next()
-		testkit.True(t, got <= most*time.Millisecond && got >= most*time.Millisecond/2, "Next() = %v, want at most %d ms, and at least half", got, most)
+		testkit.True(t, got <= most*time.Millisecond && got >= most*time.Millisecond/2,
+			"Next() = %v, want at most %d ms, and at least half", got, most)
 	}
+
 	b.Reset()
 	got := b.Next()
 	testkit.True(t, got <= 10*time.Millisecond, "Next() after Reset() = %v, want at most 10ms", got)

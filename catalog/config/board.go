@@ -4,16 +4,26 @@ import "time"
 
 // A Project is a project of the task board, in addition to the root (key projects).
 type Project struct {
-	Name  string `yaml:"name" as:"line" unique:"" add:"a name"`
-	Repos []Repo `yaml:"repos" is:"a list of repositories" add:"its git repositories, at least one" nonempty:"add a git repository"` // with unique names
+	Name string `yaml:"name" as:"line" unique:"" add:"a name"`
+	// with unique names
+	Repos []Repo `yaml:"repos" is:"a list of repositories" nonempty:"add a git repository"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (Project) Tags() map[string]string {
+	return map[string]string{
+		"Repos": `add:"its git repositories, at least one"`,
+	}
 }
 
 // A Repo is a git repository of a project.
 type Repo struct {
-	Name  string   `yaml:"name" as:"folder name"`                       // default: the last element of Path
-	Path  string   `yaml:"path" as:"filled" add:"a path"`               // as written: absolute, or relative to the project root
-	Copy  []string `yaml:"copy" is:"a list of files" each:"local file"` // copied to a new worktree, relative to the repository, such as .env
-	Setup []string `yaml:"setup" as:"command"`                          // a command run in each new worktree; nil means none
+	Name string `yaml:"name" as:"folder name"` // default: the last element of Path
+	// as written: absolute, or relative to the project root
+	Path string `yaml:"path" as:"filled" add:"a path"`
+	// copied to a new worktree, relative to the repository, such as .env
+	Copy  []string `yaml:"copy" is:"a list of files" each:"local file"`
+	Setup []string `yaml:"setup" as:"command"` // a command run in each new worktree; nil means none
 }
 
 // PromptMode is the way an executor gets its prompt.
@@ -28,33 +38,41 @@ const (
 // An Executor is a coding agent that runs attempts (key executors): a command, never from a tool's
 // arguments. Unset fields are zero here; the runner fills in the defaults of well-known executors.
 type Executor struct {
-	Name     string            `yaml:",key"`                          // upper-case letters, digits and '_'
-	Command  []string          `yaml:"command" as:"program"`          // no shell; a relative program with a slash is relative to the project root
-	Prompt   PromptMode        `yaml:"prompt" oneof:"stdin,argument"` // "" means not set
-	Resume   []string          `yaml:"resume" as:"program"`           // a follow-up in the same conversation; nil means Command
-	Env      map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"`
-	Variants []Variant         `yaml:"variants" is:"a mapping of variants by name" keys:"constant"` // in the file's order
+	Name string `yaml:",key"` // upper-case letters, digits and '_'
+	// no shell; a relative program with a slash is relative to the project root
+	Command []string   `yaml:"command" as:"program"`
+	Prompt  PromptMode `yaml:"prompt" oneof:"stdin,argument"` // "" means not set
+	// a follow-up in the same conversation; nil means Command
+	Resume []string          `yaml:"resume" as:"program"`
+	Env    map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"`
+	// in the file's order
+	Variants []Variant `yaml:"variants" is:"a mapping of variants by name" keys:"constant"`
 	// Telemetry reports whether the agent gets the OTEL_EXPORTER_OTLP_ variables, which may have a key in them.
 	Telemetry bool `yaml:"telemetry" own:""`
 }
 
 // A Variant inherits unset fields from its executor.
 type Variant struct {
-	Name    string            `yaml:",key"`
-	Command []string          `yaml:"command" as:"program"`
-	Prompt  PromptMode        `yaml:"prompt" oneof:"stdin,argument"`
-	Resume  []string          `yaml:"resume" as:"program"`
-	Env     map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"` // added to the environment of the executor
+	Name    string     `yaml:",key"`
+	Command []string   `yaml:"command" as:"program"`
+	Prompt  PromptMode `yaml:"prompt" oneof:"stdin,argument"`
+	Resume  []string   `yaml:"resume" as:"program"`
+	// added to the environment of the executor
+	Env map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"`
 }
 
 // Attempts configures how attempts run (key attempts).
 type Attempts struct {
-	MaxConcurrent  int      `yaml:"max_concurrent" min:"1" max:"10000"`          // default 4
-	Worktrees      string   `yaml:"worktrees" as:"filled"`                       // as written; default "": in the state folder of the project
-	Copy           []string `yaml:"copy" is:"a list of files" each:"local file"` // Repo.Copy of the project root's own repository
-	Setup          []string `yaml:"setup" as:"command"`                          // Repo.Setup of the project root's own repository
-	DoneWhenMerged bool     `yaml:"done_when_merged"`                            // default true: a task is done once an attempt of it is merged, with nothing left
-	PushTo         string   `yaml:"push_to" as:"remote"`                         // the remote to which the branch is pushed after each execution; "" means none
+	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"` // default 4
+	// as written; default "": in the state folder of the project
+	Worktrees string `yaml:"worktrees" as:"filled"`
+	// Repo.Copy of the project root's own repository
+	Copy  []string `yaml:"copy" is:"a list of files" each:"local file"`
+	Setup []string `yaml:"setup" as:"command"` // Repo.Setup of the project root's own repository
+	// default true: a task is done once an attempt of it is merged, with nothing left
+	DoneWhenMerged bool `yaml:"done_when_merged"`
+	// the remote to which the branch is pushed after each execution; "" means none
+	PushTo string `yaml:"push_to" as:"remote"`
 	// BranchPrefix begins the names of the branches of attempts; default "deepwork/".
 	BranchPrefix string `yaml:"branch_prefix" as:"branch prefix"`
 	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10

@@ -49,35 +49,49 @@ type Config struct {
 	QualityGate QualityGate `yaml:"quality_gate"`
 	Git         Git         `yaml:"git"`
 	// Toolsets are names from Toolsets; nil means DefaultToolsets.
-	Toolsets []string `yaml:"toolsets" oneof:"workflows,remote,board,source" nonempty:"it would leave no tool; leave the key out to have the default"`
+	Toolsets []string `yaml:"toolsets" oneof:"workflows,remote,board,source"`
 
-	HTTP          HTTP             `yaml:"http"`
-	WorkflowTools WorkflowTools    `yaml:"workflow_tools"`
-	Projects      []Project        `yaml:"projects" is:"a list of projects"`
-	Executors     []Executor       `yaml:"executors" is:"a mapping of executors by name" keys:"constant"` // in the file's order
-	Attempts      Attempts         `yaml:"attempts"`
-	Run           Run              `yaml:"run"`
-	Checks        Checks           `yaml:"checks"`
-	Sessions      Sessions         `yaml:"sessions"`
-	Prices        map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
-	Notify        []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
-	UI            UI               `yaml:"ui" own:""`
-	Telemetry     Telemetry        `yaml:"telemetry" own:""`
+	HTTP          HTTP          `yaml:"http"`
+	WorkflowTools WorkflowTools `yaml:"workflow_tools"`
+	Projects      []Project     `yaml:"projects" is:"a list of projects"`
+	// in the file's order
+	Executors []Executor       `yaml:"executors" is:"a mapping of executors by name" keys:"constant"`
+	Attempts  Attempts         `yaml:"attempts"`
+	Run       Run              `yaml:"run"`
+	Checks    Checks           `yaml:"checks"`
+	Sessions  Sessions         `yaml:"sessions"`
+	Prices    map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
+	Notify    []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
+	UI        UI               `yaml:"ui" own:""`
+	Telemetry Telemetry        `yaml:"telemetry" own:""`
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
 }
 
+// Tags implements fieldtag.Tagger.
+func (Config) Tags() map[string]string {
+	return map[string]string{
+		"Toolsets": `nonempty:"it would leave no tool; leave the key out to have the default"`,
+	}
+}
+
 // QualityGate configures reviews (seed 001 "Configuration").
 type QualityGate struct {
-	AgentReviewCommand   []string      `yaml:"agent_review_command" as:"command"`          // run without a shell; nil means none
-	ReviewerExecutor     string        `yaml:"reviewer_executor" as:"executor"`            // NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
-	DefaultTimeout       time.Duration `yaml:"default_timeout"`                            // of one review; 0 means depending on the number of files
-	DefaultMaxAttempts   int           `yaml:"default_max_attempts" min:"1" max:"10000"`   // default 3
-	MaxConcurrentReviews int           `yaml:"max_concurrent_reviews" min:"1" max:"10000"` // default the number of processors, at least 2
-	ReplyWithin          time.Duration `yaml:"reply_within" min:"1ms"`                     // default 50 s
-	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"`               // default 5
-	Pin                  bool          `yaml:"pin"`                                        // sessions keep to the reviewer and the criteria that they began with
-	Override             Override      `yaml:"override" oneof:"agent,human,never"`         // default OverrideAgent; a project's config can only make it stricter, the user's own wins
+	// run without a shell; nil means none
+	AgentReviewCommand []string `yaml:"agent_review_command" as:"command"`
+	// NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
+	ReviewerExecutor string `yaml:"reviewer_executor" as:"executor"`
+	// of one review; 0 means depending on the number of files
+	DefaultTimeout     time.Duration `yaml:"default_timeout"`
+	DefaultMaxAttempts int           `yaml:"default_max_attempts" min:"1" max:"10000"` // default 3
+	// default the number of processors, at least 2
+	MaxConcurrentReviews int           `yaml:"max_concurrent_reviews" min:"1" max:"10000"`
+	ReplyWithin          time.Duration `yaml:"reply_within" min:"1ms"`       // default 50 s
+	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"` // default 5
+	// sessions keep to the reviewer and the criteria that they began with
+	Pin bool `yaml:"pin"`
+	// default OverrideAgent; a project's config can only make it stricter, the user's own wins
+	Override Override `yaml:"override" oneof:"agent,human,never"`
 }
 
 // UI configures the pages (key ui).
@@ -87,7 +101,8 @@ type UI struct {
 
 // Telemetry configures where traces and metrics go (key telemetry). It is off by default.
 type Telemetry struct {
-	OTLP     string `yaml:"otlp" as:"server url"`     // of an OTLP/HTTP receiver, without /v1/traces; "" means OTEL_EXPORTER_OTLP_ENDPOINT
+	// of an OTLP/HTTP receiver, without /v1/traces; "" means OTEL_EXPORTER_OTLP_ENDPOINT
+	OTLP     string `yaml:"otlp" as:"server url"`
 	TraceURL string `yaml:"trace_url" as:"trace url"` // a link in which {trace_id} is replaced; "" means none
 	Content  bool   `yaml:"content"`                  // goals and feedback are sent, too
 }
@@ -99,7 +114,8 @@ func (t Telemetry) Link(traceID string) string {
 
 // Checks configures the checks of steps (key checks).
 type Checks struct {
-	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"` // steps whose checks run at once; default the number of processors
+	// steps whose checks run at once; default the number of processors
+	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"`
 }
 
 // Git configures the use of branch names.
@@ -133,16 +149,27 @@ func Default() *Config {
 			MaxInlineFiles:       5,
 			Override:             OverrideAgent,
 		},
-		Git:  Git{Branch: BranchName},
-		HTTP: HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20, Quotas: Quotas{Requests: 256}},
+		Git: Git{Branch: BranchName},
+		HTTP: HTTP{
+			IdleTimeout:    time.Hour,
+			MaxConnections: 6000,
+			MaxRequests:    1024,
+			MaxBodyBytes:   4 << 20,
+			Quotas:         Quotas{Requests: 256},
+		},
 		WorkflowTools: WorkflowTools{
 			Enabled: true, RefreshInterval: 5 * time.Minute,
 			StatusInterval: 2 * time.Second, MaxConcurrent: 10, KeepToolsFor: time.Minute, RetryAttempts: 3,
 		},
-		Attempts: Attempts{MaxConcurrent: 4, DoneWhenMerged: true, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute},
-		Run:      Run{Retries: 2},
-		UI:       UI{EditorURL: "vscode://file"},
-		Checks:   Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
+		Attempts: Attempts{
+			MaxConcurrent:    4,
+			DoneWhenMerged:   true,
+			BranchPrefix:     "deepwork/",
+			MachineLostAfter: 10 * time.Minute,
+		},
+		Run:    Run{Retries: 2},
+		UI:     UI{EditorURL: "vscode://file"},
+		Checks: Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
 	}
 }
 

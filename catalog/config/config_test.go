@@ -20,24 +20,28 @@ import (
 // What is absent or null is the default.
 func TestEmptyFileIsTheDefaults(t *testing.T) {
 	for _, source := range []string{
-		"", "\n\n", "# quality_gate:\n#   default_timeout: 3\n", "~\n", "{}", "version:\nplatforms:\nquality_gate:\ngit:\ntoolsets:\n",
+		"", "\n\n", "# quality_gate:\n#   default_timeout: 3\n", "~\n", "{}",
+		"version:\nplatforms:\nquality_gate:\ngit:\ntoolsets:\n",
 		"quality_gate: {agent_review_command: , default_timeout: ~, default_max_attempts: null, reviewer_executor: }",
 		"projects:\nexecutors:\nattempts:\n", "projects: []\nexecutors: {}\nattempts: {}", "sessions: {keep_ended: 0}",
 		"attempts: {max_concurrent: , worktrees: ~, copy: , setup: }", "attempts: {setup: []}",
-		"http:", "http: {}", "http: {tokens: , allowed_hosts: ~, max_requests: null, idle_timeout: }", "notify:", "prices:",
-		"workflow_tools: {enabled: , include: , prefix: , refresh_interval: , max_concurrent_executions: ~, sources: null}",
+		"http:", "http: {}", "http: {tokens: , allowed_hosts: ~, max_requests: null, idle_timeout: }", "notify:",
+		"prices:",
+		"workflow_tools: {enabled: , include: , prefix: , refresh_interval: , max_concurrent_executions: ~, " +
+			"sources: null}",
 	} {
 		testkit.Same(t, parsed(t, source), Default())
 		testkit.Same(t, parsedUser(t, source).Over(Default()), Default())
 	}
+
 	d := Default()
 	testkit.Equal(t, d.QualityGate.MaxConcurrentReviews, max(2, runtime.GOMAXPROCS(0)), "defaults are %+v", d)
 	testkit.Need(t, d.Toolsets == nil, "defaults are %+v", d)
 	testkit.True(t, d.QualityGate.AgentReviewCommand == nil, "defaults are %+v", d)
 }
 
-// accepts holds what files say, where it differs from the defaults, against a file: each block of it is a file, and below it
-// are lines that begin with "= ". A file that begins with "# user" is a user's own.
+// accepts holds what files say, where it differs from the defaults, against a file: each block of it is a
+// file, and below it are lines that begin with "= ". A file that begins with "# user" is a user's own.
 func accepts(t *testing.T, file string) {
 	text := strings.ReplaceAll(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\r\n", "\n")
 	defaults := values(t, Default())
@@ -50,6 +54,7 @@ func accepts(t *testing.T, file string) {
 		} else {
 			c = parsed(t, source)
 		}
+
 		got := values(t, c)
 		for _, key := range slices.Sorted(maps.Keys(got)) {
 			if got[key] != defaults[key] {
@@ -87,7 +92,8 @@ func TestReq003_4_1_WorkflowTools(t *testing.T) { accepts(t, "testdata/workflow_
 
 // The user's limits are in force where they set some, and those of the project elsewhere.
 func TestLimitsAndAutoStart(t *testing.T) {
-	c := parsed(t, "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', max_in_review: 3}}")
+	c := parsed(t, "attempts: {max_cost_usd: 12.5, max_unknown: 0, auto_start: {executor: 'CODEX:PLAN', "+
+		"max_in_review: 3}}")
 	a := parsedUser(t, "attempts: {max_cost_usd: 20, max_unknown: , auto_start: false}").Over(c).Attempts
 	testkit.Equal(t, *a.MaxCostUSD, Limit{20, UserFile()})
 	testkit.Equal(t, *a.MaxUnknown, Limit{0, ".deepwork/config.yml"})
@@ -111,17 +117,21 @@ func TestFaults(t *testing.T) {
 			_, faults = Parse("config.yml", []byte(source))
 		}
 		testkit.True(t, faults != nil, "accepted:\n%s", source)
-		for _, secret := range []string{"s3cret", "my-secret", "me:secret"} { // neither passwords nor tokens are repeated
+
+		// neither passwords nor tokens are repeated
+		for _, secret := range []string{"s3cret", "my-secret", "me:secret"} {
 			testkit.True(t, !strings.Contains(faults.Error(), secret), "the secret is in %v", faults)
 		}
-		all = append(all, source+"\n! "+strings.ReplaceAll(strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE"), "\n", "\n! "))
+		all = append(all, source+"\n! "+
+			strings.ReplaceAll(strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE"), "\n", "\n! "))
 	}
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
 
 func TestFilesThatAreNoText(t *testing.T) {
 	for source, want := range map[string]string{
-		"version: 1\n# \xff\n":                                      "config.yml:2:3: the byte 0xff at offset 13 is not UTF-8",
+		"version: 1\n# \xff\n": "config.yml:2:3: the byte 0xff at offset 13 is " +
+			"not UTF-8",
 		strings.Repeat("#", MaxBytes+1):                             "config.yml: is larger than 1048576 bytes",
 		"workflow_tools: {prefix: " + strings.Repeat("a", 33) + "}": "at most 32 letters",
 	} {
@@ -173,6 +183,7 @@ func FuzzConfig(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, source []byte) {
 		c, faults := Parse("config.yml", source)
 		testkit.Need(t, (c == nil) != (len(faults) == 0), "%v beside %v", c, faults)
@@ -183,9 +194,11 @@ func FuzzConfig(f *testing.F) {
 			testkit.True(t, d.Column >= 0, "diagnostic %+v", d)
 			testkit.Equal(t, (d.Line == 0), (d.Column == 0), "diagnostic %+v", d)
 		}
+
 		if c == nil {
 			return
 		}
+
 		q := c.QualityGate
 		most := min(q.DefaultMaxAttempts-1, q.MaxConcurrentReviews-1, q.MaxInlineFiles)
 		testkit.True(t, most >= 0, "accepted: %+v", c)
@@ -206,6 +219,7 @@ func TestAFileThatExpands(t *testing.T) {
 		fmt.Fprintf(&bomb, "  E%d: *e\n", i)
 		fmt.Fprintf(&tags, "%%TAG !a%d! tag:x,2000:\n", i)
 	}
+
 	for source, want := range map[string]string{
 		bomb.String(): "expand to more than",
 		tags.String() + "---\nversion: \"1.0\"\n": "%TAG directives",
@@ -217,8 +231,14 @@ func TestAFileThatExpands(t *testing.T) {
 }
 
 func TestPlacesOfAliases(t *testing.T) {
-	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
-	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {
+	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      " +
+		"command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
+	for key, want := range map[string]int{
+		"git.branch":                    1,
+		"workflow_tools.sources.create": 8,
+		"workflow_tools.sources.two":    7,
+		"executors.create":              10,
+	} {
 		testkit.Equal(t, lines[key], want, "%s is in line", key)
 	}
 }
@@ -255,8 +275,11 @@ func TestDocumentedExamples(t *testing.T) {
 	testkit.Need(t, faults == nil && slices.Equal(c.Toolsets, DefaultToolsets), "config.md shows %+v, %v", c, faults)
 	c.Toolsets, c.Platforms = nil, nil
 	testkit.True(t, reflect.DeepEqual(c, Default()), "config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
-	c, faults = Parse("config.yml", []byte(regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")))
-	testkit.True(t, faults == nil && len(c.QualityGate.AgentReviewCommand) == 2, "with every setting that is commented out it is %+v, %v", c, faults)
+	c, faults = Parse("config.yml",
+		[]byte(regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")))
+	testkit.True(t, faults == nil && len(c.QualityGate.AgentReviewCommand) == 2,
+		"with every setting that is commented out it is %+v, %v", c, faults)
+
 	told := func(text, fault string) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
@@ -275,6 +298,7 @@ func TestDocumentedExamples(t *testing.T) {
 	testkit.Need(t, len(c.Executors) != 0, "config.md's board: %+v %v", c, faults)
 	testkit.Need(t, len(c.Executors[0].Variants) != 0, "config.md's board: %+v %v", c, faults)
 	testkit.True(t, len(c.Projects) != 0, "config.md's board: %+v %v", c, faults)
+
 	told(board, "executors: {A: 7}\n")
 	told(board, "projects: [7]\n")
 	told(board, "projects: [{name: a, repos: [7]}]\n")

@@ -29,12 +29,17 @@ var texts = map[string]yamltree.Text{
 	"group":      checked(CheckGroup),
 	"host":       quoting(HostName),
 	"origin":     quoting(Origin),
-	"constant":   matching(`^[A-Z][A-Z0-9_]*$`, "is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
+	"constant": matching(`^[A-Z][A-Z0-9_]*$`,
+		"is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
 	// Part of a ref, and of a branch name that needs no quotes; git check-ref-format(1).
-	"branch prefix": matching(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`, "is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as agents/"),
+	"branch prefix": matching(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`,
+		"is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as "+
+			"agents/"),
 	// A URL or path is not the name of a remote.
-	"remote":      matching(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`, `is not the name of a remote, as git remote lists them; "" means no remote`),
-	"prefix":      matching(`^[A-Za-z0-9_-]{0,32}$`, "is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
+	"remote": matching(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`,
+		`is not the name of a remote, as git remote lists them; "" means no remote`),
+	"prefix": matching(`^[A-Za-z0-9_-]{0,32}$`,
+		"is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
 	"source name": matching(plainName.String(), "is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
 	"variable":    matching(`^[^=\x00]+$`, "is not the name of an environment variable"),
 	"header":      matching("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
@@ -67,13 +72,17 @@ var texts = map[string]yamltree.Text{
 	},
 	"folder name": func(s string) (string, error) {
 		if !isFolder(s) {
-			return "", fmt.Errorf(`%s cannot be the name of a folder: leave out /, \, : and the like, and a dot at either end`, yamltree.Quote(s))
+			return "",
+				fmt.Errorf(`%s cannot be the name of a folder: leave out /, \, : and the like, and a dot at either end`,
+					yamltree.Quote(s))
 		}
 		return s, nil
 	},
 	"local file": func(s string) (string, error) {
 		if !filepath.IsLocal(filepath.FromSlash(s)) || filepath.Clean(s) == "." {
-			return "", fmt.Errorf("%s is not a file of the repository: give a path that is relative to it and stays inside", yamltree.Quote(s))
+			return "",
+				fmt.Errorf("%s is not a file of the repository: give a path that is relative to it and stays inside",
+					yamltree.Quote(s))
 		}
 		return s, nil
 	},
@@ -85,32 +94,41 @@ var texts = map[string]yamltree.Text{
 	},
 	"store": func(s string) (string, error) {
 		if !strings.HasPrefix(s, "postgres://") && !strings.HasPrefix(s, "postgresql://") {
-			return "", errors.New("is not the URL of a store: expected one such as postgres://user@host/database?sslmode=verify-full")
+			return "",
+				errors.New("is not the URL of a store: expected one such as " +
+					"postgres://user@host/database?sslmode=verify-full")
 		}
 		return s, nil
 	},
 	"editor": func(s string) (string, error) {
 		scheme, _, ok := strings.Cut(s, "://")
-		if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" || scheme == "data" {
-			return "", fmt.Errorf("%s does not begin the URL of a file in an editor: expected one such as vscode://file or idea://open?file=", yamltree.Quote(s))
+		if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" ||
+			scheme == "data" {
+			return "",
+				fmt.Errorf("%s does not begin the URL of a file in an editor: expected one such as vscode://file or "+
+					"idea://open?file=", yamltree.Quote(s))
 		}
 		return s, nil
 	},
 	"trace url": func(s string) (string, error) {
 		if CheckServerURL(s) != "" || !strings.Contains(s, "{trace_id}") {
-			return "", fmt.Errorf("%s does not link to a trace: expected a URL such as https://traces.example.com/trace/{trace_id}", yamltree.Quote(s))
+			return "",
+				fmt.Errorf("%s does not link to a trace: expected a URL such as "+
+					"https://traces.example.com/trace/{trace_id}", yamltree.Quote(s))
 		}
 		return s, nil
 	},
 	"tool": func(s string) (string, error) {
 		if strings.TrimSpace(s) == "" {
-			return "", errors.New("is empty; expected the name of a tool of the source; leave the key out for the default")
+			return "",
+				errors.New("is empty; expected the name of a tool of the source; leave the key out for the default")
 		}
 		return s, nil
 	},
 	"glob": func(s string) (string, error) {
 		if _, err := path.Match(s, ""); err != nil || s == "" {
-			return "", fmt.Errorf("%s is not a pattern: * matches any text, ? one character, [a-z] one of those", yamltree.Quote(s))
+			return "", fmt.Errorf("%s is not a pattern: * matches any text, ? one character, [a-z] one of those",
+				yamltree.Quote(s))
 		}
 		return s, nil
 	},
@@ -236,11 +254,13 @@ func autoStart(d *yamltree.Decoder, v yamltree.Value, to any) {
 		*start = nil
 		return
 	}
+
 	var in writtenAutoStart
 	faults := d.Faults()
 	if d.Decode(v, &in); d.Faults() > faults {
 		return
 	}
+
 	name, variant, _ := strings.Cut(in.Executor, ":")
 	*start = &AutoStart{name, variant, in.MaxInReview}
 }
@@ -309,6 +329,7 @@ func SplitCommand(line string) ([]string, error) {
 		plain  = true
 		quote  byte // the open one, or 0
 	)
+
 	if strings.IndexByte(line, 0) >= 0 {
 		return nil, errors.New("it has a NUL byte in it")
 	}
@@ -319,10 +340,12 @@ func SplitCommand(line string) ([]string, error) {
 		} else if quote != 0 {
 			return nil, fmt.Errorf("a %s quote is not closed", map[byte]string{'\'': "single", '"': "double"}[quote])
 		}
+
 		switch {
 		case quote != 0 && c == quote:
 			quote = 0
-		case c == '\\' && (quote == 0 || quote == '"' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0):
+		case c == '\\' && (quote == 0 ||
+			quote == '"' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0):
 			if i++; i == len(line) {
 				return nil, errors.New(`it ends with a backslash: write \\ for one`)
 			}
@@ -336,8 +359,11 @@ func SplitCommand(line string) ([]string, error) {
 			if !inWord {
 				continue
 			}
+
 			if plain && slices.Contains(operators, word.String()) {
-				return nil, fmt.Errorf("no shell runs the command, so %s has no meaning: quote it, or put the command line into a script", word.String())
+				return nil,
+					fmt.Errorf("no shell runs the command, so %s has no meaning: quote it, or put the command line "+
+						"into a script", word.String())
 			}
 			words = append(words, word.String())
 			word.Reset()

@@ -43,10 +43,12 @@ type Quotas struct {
 // A Token gives one caller access: the name is the caller's identity. Several may have one name, so
 // that a token can be replaced without an interruption; each has its own group and rights.
 type Token struct {
-	Name   string `yaml:"name" as:"token name" add:"the name of the caller"`                                      // of letters, digits, '.', '_' and '-', 1 to 64 of them
-	SHA256 string `yaml:"sha256" as:"token hash" add:"the SHA-256 of the token, which deepwork token new prints"` // as 64 lower-case hex digits
-	Group  string `yaml:"group" as:"group"`                                                                       // whose members share what they make; spelled as a name; "" means none
-	Rights Rights `yaml:"rights" as:"rights"`                                                                     // beyond the calls that are open to every caller
+	// of letters, digits, '.', '_' and '-', 1 to 64 of them
+	Name string `yaml:"name" as:"token name" add:"the name of the caller"`
+	// as 64 lower-case hex digits
+	SHA256 string `yaml:"sha256" as:"token hash" add:"the SHA-256 of the token, which deepwork token new prints"`
+	Group  string `yaml:"group" as:"group"`   // whose members share what they make; spelled as a name; "" means none
+	Rights Rights `yaml:"rights" as:"rights"` // beyond the calls that are open to every caller
 }
 
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
@@ -56,7 +58,8 @@ func CheckTokenName(name string) error {
 		return err
 	}
 	if strings.EqualFold(name, "local") {
-		return fmt.Errorf("%q is the name of callers without a token: choose another, so that they do not share their sessions", name)
+		return fmt.Errorf("%q is the name of callers without a token: choose another, so that they do not share "+
+			"their sessions", name)
 	}
 	return nil
 }
@@ -66,7 +69,8 @@ func CheckGroup(name string) error { return checkName("a group", name) }
 
 func checkName(of, name string) error {
 	if !plainName.MatchString(name) {
-		return fmt.Errorf("%s is not a name for %s: it is 1 to 64 letters, digits, '.', '_' and '-'", yamltree.Quote(name), of)
+		return fmt.Errorf("%s is not a name for %s: it is 1 to 64 letters, digits, '.', '_' and '-'",
+			yamltree.Quote(name), of)
 	}
 	return nil
 }
@@ -75,7 +79,9 @@ func checkName(of, name string) error {
 // error does not repeat the input, which may be the token itself.
 func ParseTokenHash(s string) (string, error) {
 	if b, err := hex.DecodeString(s); err != nil || len(b) != 32 {
-		return "", fmt.Errorf("is not the SHA-256 of a token, 64 hex digits (it has %d characters); deepwork token new prints one", len(s))
+		return "",
+			fmt.Errorf("is not the SHA-256 of a token, 64 hex digits (it has %d characters); deepwork token new "+
+				"prints one", len(s))
 	}
 	return strings.ToLower(s), nil
 }
@@ -89,7 +95,9 @@ func HostName(s string) (string, error) {
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(`:/\*?#@[]<>"',`, r)
 	}) {
-		return "", fmt.Errorf("is not a host: write a name or an address, without scheme, port and wildcards, as in build.example.com")
+		return "",
+			fmt.Errorf("is not a host: write a name or an address, without scheme, port and wildcards, as in " +
+				"build.example.com")
 	}
 	return host, nil
 }
@@ -98,8 +106,11 @@ func HostName(s string) (string, error) {
 func Origin(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") ||
-		u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.HasSuffix(s, "?") || strings.HasSuffix(s, "#") {
-		return "", fmt.Errorf("is not an origin: write scheme://host or scheme://host:port, without a path and wildcards, as in https://app.example.com")
+		u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.HasSuffix(s, "?") ||
+		strings.HasSuffix(s, "#") {
+		return "",
+			fmt.Errorf("is not an origin: write scheme://host or scheme://host:port, without a path and wildcards, " +
+				"as in https://app.example.com")
 	}
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
@@ -138,7 +149,8 @@ func ParseRights(s string) (r Rights, err error) {
 		case i >= 0:
 			r |= 1 << i
 		case strings.TrimSpace(s) != "":
-			return 0, fmt.Errorf("%s is not a right: the rights are %s, separated by commas", yamltree.Quote(name), strings.Join(rightNames, ", "))
+			return 0, fmt.Errorf("%s is not a right: the rights are %s, separated by commas", yamltree.Quote(name),
+				strings.Join(rightNames, ", "))
 		}
 	}
 	return r, nil

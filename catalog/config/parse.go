@@ -81,6 +81,7 @@ func (p *parser) decode(root *yaml.Node, c *content) {
 		}
 		*all = once
 	}
+
 	for _, project := range c.Projects {
 		for i := range project.Repos {
 			if r := &project.Repos[i]; r.Name == "" {
@@ -94,39 +95,51 @@ func (p *parser) decode(root *yaml.Node, c *content) {
 // check checks what spans several keys of a file whose keys are all good.
 func (p *parser) check(c *Config) {
 	if q := c.QualityGate; len(q.AgentReviewCommand) > 0 && q.ReviewerExecutor != "" {
-		p.FaultAt([]any{"quality_gate"}, "has agent_review_command and reviewer_executor, and there is one reviewer: remove one of them")
+		p.FaultAt([]any{"quality_gate"},
+			"has agent_review_command and reviewer_executor, and there is one reviewer: remove one of them")
 	}
+
 	for i, project := range c.Projects {
 		for k, repo := range project.Repos {
 			at := []any{"projects", i, "repos", k}
 			if !isFolder(repo.Name) {
-				p.FaultAt(at, "has no name, and none can be had from the path %s: give it one", yamltree.Quote(repo.Path))
+				p.FaultAt(at, "has no name, and none can be had from the path %s: give it one",
+					yamltree.Quote(repo.Path))
 			}
+
 			// Some file systems ignore case, and the name is that of a worktree's folder.
-			if first := slices.IndexFunc(project.Repos, func(o Repo) bool { return strings.EqualFold(o.Name, repo.Name) }); first < k {
-				p.FaultAt(at, "the name %s is that of the project's repo %d too: give one of them another", yamltree.Quote(repo.Name), first+1)
+			first := slices.IndexFunc(project.Repos, func(o Repo) bool { return strings.EqualFold(o.Name, repo.Name) })
+			if first < k {
+				p.FaultAt(at, "the name %s is that of the project's repo %d too: give one of them another",
+					yamltree.Quote(repo.Name), first+1)
 			}
 		}
 	}
+
 	for _, e := range c.Executors {
 		if e.Command != nil || slices.Contains(KnownExecutors, e.Name) {
 			continue
 		}
+
 		hint := ""
 		if near := jsontext.Nearest(e.Name, KnownExecutors); near != "" {
 			hint = ": did you mean " + near + "?"
 		}
-		p.FaultAt([]any{"executors", e.Name}, "has no command, which only %s need not have%s", strings.Join(KnownExecutors, ", "), hint)
+		p.FaultAt([]any{"executors", e.Name}, "has no command, which only %s need not have%s",
+			strings.Join(KnownExecutors, ", "), hint)
 	}
 	for i, s := range c.WorkflowTools.Sources {
 		if fault := s.fault(); fault != "" {
 			p.FaultAt([]any{"workflow_tools", "sources", i}, "%s", fault)
 		}
 	}
+
 	for i, t := range c.HTTP.Tokens {
 		first := slices.IndexFunc(c.HTTP.Tokens, func(o Token) bool { return o.SHA256 == t.SHA256 })
 		if o := c.HTTP.Tokens[first]; o != t {
-			p.FaultAt([]any{"http", "tokens", i}, "%q has the sha256 of %q before it: one token cannot be two callers; deepwork token new makes another", t.Name, o.Name)
+			p.FaultAt([]any{"http", "tokens", i},
+				"%q has the sha256 of %q before it: one token cannot be two callers; deepwork token new makes another",
+				t.Name, o.Name)
 		}
 	}
 }
@@ -146,6 +159,7 @@ func (s *WorkflowSource) fault() string {
 	case command && len(s.Headers) > 0:
 		return "has headers, which are for a url, and a command"
 	}
+
 	return ""
 }
 
@@ -164,6 +178,7 @@ func places(n *yaml.Node, path string, depth int, lines map[string]int) {
 	if depth > 4 {
 		return
 	}
+
 	add := func(name string, at, value *yaml.Node) {
 		if path != "" {
 			name = path + "." + name
@@ -171,6 +186,7 @@ func places(n *yaml.Node, path string, depth int, lines map[string]int) {
 		lines[name] = at.Line
 		places(value, name, depth+1, lines)
 	}
+
 	n = yamltree.Target(n)
 	switch n.Kind {
 	case yaml.MappingNode:

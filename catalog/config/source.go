@@ -52,14 +52,18 @@ type composed struct {
 func Open(root string) *Source {
 	s := &Source{}
 	path := filepath.Join(root, ".deepwork", FileName)
+
 	// A file elsewhere may hold secrets, which what is said of its errors would quote.
-	s.project.open(path, Default(), func() error { return durable.Inside(root, path) }, func(data []byte) (*Config, error) {
+	s.project.open(path, Default(), func() error {
+		return durable.Inside(root, path)
+	}, func(data []byte) (*Config, error) {
 		c, faults := Parse(FileName, data)
 		return c, faults.Err()
 	})
 	s.user.open(UserFile(), &User{}, func() error {
 		if fi, err := os.Stat(UserFile()); err == nil { // one that cannot be read is another matter
-			if fault := durable.FaultOf("it", fi); fault != "" { // then it is not used whatever it says (cmd/deepwork/docs/reference/security.md)
+			// then it is not used whatever it says (cmd/deepwork/docs/reference/security.md)
+			if fault := durable.FaultOf("it", fi); fault != "" {
 				return errors.New(fault)
 			}
 		}
@@ -68,6 +72,7 @@ func Open(root string) *Source {
 		u, faults := ParseUser(FileName, data)
 		return u, faults.Err()
 	})
+
 	return s
 }
 
@@ -88,10 +93,12 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	user, err := s.user.current(ctx, logger)
 	if err != nil {
 		return nil, err
 	}
+
 	approval := noApproval
 	if s.Approve != nil {
 		approval = s.Approve(project, user)
@@ -105,6 +112,7 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	} else {
 		c.result = user.Over(approval.apply(project))
 	}
+
 	s.composed.Store(c)
 	return c.result, nil
 }
@@ -141,36 +149,47 @@ func (s *Source) Refused() error {
 // WorkflowTools configures the tools made from the workflows of other systems (key workflow_tools;
 // seed 003, requirement 4).
 type WorkflowTools struct {
-	Enabled          bool             `yaml:"enabled"`             // default true
-	Include          []string         `yaml:"include" each:"glob"` // path.Match globs on a workflow's name; none means all
-	Exclude          []string         `yaml:"exclude" each:"glob"`
-	Prefix           string           `yaml:"prefix" as:"prefix"`                            // put before every tool's name: at most 32 letters, digits, '_' and '-'
-	RefreshInterval  time.Duration    `yaml:"refresh_interval" min:"100ms" zero:"never"`     // default 5 min; 0 means only on request or notification
-	ExecutionTimeout *time.Duration   `yaml:"execution_timeout"`                             // 0 means none; nil means 5 min, or none if an agent or a person performs the steps
-	ReplyWithin      *time.Duration   `yaml:"reply_within"`                                  // 0: a call waits for the end; nil means 0, or 50 s if an agent or a person performs the steps
-	StatusInterval   time.Duration    `yaml:"status_interval" min:"10ms"`                    // default 2 s
-	MaxConcurrent    int              `yaml:"max_concurrent_executions" min:"1" max:"10000"` // default 10
-	KeepToolsFor     time.Duration    `yaml:"keep_tools_for"`                                // default 1 min
-	RetryAttempts    int              `yaml:"retry_attempts" max:"10000"`                    // of a failed query; default 3
-	ExposeJobs       bool             `yaml:"expose_jobs"`                                   // default false
-	Sources          []WorkflowSource `yaml:"sources" is:"a list of sources, each with a name and a command or a url"`
+	Enabled bool `yaml:"enabled"` // default true
+	// path.Match globs on a workflow's name; none means all
+	Include []string `yaml:"include" each:"glob"`
+	Exclude []string `yaml:"exclude" each:"glob"`
+	// put before every tool's name: at most 32 letters, digits, '_' and '-'
+	Prefix string `yaml:"prefix" as:"prefix"`
+	// default 5 min; 0 means only on request or notification
+	RefreshInterval time.Duration `yaml:"refresh_interval" min:"100ms" zero:"never"`
+	// 0 means none; nil means 5 min, or none if an agent or a person performs the steps
+	ExecutionTimeout *time.Duration `yaml:"execution_timeout"`
+	// 0: a call waits for the end; nil means 0, or 50 s if an agent or a person performs the steps
+	ReplyWithin    *time.Duration `yaml:"reply_within"`
+	StatusInterval time.Duration  `yaml:"status_interval" min:"10ms"`                    // default 2 s
+	MaxConcurrent  int            `yaml:"max_concurrent_executions" min:"1" max:"10000"` // default 10
+	KeepToolsFor   time.Duration  `yaml:"keep_tools_for"`                                // default 1 min
+	// of a failed query; default 3
+	RetryAttempts int              `yaml:"retry_attempts" max:"10000"`
+	ExposeJobs    bool             `yaml:"expose_jobs"` // default false
+	Sources       []WorkflowSource `yaml:"sources" is:"a list of sources, each with a name and a command or a url"`
 }
 
 // A WorkflowSource is an MCP server that offers workflows: either a command to run or a URL.
 type WorkflowSource struct {
-	Name    string            `yaml:"name" as:"source name" unique:"" add:"a name"` // 1 to 64 letters, digits, '.', '_' and '-'
-	Command []string          `yaml:"command" as:"command"`                         // run in the project root, over stdio
-	Env     map[string]string `yaml:"env" keys:"variable" each:"one line"`          // in addition to the variables that every source gets
-	PassEnv []string          `yaml:"pass_env" each:"variable"`                     // more of the server's variables, by name; "*" means all of them
-	URL     string            `yaml:"url" as:"server url"`                          // streamable HTTP
-	Headers map[string]string `yaml:"headers" keys:"header" each:"one line"`        // with ${NAME}, replaced from the environment at each connection
+	// 1 to 64 letters, digits, '.', '_' and '-'
+	Name    string   `yaml:"name" as:"source name" unique:"" add:"a name"`
+	Command []string `yaml:"command" as:"command"` // run in the project root, over stdio
+	// in addition to the variables that every source gets
+	Env map[string]string `yaml:"env" keys:"variable" each:"one line"`
+	// more of the server's variables, by name; "*" means all of them
+	PassEnv []string `yaml:"pass_env" each:"variable"`
+	URL     string   `yaml:"url" as:"server url"` // streamable HTTP
+	// with ${NAME}, replaced from the environment at each connection
+	Headers map[string]string `yaml:"headers" keys:"header" each:"one line"`
 	// ExecutionTimeout is the source's own; nil means WorkflowTools.ExecutionTimeout.
 	ExecutionTimeout *time.Duration `yaml:"execution_timeout"`
 	ListTool         string         `yaml:"list_tool" as:"tool" default:"workflows-list-tool"`
 	ExecuteTool      string         `yaml:"execute_tool" as:"tool" default:"workflows-execute-tool"`
 	StatusTool       string         `yaml:"status_tool" as:"tool" default:"workflows-status-tool"`
 	CancelTool       string         `yaml:"cancel_tool" as:"tool" default:"workflows-cancel-tool"`
-	Tools            []string       `yaml:"tools" each:"glob"` // path.Match globs on the names of its tools that become tools here
+	// path.Match globs on the names of its tools that become tools here
+	Tools []string `yaml:"tools" each:"glob"`
 }
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
@@ -202,6 +221,7 @@ func CheckServerURL(s string) string {
 	if err != nil {
 		return "is not the URL of a server: " + strings.ReplaceAll(err.Error(), cmp.Or(s, "\x00"), "…")
 	}
+
 	return ""
 }
 
@@ -234,12 +254,14 @@ func (s *file[T]) current(ctx context.Context, logger *slog.Logger) (*T, error) 
 	if f := s.state.Load(); !s.stale(f) {
 		return s.result(f)
 	}
+
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for %s to be read: %w", s.path, ctx.Err())
 	}
+
 	for left := follow.Bound; ; {
 		old := s.state.Load()
 		if !s.stale(old) {
@@ -294,6 +316,7 @@ func (s *file[T]) unreadable(st follow.Stamp, err error) error {
 			err = pathErr.Err // the message already has the path
 		}
 	}
+
 	return s.refusal(err)
 }
 

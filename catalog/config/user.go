@@ -17,7 +17,8 @@ import (
 // A User is the user's own config file: the keys of a project's, over which it takes precedence,
 // and keys that only the user may set (cmd/deepwork/docs/reference/security.md).
 type User struct {
-	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"` // absolute; the projects in them need no grant
+	// absolute; the projects in them need no grant
+	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"`
 	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files of this machine.
 	// It may contain a password, so no message may show it.
 	Store string `yaml:"store" own:"--store" as:"store"`
@@ -61,13 +62,17 @@ func (u *User) Over(c *Config) *Config {
 	if u.root == nil {
 		return c
 	}
+
 	over := content{Config: *c}
 	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
 	newParser(FileName, true).decode(u.root, &over) // without errors, since ParseUser found none
 	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
 	n.Executors = merged(c.Executors, n.Executors, func(e Executor) string { return e.Name })
-	n.WorkflowTools.Sources = merged(c.WorkflowTools.Sources, n.WorkflowTools.Sources, func(s WorkflowSource) string { return s.Name })
+	n.WorkflowTools.Sources = merged(c.WorkflowTools.Sources, n.WorkflowTools.Sources, func(s WorkflowSource) string {
+		return s.Name
+	})
+
 	// There is one reviewer: the user's replaces the project's, whichever key either has.
 	if q := &n.QualityGate; len(q.AgentReviewCommand) > 0 && c.QualityGate.ReviewerExecutor != "" {
 		q.ReviewerExecutor = ""
@@ -90,8 +95,9 @@ func merged[E any](under, over []E, name func(E) string) []E {
 	return all
 }
 
-// An Approval determines which parts of a project's config are in force (cmd/deepwork/docs/reference/security.md). Parts that
-// run a program, connect to something or reach outside the project need the user's approval.
+// An Approval determines which parts of a project's config are in force
+// (cmd/deepwork/docs/reference/security.md). Parts that run a program, connect to something or reach outside
+// the project need the user's approval.
 type Approval struct {
 	// Use is the project's config whose programs and connections are in force: the current one, an
 	// earlier one that was approved, or nil for none.
@@ -146,6 +152,7 @@ func (w *Withheld) Of(key string) (Asked, bool) {
 	if w == nil {
 		return Asked{}, false
 	}
+
 	for _, a := range w.Asked {
 		if a.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(a.Key, key) {
 			return a, true
@@ -160,6 +167,7 @@ func (c *Config) WithheldSources() (all []Asked) {
 	if c.Approval == nil || c.Approval.Withheld == nil || !c.WorkflowTools.Enabled {
 		return nil
 	}
+
 	for _, a := range c.Approval.Withheld.Asked {
 		name, ok := strings.CutPrefix(a.Key, SourcesKey)
 		if ok && !slices.ContainsFunc(c.WorkflowTools.Sources, func(s WorkflowSource) bool { return s.Name == name }) {
@@ -177,6 +185,7 @@ func (a *Approval) apply(project *Config) *Config {
 	if a == noApproval {
 		return project
 	}
+
 	c := *project
 	c.Approval = a
 	if a.Use == project {
@@ -184,10 +193,12 @@ func (a *Approval) apply(project *Config) *Config {
 	}
 	from := a.Use
 	from = cmp.Or(from, Default())
-	c.QualityGate.AgentReviewCommand, c.QualityGate.ReviewerExecutor = from.QualityGate.AgentReviewCommand, from.QualityGate.ReviewerExecutor
+	c.QualityGate.AgentReviewCommand, c.QualityGate.ReviewerExecutor = from.QualityGate.AgentReviewCommand,
+		from.QualityGate.ReviewerExecutor
 	c.WorkflowTools.Sources = from.WorkflowTools.Sources
 	c.Projects, c.Executors = from.Projects, from.Executors
-	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
+	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy,
+		from.Attempts.Setup
 	c.Attempts.PushTo = from.Attempts.PushTo
 	c.Attempts.AutoStart = from.Attempts.AutoStart
 	c.Run.Executor = from.Run.Executor

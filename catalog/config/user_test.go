@@ -30,6 +30,7 @@ executors: {CODEX: {command: theirs}, OTHER: {command: other}}
 workflow_tools: {sources: [{name: a, command: theirs}, {name: b, command: b}]}
 projects: [{name: p, repos: [{path: /theirs}]}]
 `)
+
 	u := parsedUser(t, `
 trusted_folders: [/src/, /home/ann]
 quality_gate: {agent_review_command: mine}
@@ -44,23 +45,30 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	for _, e := range c.Executors {
 		executors = append(executors, e.Name+e.Command[0])
 	}
-	testkit.Same(t, [][]string{c.QualityGate.AgentReviewCommand, sources, executors, c.Toolsets, {c.Projects[0].Name}, u.TrustedFolders}, [][]string{
-		{"mine"}, {"ahttps://mine.example.com", "bb", "cc"}, {"CODEXmine", "OTHERother"}, {"board"}, {"p"}, {filepath.Clean("/src"), filepath.Clean("/home/ann")},
+	testkit.Same(t, [][]string{c.QualityGate.AgentReviewCommand, sources, executors, c.Toolsets, {c.Projects[0].Name},
+		u.TrustedFolders}, [][]string{
+		{"mine"}, {"ahttps://mine.example.com", "bb", "cc"}, {"CODEXmine", "OTHERother"}, {"board"}, {"p"},
+		{filepath.Clean("/src"), filepath.Clean("/home/ann")},
 	})
-	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7, "a key that the user does not set was changed, or the project's config")
-	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs", "a key that the user does not set was changed, or the project's config")
+	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7,
+		"a key that the user does not set was changed, or the project's config")
+	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs",
+		"a key that the user does not set was changed, or the project's config")
 }
 
 // A project can only make overrides stricter than the default; the user's word is the last.
 func TestOverridesOfProjectAndUser(t *testing.T) {
 	for _, test := range [][3]string{
 		{"", "", "agent"}, {"agent", "", "agent"}, {"human", "", "human"}, {"never", "", "never"},
-		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"}, {"human", "human", "human"},
+		{"agent", "human", "human"}, {"never", "agent", "agent"}, {"agent", "never", "never"},
+		{"human", "human", "human"},
 	} {
-		project, user := parsed(t, "quality_gate: {override: "+test[0]+"}"), parsedUser(t, "quality_gate: {override: "+test[1]+"}")
+		project := parsed(t, "quality_gate: {override: "+test[0]+"}")
+		user := parsedUser(t, "quality_gate: {override: "+test[1]+"}")
 		testkit.Equal(t, string(user.Over(project).QualityGate.Override), test[2], "%v %v", test[0], test[1])
 	}
-	testkit.True(t, OverrideNever.Stricter(OverrideHuman) && !OverrideAgent.Stricter(OverrideAgent), "the order of the modes is wrong")
+	testkit.True(t, OverrideNever.Stricter(OverrideHuman) && !OverrideAgent.Stricter(OverrideAgent),
+		"the order of the modes is wrong")
 }
 
 // There is one reviewer: the user's own config replaces the project's, whichever key either has.
@@ -71,7 +79,8 @@ func TestTheUsersReviewerWins(t *testing.T) {
 		{"reviewer_executor: THEIRS", "reviewer_executor: MINE", "", "MINE"},
 		{"reviewer_executor: 'THEIRS:PLAN'", "pin: true", "", "THEIRS:PLAN"},
 	} {
-		q := parsedUser(t, "quality_gate: {"+test.user+"}").Over(parsed(t, "quality_gate: {"+test.project+"}")).QualityGate
+		q := parsedUser(t, "quality_gate: {"+test.user+"}").Over(parsed(t, "quality_gate: {"+test.project+"}")).
+			QualityGate
 		testkit.Equal(t, strings.Join(q.AgentReviewCommand, " "), test.command)
 		testkit.Equal(t, q.ReviewerExecutor, test.executor)
 	}
@@ -85,7 +94,8 @@ func TestWhatIsWithheld(t *testing.T) {
 		t.Helper()
 		testkit.Write(t, filepath.Join(root, ".deepwork", FileName), text)
 	}
-	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: {A: {command: a}}\nattempts: {auto_start: {executor: A, max_in_review: 1}}")
+	write("quality_gate: {agent_review_command: one, default_max_attempts: 7}\ngit: {branch: checkout}\nexecutors: " +
+		"{A: {command: a}}\nattempts: {auto_start: {executor: A, max_in_review: 1}}")
 	s := Open(root)
 	var good *Config
 	answers := map[*Config]*Approval{}
@@ -95,10 +105,12 @@ func TestWhatIsWithheld(t *testing.T) {
 		}
 		return answers[project]
 	}
+
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
 		c := testkit.Get(s.Current(t.Context())).Must(t)
-		got := fmt.Sprint(strings.Join(c.QualityGate.AgentReviewCommand, ""), len(c.Executors), c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart != nil)
+		got := fmt.Sprint(strings.Join(c.QualityGate.AgentReviewCommand, ""), len(c.Executors),
+			c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart != nil)
 		testkit.Equal(t, got, fmt.Sprint(command, executors, attempts, branch, executors > 0), "in force")
 		again, err := s.Current(t.Context())
 		testkit.True(t, again == c && err == nil, "it was made again though nothing changed")
@@ -107,47 +119,70 @@ func TestWhatIsWithheld(t *testing.T) {
 	for project := range answers { // as if the user approved it
 		good, answers[project] = project, &Approval{Use: project}
 	}
+
 	is("one", 1, 7, BranchCheckout)
 	write("quality_gate: {agent_review_command: two, default_max_attempts: 9}")
 	is("one", 1, 9, BranchCheckout)
 	// The user's own commands run in a project that they have not approved, and not in one that they denied.
 	testkit.Equal(t, s.Telemetry(t.Context()), Default().Telemetry)
-	testkit.Write(t, UserFile(), "quality_gate: {agent_review_command: mine}\ntelemetry: {trace_url: 'https://x/{trace_id}'}")
+
+	testkit.Write(t, UserFile(),
+		"quality_gate: {agent_review_command: mine}\ntelemetry: {trace_url: 'https://x/{trace_id}'}")
 	must(t, os.Chmod(UserFile(), 0o600))
 	is("mine", 1, 9, BranchCheckout)
 	testkit.Equal(t, s.Telemetry(t.Context()).Link("7"), "https://x/7")
-	testkit.True(t, s.User() == testkit.Get(s.Own(t.Context())).Must(t), "the user's config of the last look is another one")
+	testkit.True(t, s.User() == testkit.Get(s.Own(t.Context())).Must(t),
+		"the user's config of the last look is another one")
+
 	good = nil
 	s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: true}} }
 	testkit.Same(t, testkit.Get(s.Current(t.Context())).Must(t).QualityGate.AgentReviewCommand, nil)
+
 	agents, ci := Asked{Key: AgentsKey}, Asked{Key: SourcesKey + "ci", Text: "./ci"}
 	w := &Withheld{Asked: []Asked{agents, ci}, Changed: []string{"a.sh", "git.branch"}}
 	testkit.True(t, !w.Plain(), "agents alone are not told apart")
 	testkit.True(t, (&Withheld{Asked: []Asked{agents}}).Plain(), "agents alone are not told apart")
 	testkit.True(t, !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
 	testkit.Equal(t, w.Since()+(&Withheld{}).Since(), ". Changed since the last approval: a.sh, git.branch")
-	for key, want := range map[string]Asked{SourcesKey: ci, SourcesKey + "ci": ci, SourcesKey + "c": {}, "agents": agents, "agent": {}} {
+
+	for key, want := range map[string]Asked{
+		SourcesKey:        ci,
+		SourcesKey + "ci": ci,
+		SourcesKey + "c":  {},
+		"agents":          agents,
+		"agent":           {},
+	} {
 		got, ok := w.Of(key)
 		testkit.True(t, got == want && ok == (want != Asked{}), "of %s: %+v, %t", key, got, ok)
 		_, ok = (*Withheld)(nil).Of(key)
 		testkit.Equal(t, ok, false)
 	}
+
 	c := Default()
 	testkit.Equal(t, len(c.WithheldSources()), 0)
 	c.Approval = &Approval{Withheld: w}
 	testkit.Same(t, c.WithheldSources(), []Asked{ci})
+
 	c.WorkflowTools.Sources = []WorkflowSource{{Name: "ci"}} // an earlier one is in force
 	testkit.Equal(t, len(c.WithheldSources()), 0)
 	c.WorkflowTools = WorkflowTools{}
 	testkit.Equal(t, len(c.WithheldSources()), 0)
-	for rights, want := range map[string]string{"": "", " person, agents ": "agents,person", "agents,merge,person": "agents,merge,person"} {
+
+	for rights, want := range map[string]string{
+		"":                    "",
+		" person, agents ":    "agents,person",
+		"agents,merge,person": "agents,merge,person",
+	} {
 		testkit.Equal(t, testkit.Get(ParseRights(rights)).Must(t).String(), want)
 	}
-	testkit.Fails(t, testkit.Get(ParseRights("agents,all")).Err(), `"all" is not a right: the rights are agents, merge, person`)
+	testkit.Fails(t, testkit.Get(ParseRights("agents,all")).Err(),
+		`"all" is not a right: the rights are agents, merge, person`)
 }
 
 func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {
-	c, faults := Parse("config.yml", []byte(`workflow_tools: {sources: [{name: a, url: "https://a.com", headers: {Authorization: "Bearer ${ONE}", X: "${TWO}-${THREE}"}}]}`))
+	c, faults := Parse("config.yml",
+		[]byte(`workflow_tools: {sources: [{name: a, url: "https://a.com", headers: {Authorization: "Bearer `+
+			`${ONE}", X: "${TWO}-${THREE}"}}]}`))
 	testkit.True(t, faults == nil && strings.Join(c.Secrets(), " ") == "ONE TWO THREE", "%v, %v", c.Secrets(), faults)
 }
 
@@ -160,7 +195,10 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 	file := UserFile()
 	must(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	must(t, os.WriteFile(file, []byte("quality_gate: {agent_review_command: mine}\n"), 0o644))
-	mode := func(m os.FileMode) { t.Helper(); must(t, os.Chmod(file, m)) }
+	mode := func(m os.FileMode) {
+		t.Helper()
+		must(t, os.Chmod(file, m))
+	}
 	reviewer := func(s *Source, want, fault string) {
 		t.Helper()
 		c, err := s.Current(t.Context())
@@ -169,8 +207,10 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 			got, err = strings.Join(c.QualityGate.AgentReviewCommand, " "), s.Refused()
 		}
 		testkit.Equal(t, got, want, "the reviewer")
-		testkit.True(t, (err != nil) == (fault != "") && (err == nil || strings.Contains(err.Error(), fault)), "the error is %v", err)
+		testkit.True(t, (err != nil) == (fault != "") && (err == nil || strings.Contains(err.Error(), fault)),
+			"the error is %v", err)
 	}
+
 	const chmod = "everybody may write to it: run chmod o-w on it"
 	running, _ := open(t)
 	reviewer(running, "mine", "")
@@ -185,7 +225,8 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 }
 
 func TestWorkerAndStore(t *testing.T) {
-	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
+	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: "+
+		"postgres://me:secret@db.example/work\n")
 	testkit.Need(t, len(u.WorkerProjects) == 2, "%+v", u)
 	testkit.Equal(t, u.WorkerProjects["shop"], filepath.FromSlash("/srv/shop"))
 	testkit.Equal(t, u.Store, "postgres://me:secret@db.example/work")
@@ -193,7 +234,8 @@ func TestWorkerAndStore(t *testing.T) {
 
 func TestAdditionalJobs(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
-	t.Setenv(JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
+	t.Setenv(JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs",
+		b + string(filepath.Separator)}, string(filepath.ListSeparator)))
 	testkit.Same(t, JobsFolders(), []string{a, "relative/jobs", b})
 }
 
@@ -244,10 +286,12 @@ func TestEditTakesEffectAtOnce(t *testing.T) {
 	testkit.Same(t, current(t, Open(filepath.Join(t.TempDir(), "no", "such", "folder"))), Default())
 	s, _ := open(t)
 	testkit.Equal(t, current(t, s).Git.Branch, BranchName, "at first")
+
 	put(t, s, create)
 	first := current(t, s)
 	testkit.Equal(t, first.Git.Branch, BranchCreate, "after a write: %+v", first)
 	testkit.Equal(t, current(t, s), first, "another config though nothing changed")
+
 	temp := s.Path() + ".tmp"
 	must(t, os.WriteFile(temp, []byte("git: {branch: checkout}\n"), 0o644))
 	must(t, os.Rename(temp, s.Path()))
@@ -264,9 +308,11 @@ func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
 	}
 	testkit.Equal(t, log.Count("config.yml:2:11: git.branch"), 1, "logged … times")
 	testkit.Equal(t, log.Count("the last good one stays in use"), 1, "logged … times")
+
 	put(t, s, bad+"nonsense: 1\n")
 	current(t, s)
 	testkit.Equal(t, log.Count("nonsense: unknown key"), 1, "another fault logged … times")
+
 	put(t, s, create)
 	c := current(t, s)
 	testkit.True(t, c == good && log.Count("good again") == 1, "after the correction: %+v", c)
@@ -286,8 +332,10 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
 	}
 	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
+
 	put(t, s, create)
 	testkit.Equal(t, current(t, s).Git.Branch, BranchCreate)
+
 	// So is a file that cannot be read.
 	s, _ = open(t)
 	must(t, os.Mkdir(s.Path(), 0o755))
@@ -299,12 +347,15 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	testkit.Same(t, current(t, s), Default(), "after it is gone")
 }
 
-// TestSaveInProgress is what a save looks like in the middle: the last good config stays for 500 ms, then the file is taken for what it is.
+// TestSaveInProgress is what a save looks like in the middle: the last good config stays for 500 ms, then the
+// file is taken for what it is.
 func TestSaveInProgress(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, s *Source){
 		"missing": func(t *testing.T, s *Source) { must(t, os.Remove(s.Path())) },
 		"empty":   func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), 0)) },
-		"half":    func(t *testing.T, s *Source) { must(t, os.Truncate(s.Path(), int64(strings.Index(create, "quality")))) },
+		"half": func(t *testing.T, s *Source) {
+			must(t, os.Truncate(s.Path(), int64(strings.Index(create, "quality"))))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, log := open(t)
@@ -313,6 +364,7 @@ func TestSaveInProgress(t *testing.T) {
 				good := current(t, s)
 				tear(t, s)
 				testkit.Equal(t, current(t, s), good, "at once")
+
 				time.Sleep(450 * time.Millisecond)
 				testkit.Equal(t, current(t, s), good, "after 450 ms")
 				time.Sleep(100 * time.Millisecond)
@@ -342,12 +394,14 @@ func TestOnlyWholeConfigsAreServed(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
+
 	wrong := ""
 	for end := time.Now().Add(500 * time.Millisecond); wrong == "" && time.Now().Before(end); {
 		c, err := s.Current(t.Context())
 		if err != nil {
 			wrong = err.Error()
-		} else if is := fmt.Sprint(c.Git.Branch, c.QualityGate.DefaultMaxAttempts); is != "create7" && is != "checkout9" {
+		} else if is := fmt.Sprint(c.Git.Branch, c.QualityGate.DefaultMaxAttempts); is != "create7" &&
+			is != "checkout9" {
 			wrong = is
 		}
 	}
@@ -381,7 +435,8 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 
 func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
 	s, _ := open(t)
-	for _, c := range []struct{ enabled, fault string }{{"true", ""}, {"maybe", "config.yml:1:27: workflow_tools.enabled"}, {"false", ""}} {
+	for _, c := range []struct{ enabled, fault string }{{"true", ""},
+		{"maybe", "config.yml:1:27: workflow_tools.enabled"}, {"false", ""}} {
 		put(t, s, "workflow_tools: {enabled: "+c.enabled+"}\n")
 		current(t, s)
 		if c.fault == "" {

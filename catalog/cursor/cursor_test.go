@@ -8,9 +8,11 @@ func FuzzCursor(f *testing.F) {
 	if list.Encode("j/w") != "d29ya2Zsb3c6ai93" { // clients have such cursors
 		f.Error(list.Encode("j/w"))
 	}
-	for _, s := range []string{"", "report_sales", "\xff\x00", list.Encode("j/w"), list.Encode("j/w") + "\n", List("other:").Encode("j/w")} {
+	for _, s := range []string{"", "report_sales", "\xff\x00", list.Encode("j/w"), list.Encode("j/w") + "\n",
+		List("other:").Encode("j/w")} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		if after, ok := list.Decode(list.Encode(s)); !ok || after != s {
 			t.Errorf("%q became %q, %v", s, after, ok)

@@ -12,9 +12,11 @@ func Of(t reflect.Type, f reflect.StructField) reflect.StructTag {
 	if n := len(f.Index) - 1; n > 0 {
 		t = t.FieldByIndex(f.Index[:n]).Type
 	}
+
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	owner, ok := reflect.Zero(t).Interface().(Tagger)
 	if !ok {
 		return f.Tag

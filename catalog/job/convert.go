@@ -39,22 +39,31 @@ func Convert(dir string, source []byte) (*Conversion, error) {
 	} else if root == nil {
 		return nil, fmt.Errorf("%s cannot be converted: it is empty", FileName)
 	}
+
 	was := d.earlier()
 	if was == "" && !isListed(root) {
 		return nil, ErrCurrent
 	}
-	c := &converter{Conversion: Conversion{Was: cmp.Or(was, "DeepWork 0.8 to 0.9"), Before: source}, dir: dir, earlier: was != ""}
+	c := &converter{
+		Conversion: Conversion{Was: cmp.Or(was, "DeepWork 0.8 to 0.9"), Before: source},
+		dir:        dir,
+		earlier:    was != "",
+	}
 	root = expand(root)
 	c.job(root)
+
 	if !c.changed {
 		return nil, ErrCurrent
 	}
+
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
+
 	if err := errors.Join(e.Encode(root), e.Close()); err != nil {
 		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, err)
 	}
+
 	c.Source = b.Bytes()
 	return &c.Conversion, nil
 }
@@ -65,7 +74,8 @@ const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
 // 0.10 and later.
 func isListed(root *yaml.Node) bool {
 	steps, workflows := yamltree.Target(get(root, "steps")), yamltree.Target(get(root, "workflows"))
-	return steps != nil && steps.Kind == yaml.SequenceNode && (workflows == nil || workflows.Kind != yaml.MappingNode) && get(root, "step_arguments") == nil
+	return steps != nil && steps.Kind == yaml.SequenceNode &&
+		(workflows == nil || workflows.Kind != yaml.MappingNode) && get(root, "step_arguments") == nil
 }
 
 // earlier returns the versions that a file was written for, if that was before 0.8, or "".
@@ -80,13 +90,16 @@ func (d *decoder) earlier() string {
 			return v != nil && slices.Contains(kinds, v.Kind)
 		})
 	}
+
 	told := get(root, commonInfo) != nil
 	switch {
-	case has("quality_criteria", yaml.SequenceNode, yaml.MappingNode, yaml.ScalarNode), !told && has("outputs", yaml.SequenceNode):
+	case has("quality_criteria", yaml.SequenceNode, yaml.MappingNode, yaml.ScalarNode),
+		!told && has("outputs", yaml.SequenceNode):
 		return "DeepWork 0.1 to 0.6"
 	case get(root, "changelog") != nil, !told && get(root, "description") != nil:
 		return "DeepWork 0.7"
 	}
+
 	return ""
 }
 
@@ -94,7 +107,8 @@ func (d *decoder) earlier() string {
 // be converted.
 func (d *decoder) reportEarlier(was, dir string) {
 	name := dir[strings.LastIndexAny(dir, `/\`)+1:]
-	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", "this job was written for %s: convert it with 'deepwork jobs convert %s', which loses nothing of it", was, name)
+	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "",
+		"this job was written for %s: convert it with 'deepwork jobs convert %s', which loses nothing of it", was, name)
 	steps := yamltree.Target(get(d.Find().Target(), "steps"))
 	for i, s := range steps.Content {
 		for _, c := range []struct{ key, becomes string }{
@@ -105,7 +119,9 @@ func (d *decoder) reportEarlier(was, dir string) {
 			}
 		}
 	}
-	for _, c := range []struct{ key, becomes string }{{"changelog", "moves to CHANGELOG.md"}, {"description", "is told to every step as common_job_info_provided_to_all_steps_at_runtime"}} {
+
+	for _, c := range []struct{ key, becomes string }{{"changelog", "moves to CHANGELOG.md"},
+		{"description", "is told to every step as common_job_info_provided_to_all_steps_at_runtime"}} {
 		if d.Has(place{c.key}) {
 			d.FaultAt(place{c.key}, "%s", c.becomes)
 		}
@@ -137,6 +153,7 @@ func expand(n *yaml.Node) *yaml.Node {
 	n = yamltree.Target(n)
 	made := *n
 	made.Anchor, made.Content = "", nil
+
 	var merged []*yaml.Node
 	for i, child := range n.Content {
 		made.Content = append(made.Content, expand(child))
@@ -176,6 +193,7 @@ func (c *converter) job(root *yaml.Node) {
 		c.Changelog = changelog(log)
 		c.recordChange("changelog is now CHANGELOG.md")
 	}
+
 	for _, s := range get(root, "steps").Content {
 		if s.Kind == yaml.MappingNode {
 			c.steps = append(c.steps, s)
@@ -203,15 +221,19 @@ func (c *converter) step(id string) *yaml.Node {
 
 // outputs names the outputs of a step, and gives it instructions if it has none.
 func (c *converter) outputs(s *yaml.Node, id string) {
-	for _, key := range []string{"inputs", "outputs", "reviews", "quality_criteria", "hooks", "stop_hooks", "dependencies"} {
+	for _, key := range []string{"inputs", "outputs", "reviews", "quality_criteria", "hooks", "stop_hooks",
+		"dependencies"} {
 		if v := get(s, key); v != nil && yamltree.IsNull(v) {
 			set(s, key, nil)
 		}
 	}
-	if about := scalar(get(s, "description")); about != "" && get(s, "instructions_file") == nil && get(s, "instructions") == nil {
+
+	about := scalar(get(s, "description"))
+	if about != "" && get(s, "instructions_file") == nil && get(s, "instructions") == nil {
 		set(s, "instructions", text(about))
 		c.recordChange("step %s: it had no instructions, so its description is the instructions", id)
 	}
+
 	if outputs := get(s, "outputs"); outputs == nil && c.earlier {
 		set(s, "outputs", mapping())
 	} else if outputs != nil && outputs.Kind == yaml.SequenceNode {
@@ -230,8 +252,10 @@ var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]
 // checks makes reviews of the criteria and the hooks of a step.
 func (c *converter) checks(s *yaml.Node, id string) {
 	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
-		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and no agent can pass it", id)
+		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and "+
+			"no agent can pass it", id)
 	}
+
 	reviews := cmp.Or(get(s, "reviews"), list())
 	for _, r := range reviews.Content {
 		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind != yaml.MappingNode {
@@ -250,6 +274,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 		set(s, "quality_criteria", nil)
 		review(criteriaOf(criteria), "its quality_criteria")
 	}
+
 	prompts, hooks := mapping(), get(s, "hooks")
 	for _, at := range []struct {
 		of  *yaml.Node
@@ -267,6 +292,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 	if get(hooks, "before_tool") != nil || get(hooks, "before_prompt") != nil {
 		c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
 	}
+
 	if get(s, "reviews") == nil && (c.earlier || len(reviews.Content) > 0) {
 		set(s, "reviews", reviews)
 	}
@@ -280,7 +306,8 @@ func (c *converter) hook(criteria, h *yaml.Node, id string) bool {
 		prompt = strings.TrimSpace(string(data))
 	}
 	if prompt == "" {
-		c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review", id)
+		c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review",
+			id)
 		return false
 	}
 	set(criteria, fmt.Sprintf("check_%d", 1+len(criteria.Content)/2), text("Does it pass this check? "+prompt))
@@ -326,6 +353,7 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 		}
 		set(made, name, text(question))
 	}
+
 	switch criteria.Kind {
 	case yaml.MappingNode:
 		return criteria
@@ -339,6 +367,7 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 			}
 			continue
 		}
+
 		question, name := allText(q), fmt.Sprintf("criterion_%d", i+1)
 		if m := bold.FindStringSubmatch(question); m != nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
@@ -347,6 +376,7 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 			add(name, question)
 		}
 	}
+
 	return made
 }
 
@@ -359,13 +389,18 @@ func (c *converter) inputs(s *yaml.Node, id string) {
 			*in = *mapping("name", text(file), "description", text("the file "+file))
 			c.recordChange("step %s: the input %s is asked for, since no step makes it", id, file)
 		}
+
 		if from == "" {
 			continue
 		}
-		if made := get(c.step(from), "outputs"); made != nil && len(made.Content) == 2 && file != made.Content[0].Value {
+
+		made := get(c.step(from), "outputs")
+		if made != nil && len(made.Content) == 2 && file != made.Content[0].Value {
 			set(in, "file", text(made.Content[0].Value))
-			c.recordChange("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, made.Content[0].Value)
+			c.recordChange("step %s: the input %s of step %s is now the output %s, the only one that it makes", id,
+				file, from, made.Content[0].Value)
 		}
+
 		all := get(s, "dependencies")
 		if all == nil || all.Kind != yaml.SequenceNode {
 			all = list()
@@ -390,6 +425,7 @@ func (c *converter) inOrder() *yaml.Node {
 			return
 		}
 		seen[id] = true
+
 		for _, need := range cmp.Or(get(s, "dependencies"), list()).Content {
 			visit(scalar(need))
 		}
@@ -398,6 +434,7 @@ func (c *converter) inOrder() *yaml.Node {
 	for _, s := range c.steps {
 		visit(scalar(get(s, "id")))
 	}
+
 	return entries
 }
 
@@ -410,6 +447,7 @@ func changelog(log *yaml.Node) string {
 	if log.Kind != yaml.SequenceNode {
 		return b.String() + "\n" + scalar(log) + "\n"
 	}
+
 	for _, e := range log.Content {
 		fmt.Fprintf(b, "\n## %s\n\n%s\n", scalar(get(e, "version")), strings.TrimSpace(scalar(get(e, "changes"))))
 	}

@@ -20,8 +20,16 @@ import (
 type file2 struct {
 	Name      string      `yaml:"name" as:"identifier" add:"the job's name, such as name: monthly_report"`
 	Summary   string      `yaml:"summary" as:"summary" add:"what the job is for, in 1 to 200 characters"`
-	Arguments []argument2 `yaml:"step_arguments" is:"a list of step arguments" add:"a list of the values that steps hand on, or step_arguments: [] for none"`
-	Workflows []workflow2 `yaml:"workflows" is:"a mapping of workflow names" keys:"workflow name" add:"a mapping of workflow names" nonempty:"add at least one workflow"`
+	Arguments []argument2 `yaml:"step_arguments" is:"a list of step arguments"`
+	Workflows []workflow2 `yaml:"workflows" is:"a mapping of workflow names" keys:"workflow name"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (file2) Tags() map[string]string {
+	return map[string]string{
+		"Arguments": `add:"a list of the values that steps hand on, or step_arguments: [] for none"`,
+		"Workflows": `nonempty:"add at least one workflow" add:"a mapping of workflow names"`,
+	}
 }
 
 // An argument2 is a value that steps take and make.
@@ -34,9 +42,9 @@ type argument2 struct {
 }
 
 type review2 struct {
-	Strategy     string            `yaml:"strategy" oneof:"individual,matches_together" add:"strategy: individual, or strategy: matches_together"`
+	Strategy     string            `yaml:"strategy" oneof:"individual,matches_together"`
 	Instructions string            `yaml:"instructions" as:"filled" add:"what the reviewer is to judge"`
-	Agent        map[string]string `yaml:"agent" is:"a mapping of a program to the name of its subagent, such as {claude: reviewer}"`
+	Agent        map[string]string `yaml:"agent"`
 	Context      struct {
 		Changed   bool `yaml:"all_changed_filenames"`
 		Unchanged bool `yaml:"unchanged_matching_files"` // without an effect: an output is reviewed whole
@@ -44,13 +52,28 @@ type review2 struct {
 	Depth string `yaml:"review_depth" oneof:"standard,lightweight"`
 }
 
+// Tags implements fieldtag.Tagger.
+func (review2) Tags() map[string]string {
+	return map[string]string{
+		"Strategy": `add:"strategy: individual, or strategy: matches_together"`,
+		"Agent":    `is:"a mapping of a program to the name of its subagent, such as {claude: reviewer}"`,
+	}
+}
+
 type workflow2 struct {
 	Name       string  `yaml:",key"`
 	Summary    string  `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
 	Agent      string  `yaml:"agent" as:"filled"`
 	CommonInfo string  `yaml:"common_job_info_provided_to_all_steps_at_runtime"`
-	Steps      []step2 `yaml:"steps" is:"a list of steps" add:"a list of at least one step" nonempty:"add at least one step"`
+	Steps      []step2 `yaml:"steps" is:"a list of steps" nonempty:"add at least one step"`
 	Closing    string  `yaml:"post_workflow_instructions" as:"filled"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (workflow2) Tags() map[string]string {
+	return map[string]string{
+		"Steps": `add:"a list of at least one step"`,
+	}
 }
 
 type step2 struct {
@@ -60,7 +83,8 @@ type step2 struct {
 	Inputs       []use2  `yaml:"inputs" is:"a mapping of step arguments" keys:"name"`
 	Outputs      []use2  `yaml:"outputs" is:"a mapping of step arguments" keys:"name"`
 	Requirements []pair2 `yaml:"process_requirements" is:"a mapping of names to requirements" keys:"filled"`
-	Attributes   []pair2 `yaml:"process_quality_attributes" is:"a mapping of names to requirements" keys:"filled"` // their former name
+	// their former name
+	Attributes []pair2 `yaml:"process_quality_attributes" is:"a mapping of names to requirements" keys:"filled"`
 }
 
 type sub2 struct {
@@ -88,10 +112,13 @@ func (d *decoder) isFormat2() bool {
 	}
 	switch {
 	case d.Has(place{"steps"}):
-		d.FaultAt(place{"steps"}, "mixes two formats: with step_arguments, or workflows as a mapping, each workflow has its own steps; move them there")
+		d.FaultAt(place{"steps"}, "mixes two formats: with step_arguments, or workflows as a mapping, each workflow "+
+			"has its own steps; move them there")
 	case workflows == yaml.SequenceNode:
-		d.FaultAt(place{"workflows"}, "mixes two formats: with step_arguments, workflows is a mapping of names, and each has its own steps")
+		d.FaultAt(place{"workflows"},
+			"mixes two formats: with step_arguments, workflows is a mapping of names, and each has its own steps")
 	}
+
 	return true
 }
 
@@ -100,6 +127,7 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	if d.Faults() > 0 {
 		return
 	}
+
 	var f file2
 	d.Decode(root, &f)
 	j.Name, j.Summary, j.Format = f.Name, f.Summary, 2
@@ -116,15 +144,18 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 		for _, s := range made.Steps {
 			made.add(Entry{s.ID}, nil)
 		}
+
 		j.Workflows = append(j.Workflows, made)
 		j.Steps = append(j.Steps, made.Steps...)
 	}
 	j.index()
+
 	passed := map[string]bool{}
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
 		if j.passOn(w, passed); len(w.Inputs) > maxInputs && !d.Full() {
-			d.FaultAt(place{"workflows", w.Name}, "takes more than %d inputs, with those of the workflows that it calls: have fewer", maxInputs)
+			d.FaultAt(place{"workflows", w.Name},
+				"takes more than %d inputs, with those of the workflows that it calls: have fewer", maxInputs)
 		}
 	}
 	d.checkCalls(j, func(i int, s *Step) place {
@@ -148,6 +179,7 @@ func (j *Job) passOn(w *Workflow, passed map[string]bool) {
 		for _, o := range s.Outputs {
 			made[o.Name] = true
 		}
+
 		if s.Call == nil || s.Call.Job != "" && s.Call.Job != j.Name || j.Workflow(s.Call.Workflow) == nil {
 			continue
 		}
@@ -187,7 +219,12 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
 	for i := range w.Steps {
 		s, at := &w.Steps[i], place{"workflows", w.Name, "steps", i}
-		made := Step{ID: s.Name, Workflow: w.Name, Name: strings.ReplaceAll(s.Name, "_", " "), Instructions: s.Instructions}
+		made := Step{
+			ID:           s.Name,
+			Workflow:     w.Name,
+			Name:         strings.ReplaceAll(s.Name, "_", " "),
+			Instructions: s.Instructions,
+		}
 		switch {
 		case s.Sub != nil && s.Instructions != "":
 			d.FaultAt(at, "has instructions and sub_workflow: write exactly one")
@@ -207,11 +244,21 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 				d.undeclared(f, use.Name, append(slices.Clip(at), "outputs", use.Name))
 				continue
 			}
-			made.Outputs = append(made.Outputs, Output{Name: a.Name, Type: a.Type, Description: a.Description, Required: use.Required, Schema: a.Schema})
+			made.Outputs = append(made.Outputs, Output{
+				Name:        a.Name,
+				Type:        a.Type,
+				Description: a.Description,
+				Required:    use.Required,
+				Schema:      a.Schema,
+			})
 			if here := append(slices.Clip(at), "outputs", use.Name); made.Call != nil && use.Review != nil {
-				d.FaultAt(append(here, "review"), "is of a step that is a workflow, and nobody would review it: move it to the step of that workflow that makes the output")
-			} else if made.Call != nil && s.Sub.Job != "" && s.Sub.Job != f.Name && (a.Review != nil || a.Schema.File != "" || a.Schema.JSON != nil) {
-				d.WarnAt(here, "is made by a workflow of another job, where the review and the json_schema of this step argument do not count: that job has its own")
+				d.FaultAt(append(here, "review"),
+					"is of a step that is a workflow, and nobody would review it: move it to the step of that "+
+						"workflow that makes the output")
+			} else if made.Call != nil && s.Sub.Job != "" && s.Sub.Job != f.Name &&
+				(a.Review != nil || a.Schema.File != "" || a.Schema.JSON != nil) {
+				d.WarnAt(here, "is made by a workflow of another job, where the review and the json_schema of this "+
+					"step argument do not count: that job has its own")
 			}
 			for _, r := range []*review2{use.Review, a.Review} {
 				if r != nil && made.Call == nil { // else the steps of that workflow have it
@@ -223,10 +270,13 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 			makers[o.Name] = append([]string{made.ID}, makers[o.Name][:min(len(makers[o.Name]), maxMakers-1)]...)
 		}
 		if len(s.Attributes) > 0 {
-			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
+			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"),
+				"is the former name of process_requirements: rename it")
 		}
+
 		if r := requirements(slices.Concat(s.Requirements, s.Attributes)); r != nil && made.Call != nil {
-			d.FaultAt(at, "has process_requirements and sub_workflow, and nobody would judge them: move them to the steps of that workflow")
+			d.FaultAt(at, "has process_requirements and sub_workflow, and nobody would judge them: move them to the "+
+				"steps of that workflow")
 		} else if r != nil {
 			made.Reviews = append(made.Reviews, *r)
 		}
@@ -242,12 +292,14 @@ func (d *decoder) stepInputs(f *file2, s *step2, made *Step, makers map[string][
 		a := f.argument(use.Name)
 		if a == nil {
 			if !d.Full() {
-				d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
+				d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there",
+					yamltree.Quote(use.Name))
 			}
 			a = &argument2{Name: use.Name, Type: Text}
 		}
 		if use.Review != nil {
-			d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
+			d.FaultAt(append(slices.Clip(at), "review"),
+				"an input has no review: move it to the output, or to the step argument")
 		}
 		in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
 		if from := makers[a.Name]; from != nil {
@@ -264,8 +316,14 @@ func (d *decoder) stepInputs(f *file2, s *step2, made *Step, makers map[string][
 
 // of returns the review of an output.
 func (r *review2) of(output string) Review {
-	return Review{RunEach: output, Criteria: []Criteria{{Name: output, Question: strings.TrimSpace(r.Instructions)}},
-		Together: r.Strategy == "matches_together", Brief: r.Depth == "lightweight", OtherOutputs: r.Context.Changed, Agent: r.Agent["claude"]}
+	return Review{
+		RunEach:      output,
+		Criteria:     []Criteria{{Name: output, Question: strings.TrimSpace(r.Instructions)}},
+		Together:     r.Strategy == "matches_together",
+		Brief:        r.Depth == "lightweight",
+		OtherOutputs: r.Context.Changed,
+		Agent:        r.Agent["claude"],
+	}
 }
 
 // requirements returns the review of how a step was done, or nil.
@@ -273,9 +331,14 @@ func requirements(all []pair2) *Review {
 	if len(all) == 0 {
 		return nil
 	}
-	r := &Review{RunEach: "step", Account: true, Guidance: new("Judge how the work was done, by the author's account of it and by the outputs. " +
-		"What a requirement says MUST or SHALL be fails if it is not so. What SHOULD be fails only if it was easy to do and was not done. " +
-		"What MAY be never fails: remark on it.")}
+
+	r := &Review{
+		RunEach: "step",
+		Account: true,
+		Guidance: new("Judge how the work was done, by the author's account of it and by the outputs. " +
+			"What a requirement says MUST or SHALL be fails if it is not so. What SHOULD be fails only if it was " +
+			"easy to do and was not done. What MAY be never fails: remark on it."),
+	}
 	r.Criteria = xslices.Map(all, func(p pair2) Criteria { return Criteria{Name: p.Name, Question: p.Text} })
 	return r
 }
@@ -291,6 +354,7 @@ func firstLine(text string) string {
 		}
 		first = cmp.Or(first, line)
 	}
+
 	const most = 300
 	if runes := []rune(first); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -311,7 +375,12 @@ func parameters(steps []Step) (all []Parameter) {
 				continue
 			}
 			known[in.Name] = len(all)
-			all = append(all, Parameter{Name: in.Name, Description: in.Description, Required: !in.Optional, Type: in.Type})
+			all = append(all, Parameter{
+				Name:        in.Name,
+				Description: in.Description,
+				Required:    !in.Optional,
+				Type:        in.Type,
+			})
 		}
 	}
 	return all

@@ -19,10 +19,15 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 		switch {
 		case f.ForEach != nil:
 			if d.Has(here, "for_each") {
-				d.checkMade(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
+				d.checkMade(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File,
+					Files, Text)
 			}
-			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, CallPrefix) }) {
-				d.FaultAt(append(here, "isolation"), "has a workflow in its steps, whose session would not work in the worktree of the item: name steps, or remove isolation")
+
+			if f.ForEach.Isolation != "" &&
+				slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, CallPrefix) }) {
+				d.FaultAt(append(here, "isolation"),
+					"has a workflow in its steps, whose session would not work in the worktree of the item: name "+
+						"steps, or remove isolation")
 			}
 		case f.When != nil:
 			d.checkCondition(j, w, f.When, 0, first, append(here, "when"), "before this entry")
@@ -42,10 +47,13 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 		case given != "":
 			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
 		case at[len(at)-1] == "when":
-			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run the program, and say in an output what it found")
+			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run "+
+				"the program, and say in an output what it found")
 		case len(last) > 1 || strings.HasPrefix(last[0], CallPrefix):
-			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could run: add one")
+			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could "+
+				"run: add one")
 		}
+
 		return
 	}
 	if d.Has(at, "timeout") {
@@ -60,16 +68,20 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 	if c.Output != "" {
 		d.checkMade(j, w, first, after, c.Output, append(slices.Clip(at), "output"), where, Text)
 	}
+
 	if c.Input == "" {
 		return
 	}
+
 	names := make([]string, len(w.Inputs))
 	for i, p := range w.Inputs {
 		names[i] = p.Name
 		if p.Name == c.Input && p.Type != Text {
-			d.FaultAt(append(slices.Clip(at), "input"), "%s is of type %s: only a text can be compared, type: string", yamltree.Quote(c.Input), p.Type)
+			d.FaultAt(append(slices.Clip(at), "input"), "%s is of type %s: only a text can be compared, type: string",
+				yamltree.Quote(c.Input), p.Type)
 		}
 	}
+
 	if !slices.Contains(names, c.Input) {
 		hint := "declare it in its inputs"
 		if len(names) > 0 {
@@ -80,15 +92,19 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 }
 
 // checkMade checks that a step in the entries from first to before after has an output of one of the types.
-func (d *decoder) checkMade(j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType) {
+func (d *decoder) checkMade(
+	j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType,
+) {
 	wanted := "only a text can be compared, type: string"
 	if len(types) > 1 {
 		wanted = "a list of items is of type string, file or files"
 	}
+
 	all, ok := w.made(j, first, after, "")
 	if !ok {
 		return // which is an error already
 	}
+
 	var names []string
 	var newest *madeOutput
 	for i, o := range all {
@@ -102,9 +118,11 @@ func (d *decoder) checkMade(j *Job, w *Workflow, first, after int, output string
 	case newest == nil && names == nil:
 		d.FaultAt(at, "no step %s has an output: name the step that makes %s there", where, yamltree.Quote(output))
 	case newest == nil:
-		d.FaultAt(at, "no step %s has an output %s: %s", where, yamltree.Quote(output), nearest(output, names, "their outputs are "))
+		d.FaultAt(at, "no step %s has an output %s: %s", where, yamltree.Quote(output),
+			nearest(output, names, "their outputs are "))
 	case newest.each:
-		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once", yamltree.Quote(output))
+		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once",
+			yamltree.Quote(output))
 	case !slices.Contains(types, newest.Type) && newest.Type != "":
 		d.FaultAt(at, "%s is of type %s: %s", yamltree.Quote(output), newest.Type, wanted)
 	}
@@ -119,13 +137,15 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 			if s == nil {
 				continue // a workflow, or an error already
 			}
+
 			for _, in := range s.Inputs {
 				if slices.Contains(inside, in.FromStep) {
 					at := slices.Concat(at, w.at[e][m])
 					if !d.Has(at) {
 						at = at[:len(at)-1]
 					}
-					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it has no value then", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
+					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it has no value then",
+						yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
 				}
 			}
 		}
@@ -152,10 +172,12 @@ func (w *Workflow) made(j *Job, first, after int, before string) (all []madeOutp
 			if s == nil && !strings.HasPrefix(id, CallPrefix) {
 				return all, false
 			}
+
 			each := e < after && f != nil && f.ForEach != nil
 			for i := 0; s != nil && i < len(s.Outputs); i++ {
 				o := &s.Outputs[i]
-				all = append(all, madeOutput{o, each, each || o.Required && (f == nil || f.When == nil || f == w.Form(after))})
+				all = append(all, madeOutput{o, each,
+					each || o.Required && (f == nil || f.When == nil || f == w.Form(after))})
 			}
 		}
 	}
@@ -168,6 +190,7 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 	names := xslices.Map(j.Workflows, func(x Workflow) string { return x.Name })
 	const open, closed = 1, 2
 	state := map[string]int{}
+
 	var trail []string
 	var visit func(i int)
 	visit = func(i int) {
@@ -178,14 +201,17 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 			if d.Full() || s.Call.Job != "" && s.Call.Job != j.Name {
 				continue // it is checked when a session begins
 			}
+
 			to := slices.Index(names, s.Call.Workflow)
 			switch {
 			case to < 0 && s.Call.Workflow != "":
-				d.FaultAt(at(i, s), "this job has no workflow %s: %s", yamltree.Quote(s.Call.Workflow), nearest(s.Call.Workflow, names, "its workflows are "))
+				d.FaultAt(at(i, s), "this job has no workflow %s: %s", yamltree.Quote(s.Call.Workflow),
+					nearest(s.Call.Workflow, names, "its workflows are "))
 			case to < 0 || state[s.Call.Workflow] == closed:
 			case state[s.Call.Workflow] == open:
 				circle := append(slices.Clone(trail[slices.Index(trail, s.Call.Workflow):]), s.Call.Workflow)
-				d.FaultAt(at(i, s), "the workflows call each other in a circle, %s: remove one of the calls", strings.Join(circle, " -> "))
+				d.FaultAt(at(i, s), "the workflows call each other in a circle, %s: remove one of the calls",
+					strings.Join(circle, " -> "))
 			default:
 				visit(to)
 			}
@@ -204,17 +230,20 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 	}
 }
 
-// warnShared warns of checks without files in a workflow, and those that it calls, during which other agents may change the
-// folder.
+// warnShared warns of checks without files in a workflow, and those that it calls, during which other agents
+// may change the folder.
 func (d *decoder) warnShared(j *Job, w *Workflow, s *Step, of *Workflow, at place) {
 	if !w.Shared(w.Find(s.ID)) {
 		return
 	}
+
 	for _, of := range j.Within(of) {
 		for _, id := range slices.Concat(of.Entries...) {
 			for k := 0; j.Step(id) != nil && k < len(j.Step(id).Checks); k++ {
 				if c := j.Step(id).Checks[k]; c.Files == nil && !d.Full() {
-					d.WarnAt(at, "%s of workflow %s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files", yamltree.Quote(id), of.Name, c.Name)
+					d.WarnAt(at, "%s of workflow %s has the check %q without files, which here is bound to the "+
+						"outputs alone, since other agents change the folder at the same time: name its files",
+						yamltree.Quote(id), of.Name, c.Name)
 				}
 			}
 		}
@@ -226,11 +255,13 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	if s.Call.Inputs == nil {
 		return // what has the name of an input is given
 	}
+
 	here := w.Find(s.ID)
 	made, ok := w.made(j, 0, here, s.ID)
 	if !ok {
 		return // which is an error already
 	}
+
 	all := xslices.Map(w.Inputs, func(p Parameter) madeOutput {
 		return madeOutput{Output: &Output{Name: p.Name, Type: p.Type}, sure: p.Required || p.Default != nil}
 	})
@@ -242,10 +273,13 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	}
 	takes := xslices.Map(of.Inputs, func(p Parameter) string { return p.Name })
 	for _, p := range of.Inputs {
-		if p.Required && p.Default == nil && !slices.ContainsFunc(s.Call.Inputs, func(in CallInput) bool { return in.Name == p.Name }) {
-			d.FaultAt(at, "the workflow %s needs the input %s: add it to inputs, with the name of an output or input here, or {value: text}", of.Name, yamltree.Quote(p.Name))
+		if p.Required && p.Default == nil &&
+			!slices.ContainsFunc(s.Call.Inputs, func(in CallInput) bool { return in.Name == p.Name }) {
+			d.FaultAt(at, "the workflow %s needs the input %s: add it to inputs, with the name of an output or input "+
+				"here, or {value: text}", of.Name, yamltree.Quote(p.Name))
 		}
 	}
+
 	for _, in := range s.Call.Inputs {
 		at, to, from, sure := append(slices.Clip(at), "inputs", in.Name), of.Input(in.Name), (*madeOutput)(nil), false
 		for i := range all {
@@ -255,20 +289,26 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		}
 		switch {
 		case to == nil:
-			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name), nearest(in.Name, takes, "its inputs are "))
+			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name),
+				nearest(in.Name, takes, "its inputs are "))
 		case in.From == "":
 		case in.From == ItemName && each:
 			if from != nil {
-				d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
+				d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: "+
+					"rename that")
 			}
 		case from == nil:
-			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
+			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s",
+				yamltree.Quote(in.From), nearest(in.From, available, "there are "))
 		case from.each && to.Type == File:
-			d.FaultAt(at, "%s is a list, of all items, and the input %s of workflow %s is of type file: declare it as type: files, or string for a JSON list", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name)
+			d.FaultAt(at, "%s is a list, of all items, and the input %s of workflow %s is of type file: declare it as "+
+				"type: files, or string for a JSON list", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name)
 		case !from.each && from.Type == Files && to.Type != Files:
-			d.FaultAt(at, "%s is of type files, and the input %s of workflow %s of type %s: declare it as type: files", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name, to.Type)
+			d.FaultAt(at, "%s is of type files, and the input %s of workflow %s of type %s: declare it as type: files",
+				yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name, to.Type)
 		case !sure && to.Required && to.Default == nil:
-			d.WarnAt(at, "%s may have no value, and then workflow %s, which requires the input %s, cannot begin: declare it as required: false", yamltree.Quote(in.From), of.Name, yamltree.Quote(in.Name))
+			d.WarnAt(at, "%s may have no value, and then workflow %s, which requires the input %s, cannot begin: "+
+				"declare it as required: false", yamltree.Quote(in.From), of.Name, yamltree.Quote(in.Name))
 		}
 	}
 }

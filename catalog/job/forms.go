@@ -21,7 +21,8 @@ type Form struct {
 
 // ForEach does the steps for each item of a list, several at once.
 type ForEach struct {
-	Output    string `yaml:"for_each" as:"name"` // an output of an earlier step: a JSON list of texts or objects, or files
+	// an output of an earlier step: a JSON list of texts or objects, or files
+	Output    string `yaml:"for_each" as:"name"`
 	AtOnce    int    `yaml:"at_once" min:"1" max:"100"`
 	MaxItems  int    `yaml:"max_items" min:"1" max:"10000"`
 	Isolation string `yaml:"isolation" oneof:"worktree"` // "" means that the items share the folder
@@ -36,7 +37,8 @@ func IsMerge(stepID string) bool { return strings.HasPrefix(stepID, mergePrefix)
 // mergeStep returns the step that merges the branch of an item.
 func mergeStep(id string) *Step {
 	return &Step{ID: id, Name: "Merge", Description: "Merges the branch of the item into that of the run",
-		Instructions: "The run merges the branch of this item into its own, after those of the items before. An agent has something to do only if they conflict."}
+		Instructions: "The run merges the branch of this item into its own, after those of the items before. An " +
+			"agent has something to do only if they conflict."}
 }
 
 // Merges reports whether the items of a form end with a merge, since each has a worktree of its own.
@@ -82,8 +84,15 @@ type Condition struct {
 	IsNot  *string  `yaml:"is_not" written:""`
 	In     []string `yaml:"in" is:"a list of texts" written:"" nonempty:"name the texts that it may be"`
 
-	Run     []string      `yaml:"run" is:"a program and its arguments, as a list such as [go, test, ./...]" each:"filled" nonempty:"name the program"`
+	Run     []string      `yaml:"run" each:"filled" nonempty:"name the program"`
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"` // of Run; 0 means DefaultCheckTimeout
+}
+
+// Tags implements fieldtag.Tagger.
+func (Condition) Tags() map[string]string {
+	return map[string]string{
+		"Run": `is:"a program and its arguments, as a list such as [go, test, ./...]"`,
+	}
 }
 
 // Holds reports whether a text is as the condition wants it.
@@ -103,6 +112,7 @@ func (c *Condition) String() string {
 	if c.Run != nil {
 		return strings.Join(c.Run, " ") + " passes"
 	}
+
 	what := "output " + c.Output
 	if c.Input != "" {
 		what = "input " + c.Input
@@ -113,13 +123,21 @@ func (c *Condition) String() string {
 	case c.IsNot != nil:
 		return what + " is not " + yamltree.Quote(*c.IsNot)
 	}
+
 	return what + " is one of " + strings.Join(xslices.Map(c.In, yamltree.Quote), ", ")
 }
 
 // Repeat does the steps until a condition holds at the end of a round.
 type Repeat struct {
 	Until  Condition `yaml:"until" add:"until: {output: verdict, is: ready}, what ends it"`
-	AtMost int       `yaml:"at_most" min:"1" max:"1000" add:"at_most: 5, the number of rounds after which a person is asked"`
+	AtMost int       `yaml:"at_most" min:"1" max:"1000"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (Repeat) Tags() map[string]string {
+	return map[string]string{
+		"AtMost": `add:"at_most: 5, the number of rounds after which a person is asked"`,
+	}
 }
 
 // A Call is a workflow as a step: the session's workflow goes on once it's complete.

@@ -30,7 +30,10 @@ const MaxInstructionsBytes = 1 << 20
 func Load(dir string) (*Job, Diagnostics) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, Diagnostics{{File: FileName, Message: fmt.Sprintf("the folder %s cannot be resolved: %v", yamltree.Quote(dir), err)}}
+		return nil, Diagnostics{{
+			File:    FileName,
+			Message: fmt.Sprintf("the folder %s cannot be resolved: %v", yamltree.Quote(dir), err),
+		}}
 	}
 	source, fault := jobFile.read(os.Stat, os.OpenFile, filepath.Join(abs, FileName), abs)
 	if fault != nil {
@@ -74,6 +77,7 @@ func (rule fileRule) read(
 	if fault := rule.check(info); fault != nil {
 		return nil, fault
 	}
+
 	f, err := open(name, os.O_RDONLY|follow.NonBlocking, 0)
 	if err != nil {
 		return nil, rule.systemFault(err, dir)
@@ -85,6 +89,7 @@ func (rule fileRule) read(
 	if fault := rule.check(info); fault != nil {
 		return nil, fault
 	}
+
 	// One byte more than the limit shows that the file has grown.
 	data, err := io.ReadAll(io.LimitReader(f, rule.limit+1))
 	if err != nil {
@@ -98,7 +103,8 @@ func (rule fileRule) read(
 
 func (rule fileRule) check(info fs.FileInfo) *fileFault {
 	if !info.Mode().IsRegular() {
-		return &fileFault{message: fmt.Sprintf("is %s, not a regular file: put %s in its place", durable.Kind(info.Mode().Type()), rule.put)}
+		return &fileFault{message: fmt.Sprintf("is %s, not a regular file: put %s in its place",
+			durable.Kind(info.Mode().Type()), rule.put)}
 	}
 	if info.Size() > rule.limit {
 		return rule.tooLarge()
@@ -128,10 +134,13 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 	}
 	data = bytes.TrimPrefix(data, yamltree.BOM)
 	if at, found := yamltree.NotUTF8(data); found {
-		return nil, &fileFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8", yamltree.PositionAt(data, at).Line)}
+		return nil, &fileFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8",
+			yamltree.PositionAt(data, at).Line)}
 	}
 	if at := bytes.IndexByte(data, 0); at >= 0 {
-		return nil, &fileFault{message: fmt.Sprintf("is not a text file, it has a NUL byte in line %d: put a text in its place", yamltree.PositionAt(data, at).Line)}
+		return nil,
+			&fileFault{message: fmt.Sprintf("is not a text file, it has a NUL byte in line %d: put a text in its place",
+				yamltree.PositionAt(data, at).Line)}
 	}
 	return data, nil
 }
@@ -141,8 +150,11 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 // lead outside either.
 func readResolved(dir, local string) ([]byte, *fileFault) {
 	if !filepath.IsLocal(local) {
-		return nil, &fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as steps/draft.md"}
+		return nil,
+			&fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as " +
+				"steps/draft.md"}
 	}
+
 	folder, err := filepath.EvalSymlinks(dir)
 	var root *os.Root
 	if err == nil {
@@ -160,7 +172,9 @@ func readResolved(dir, local string) ([]byte, *fileFault) {
 	}
 	inside, err := filepath.Rel(folder, resolved)
 	if err != nil || inside == ".." || strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
-		return nil, &fileFault{message: fmt.Sprintf("leads out of the job's folder %s, to %s: copy the file into the folder", dir, resolved)}
+		return nil,
+			&fileFault{message: fmt.Sprintf("leads out of the job's folder %s, to %s: copy the file into the folder",
+				dir, resolved)}
 	}
 	return textFile.read(root.Stat, root.OpenFile, inside, dir)
 }
@@ -192,6 +206,7 @@ func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
 	if s.Instructions != "" || s.Call != nil {
 		return s.Instructions, nil
 	}
+
 	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)
 	if err != nil {
 		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,
@@ -232,6 +247,7 @@ func CheckFiles(j *Job) Diagnostics {
 	if j.Format == 2 {
 		return d.All() // it has no hooks
 	}
+
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		d.warnOfHooks(j.Dir, s.StopHooks, place{"steps", i, "stop_hooks"})
@@ -248,9 +264,11 @@ func CheckFiles(j *Job) Diagnostics {
 			if len(names) > 0 {
 				hint = nearest(in.File, names, "its outputs are ")
 			}
-			d.FaultAt(place{"steps", i, "inputs", k, "file"}, "step %s makes no output %s: %s", yamltree.Quote(from.ID), yamltree.Quote(in.File), hint)
+			d.FaultAt(place{"steps", i, "inputs", k, "file"}, "step %s makes no output %s: %s", yamltree.Quote(from.ID),
+				yamltree.Quote(in.File), hint)
 		}
 	}
+
 	return d.All()
 }
 
@@ -258,7 +276,8 @@ func CheckFiles(j *Job) Diagnostics {
 func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
 	for k, h := range hooks {
 		at := append(slices.Clip(at), k)
-		d.WarnAt(at, "nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has a prompt and runs after the step")
+		d.WarnAt(at, "nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has "+
+			"a prompt and runs after the step")
 		if file := cmp.Or(h.PromptFile, h.Script); file != "" {
 			if _, fault := readInside(dir, file); fault != nil {
 				d.WarnAt(at, "%s %s", yamltree.Quote(file), fault.message)
@@ -282,6 +301,7 @@ func MissingFiles(j *Job) Diagnostics {
 		if _, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(f.name))); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if d == nil {
 			d = newDecoder(FileName)
 			d.Open(j.Source)
@@ -342,6 +362,7 @@ func (t *texts) look(dir, name string) (text string, fault *fileFault, patience 
 	case now.Kind != follow.Regular || now != path.Stat() || changedWithin(follow.Settle, now):
 		return string(data), nil, settleBound
 	}
+
 	text = string(data)
 	if now.Age(time.Now()) >= follow.Racy && len(text) <= maxCached {
 		t.Store(name, cachedText{now, text})

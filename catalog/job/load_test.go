@@ -59,13 +59,17 @@ func TestLoad(t *testing.T) {
 	testkit.Equal(t, j.ExecutorWarning(1, "x", "gone").String(), "x:13:5: warning: steps[1].executor: gone")
 	// A missing instructions file is found without reading the files.
 	testkit.Same(t, MissingFiles(j), nil)
+
 	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
-	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
+	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir +
+		": write the file, or correct the path in job.yml"
 	testkit.Equal(t, MissingFiles(j).Error(), want)
+
 	linked := t.TempDir()
 	symlink(t, write(t, string(j.Source), t.TempDir(), "x.yml"), filepath.Join(linked, FileName))
 	j, ds := Load(linked)
 	testkit.True(t, ds == nil && j.Dir == linked, "through a link: %v", ds)
+
 	t.Chdir(filepath.Dir(dir))
 	j, ds = Load("report")
 	testkit.True(t, ds == nil && filepath.IsAbs(j.Dir), "a relative folder: %v, %v", j, ds)
@@ -80,6 +84,7 @@ func TestFaultsOfALinkQuoteNothing(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(dir, FileName)))
 	symlink(t, write(t, "secret", t.TempDir(), "id_rsa"), filepath.Join(dir, FileName))
 	testkit.Equal(t, len(Unquoted(dir, nil)), 0)
+
 	got := Unquoted(dir, faults)
 	testkit.Need(t, len(got) == 1, "%v", got)
 	testkit.True(t, !strings.Contains(got.Error(), "secret"), "%v", got)
@@ -91,13 +96,21 @@ func TestLoadFaults(t *testing.T) {
 		make func(t *testing.T, dir string)
 		want string
 	}{
-		"missing":       {func(*testing.T, string) {}, "job.yml: does not exist in "},
-		"folder":        {func(t *testing.T, dir string) { write(t, "", dir, FileName, "x") }, "job.yml: is a folder, not a regular file: put a file in its place"},
-		"large":         {func(t *testing.T, dir string) { write(t, strings.Repeat("#", MaxBytes+1), dir, FileName) }, "job.yml: is larger than 1048576 bytes"},
-		"dangling link": {func(t *testing.T, dir string) { symlink(t, "nowhere", filepath.Join(dir, FileName)) }, "job.yml: does not exist in "},
-		"circular link": {func(t *testing.T, dir string) { symlink(t, FileName, filepath.Join(dir, FileName)) }, "job.yml: cannot be read: "},
-		"empty":         {func(t *testing.T, dir string) { write(t, "", dir, FileName) }, "job.yml:1:1: is empty: write name,"},
-		"bad":           {func(t *testing.T, dir string) { write(t, "[", dir, FileName) }, "job.yml:1:1: "},
+		"missing": {func(*testing.T, string) {}, "job.yml: does not exist in "},
+		"folder": {func(t *testing.T, dir string) {
+			write(t, "", dir, FileName, "x")
+		}, "job.yml: is a folder, not a regular file: put a file in its place"},
+		"large": {func(t *testing.T, dir string) {
+			write(t, strings.Repeat("#", MaxBytes+1), dir, FileName)
+		}, "job.yml: is larger than 1048576 bytes"},
+		"dangling link": {func(t *testing.T, dir string) {
+			symlink(t, "nowhere", filepath.Join(dir, FileName))
+		}, "job.yml: does not exist in "},
+		"circular link": {func(t *testing.T, dir string) {
+			symlink(t, FileName, filepath.Join(dir, FileName))
+		}, "job.yml: cannot be read: "},
+		"empty": {func(t *testing.T, dir string) { write(t, "", dir, FileName) }, "job.yml:1:1: is empty: write name,"},
+		"bad":   {func(t *testing.T, dir string) { write(t, "[", dir, FileName) }, "job.yml:1:1: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -132,6 +145,7 @@ func TestReq001_3_10_Instructions(t *testing.T) {
 		symlink(t, target, file)
 		expect("Linked.")
 	}
+
 	// The job's folder itself may be reached through a link.
 	link := filepath.Join(t.TempDir(), "link")
 	symlink(t, dir, link)
@@ -148,12 +162,23 @@ func TestInstructionsFaults(t *testing.T) {
 		want string
 		is   error
 	}{
-		"missing":      {func(t *testing.T, dir, file string) {}, "does not exist in DIR: write the file, or correct the path in job.yml", fs.ErrNotExist},
-		"folder":       {func(t *testing.T, dir, file string) { write(t, "", file, "x") }, "is a folder, not a regular file: put a text file in its place", nil},
-		"large":        {func(t *testing.T, dir, file string) { write(t, strings.Repeat("x", MaxInstructionsBytes+1), file) }, "is larger than 1048576 bytes (1 MiB): shorten it, or let it refer to other files", nil},
-		"not UTF-8":    {func(t *testing.T, dir, file string) { write(t, "one\ntwo\n\xff", file) }, "is not UTF-8 text (line 3): save the file as UTF-8", nil},
-		"binary":       {func(t *testing.T, dir, file string) { write(t, "one\n\x00", file) }, "is not a text file, it has a NUL byte in line 2: put a text in its place", nil},
-		"link outside": {func(t *testing.T, dir, file string) { symlink(t, write(t, "secret", dir, "..", "secret"), file) }, "leads out of the job's folder DIR, to ", nil},
+		"missing": {func(t *testing.T, dir, file string) {},
+			"does not exist in DIR: write the file, or correct the path in job.yml", fs.ErrNotExist},
+		"folder": {func(t *testing.T, dir, file string) {
+			write(t, "", file, "x")
+		}, "is a folder, not a regular file: put a text file in its place", nil},
+		"large": {func(t *testing.T, dir, file string) {
+			write(t, strings.Repeat("x", MaxInstructionsBytes+1), file)
+		}, "is larger than 1048576 bytes (1 MiB): shorten it, or let it refer to other files", nil},
+		"not UTF-8": {func(t *testing.T, dir, file string) {
+			write(t, "one\ntwo\n\xff", file)
+		}, "is not UTF-8 text (line 3): save the file as UTF-8", nil},
+		"binary": {func(t *testing.T, dir, file string) {
+			write(t, "one\n\x00", file)
+		}, "is not a text file, it has a NUL byte in line 2: put a text in its place", nil},
+		"link outside": {func(t *testing.T, dir, file string) {
+			symlink(t, write(t, "secret", dir, "..", "secret"), file)
+		}, "leads out of the job's folder DIR, to ", nil},
 		"relative link": {func(t *testing.T, dir, file string) {
 			write(t, "secret", dir, "..", "secret")
 			symlink(t, "../../secret", file)
@@ -163,8 +188,12 @@ func TestInstructionsFaults(t *testing.T) {
 			write(t, "secret", dir, "..", "out", "draft.md")
 			symlink(t, "../out", filepath.Dir(file))
 		}, "leads out of the job's folder DIR, to ", nil},
-		"dangling link":   {func(t *testing.T, dir, file string) { symlink(t, "nowhere", file) }, "does not exist in DIR", fs.ErrNotExist},
-		"job folder gone": {func(t *testing.T, dir, file string) { os.RemoveAll(dir) }, "cannot be read, since its job's folder DIR is gone: put it back", fs.ErrNotExist},
+		"dangling link": {func(t *testing.T, dir, file string) {
+			symlink(t, "nowhere", file)
+		}, "does not exist in DIR", fs.ErrNotExist},
+		"job folder gone": {func(t *testing.T, dir, file string) {
+			os.RemoveAll(dir)
+		}, "cannot be read, since its job's folder DIR is gone: put it back", fs.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits for the end of a save
@@ -201,9 +230,11 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				}()
 				go func() {
 					time.Sleep(5 * follow.Settle)
-					testkit.Works(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777), os.WriteFile(file, []byte("Saved é."), 0o666)))
+					testkit.Works(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o777),
+						os.WriteFile(file, []byte("Saved é."), 0o666)))
 					took <- time.Since(began)
 				}()
+
 				got, err := Instructions(j, j.Step("draft"))
 				if <-took > follow.SaveBound/2 {
 					continue // the machine stood still
@@ -212,6 +243,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				testkit.Equal(t, <-schema, `"Saved é."`, "a schema")
 				return
 			}
+
 			t.Skip("no save was quick enough here")
 		})
 	}
@@ -222,6 +254,7 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 	dir, j := baseJob(t)
 	file := filepath.Join(dir, "steps", "draft.md")
 	testkit.WriteAll(t, dir, map[string]string{"saves/a": "Text a.", "saves/b": "Text b."})
+
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -240,6 +273,7 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 			testkit.Works(t, os.Rename(aside, file))
 		}
 	})
+
 	wanted := []string{"Draft.\n", "Text a.", "Text b.", "Text c."}
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		got, err := Instructions(j, j.Step("draft"))
@@ -250,40 +284,57 @@ func TestInstructionsWhoseLinkMoves(t *testing.T) {
 func TestCheckFiles(t *testing.T) {
 	dir, j := baseJob(t)
 	testkit.Same(t, CheckFiles(j), nil)
-	testkit.WriteAll(t, dir, map[string]string{FileName: string(readFile(t, "testdata/valid/report.yml")),
-		"steps/check_facts.md": "x", "steps/check_style.md": "\xff", "steps/publish.md": " \n", "hooks/spell.sh": "#!/bin/sh\n"})
+	testkit.WriteAll(t, dir, map[string]string{
+		FileName:               string(readFile(t, "testdata/valid/report.yml")),
+		"steps/check_facts.md": "x",
+		"steps/check_style.md": "\xff",
+		"steps/publish.md":     " \n",
+		"hooks/spell.sh":       "#!/bin/sh\n",
+	})
+
 	os.Remove(filepath.Join(dir, "steps", "draft.md"))
 	write(t, "", dir, "hooks", "tone.md", "x")
 	j, ds := Load(dir)
 	testkit.Must(t, ds.Err())
 	nothing := func(at, hook string) string {
-		return at + ": warning: steps[1]." + hook + "[0]: nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has a prompt and runs after the step"
+		return at + ": warning: steps[1]." + hook +
+			"[0]: nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has a " +
+			"prompt and runs after the step"
 	}
 	want := strings.ReplaceAll(strings.Join([]string{
-		`job.yml:40:24: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
+		`job.yml:40:24: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or ` +
+			`correct the path in job.yml`,
 		nothing("job.yml:53:11", "hooks.after_agent"),
 		nothing("job.yml:55:11", "hooks.before_tool"),
 		nothing("job.yml:57:11", "hooks.before_prompt"),
-		`job.yml:57:11: warning: steps[1].hooks.before_prompt[0]: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		`job.yml:57:11: warning: steps[1].hooks.before_prompt[0]: "hooks/tone.md" is a folder, not a regular file: ` +
+			`put a text file in its place`,
 		nothing("job.yml:59:9", "stop_hooks"),
-		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
+		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the ` +
+			`file as UTF-8`,
 		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
 	testkit.Equal(t, CheckFiles(j).Error(), want)
 }
 
-// An input that names no output of its step is a fault for those who check, but the job loads with a warning that says which one was probably meant.
+// An input that names no output of its step is a fault for those who check, but the job loads with a warning
+// that says which one was probably meant.
 func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 	dir, j := baseJob(t)
 	testkit.Same(t, j.Warnings, nil)
 	for file, c := range map[string]struct{ warned, fault string }{
-		"figure":   {"did you mean figures?", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
-		"prose.md": {"write one of figures", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
-		"none":     {"has no outputs, so the input is always empty: add one", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
+		"figure": {"did you mean figures?",
+			`steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
+		"prose.md": {"write one of figures",
+			`steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
+		"none": {"has no outputs, so the input is always empty: add one",
+			`steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove ` +
+				`the input`},
 	} {
 		changed := strings.Replace(string(readFile(t, baseFile)), "file: figures", "file: "+file, 1)
 		if file == "none" {
-			changed = strings.Replace(changed, "outputs:\n      figures: {type: file, description: The figures}\n", "outputs: {}\n", 1)
+			changed = strings.Replace(changed, "outputs:\n      figures: {type: file, description: The figures}\n",
+				"outputs: {}\n", 1)
 		}
 		j, ds := Parse(dir, FileName, []byte(changed))
 		testkit.Must(t, ds.Err())
@@ -308,7 +359,8 @@ func TestSchemaFiles(t *testing.T) {
 		}
 		got := CheckFiles(j).Error()
 		testkit.Contains(t, got, c.want)
-		testkit.True(t, c.want == "" || strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: "), "%q: got %s", c.schema, got)
+		testkit.True(t, c.want == "" || strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: "),
+			"%q: got %s", c.schema, got)
 		testkit.Equal(t, len(MissingFiles(j)) > 0, c.schema == "", "%v", c.schema)
 	}
 }
@@ -329,6 +381,7 @@ func asJSON(n *yaml.Node) any {
 		}
 		return m
 	}
+
 	switch n.Tag {
 	case "!!int", "!!float":
 		f, _ := strconv.ParseFloat(n.Value, 64)
@@ -357,20 +410,26 @@ func TestSchemaAgrees(t *testing.T) {
 		j, _ := Parse("/jobs/x", FileName, readFile(t, name))
 		testkit.Equal(t, judge(t, readFile(t, name)) == nil, (j != nil), "%v %v", name, j != nil)
 	}
+
 	ours, other := string(readFile(t, "testdata/valid/base.yml")), string(readFile(t, "testdata/valid/format2.yml"))
 	for name, mix := range map[string]string{
-		"ours with step_arguments":           ours + "step_arguments: []\n",
-		"ours with workflows of the other":   strings.Replace(ours, "workflows:\n", "workflows: {w: {summary: W, steps: [{name: a, instructions: A}]}}\nnone:\n", 1),
-		"the other with steps":               other + "steps: []\n",
-		"the other with a version":           other + "version: \"1.0.0\"\n",
-		"the other with workflows as a list": strings.Replace(other, "workflows:\n", "workflows: [{name: w, summary: W, steps: []}]\nnone:\n", 1),
+		"ours with step_arguments": ours + "step_arguments: []\n",
+		"ours with workflows of the other": strings.Replace(ours, "workflows:\n",
+			"workflows: {w: {summary: W, steps: [{name: a, instructions: A}]}}\nnone:\n", 1),
+		"the other with steps":     other + "steps: []\n",
+		"the other with a version": other + "version: \"1.0.0\"\n",
+		"the other with workflows as a list": strings.Replace(other, "workflows:\n",
+			"workflows: [{name: w, summary: W, steps: []}]\nnone:\n", 1),
 	} {
 		j, _ := Parse("/jobs/x", FileName, []byte(mix))
-		testkit.True(t, j == nil && judge(t, []byte(mix)) != nil, "%s: accepted by the parser: %v, by the schema: %v", name, j != nil, judge(t, []byte(mix)) == nil)
+		testkit.True(t, j == nil && judge(t, []byte(mix)) != nil, "%s: accepted by the parser: %v, by the schema: %v",
+			name, j != nil, judge(t, []byte(mix)) == nil)
 	}
+
 	for _, c := range baseRules(t) {
 		var n yaml.Node
-		if c.parserOnly && (!utf8.Valid(c.source) || strings.Contains(c.name, "alias circle") || yaml.Unmarshal(c.source, &n) != nil || n.Kind == 0) {
+		if c.parserOnly && (!utf8.Valid(c.source) || strings.Contains(c.name, "alias circle") ||
+			yaml.Unmarshal(c.source, &n) != nil || n.Kind == 0) {
 			continue // an editor makes no JSON of it
 		}
 		testkit.Equal(t, judge(t, c.source) == nil, c.parserOnly, "%v", c.name)
@@ -388,8 +447,21 @@ func TestSchemaHasTheShapes(t *testing.T) {
 	root := parse(Schema())
 	step := parse(root.Defs["step"])
 	for name, of := range map[string]any{
-		"job": Job{}, "format2": file2{}, "argument": argument2{}, "review2": review2{}, "workflow2": workflow2{}, "step2": step2{}, "use": use2{},
-		"parameter": Parameter{}, "step": Step{}, "check": StepCheck{}, "output": Output{}, "review": Review{}, "input": Input{}, "hook": Hook{}, "workflow": Workflow{},
+		"job":       Job{},
+		"format2":   file2{},
+		"argument":  argument2{},
+		"review2":   review2{},
+		"workflow2": workflow2{},
+		"step2":     step2{},
+		"use":       use2{},
+		"parameter": Parameter{},
+		"step":      Step{},
+		"check":     StepCheck{},
+		"output":    Output{},
+		"review":    Review{},
+		"input":     Input{},
+		"hook":      Hook{},
+		"workflow":  Workflow{},
 	} {
 		checkShape(t, of, parse(root.Defs[name]))
 	}
@@ -417,13 +489,16 @@ func checkShape(t *testing.T, of any, o object) {
 		}
 	}
 	testkit.Same(t, slices.Sorted(maps.Keys(o.Properties)), slices.Sorted(slices.Values(all)), "%T: keys", of)
-	testkit.Same(t, slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)), "%T: required keys", of)
+	testkit.Same(t, slices.Sorted(slices.Values(o.Required)), slices.Sorted(slices.Values(required)),
+		"%T: required keys", of)
 	testkit.True(t, o.AdditionalProperties != nil && !*o.AdditionalProperties, "%T: the schema allows other keys", of)
+
 	for name, p := range o.Properties {
 		var described struct {
 			Description string `json:"description"`
 		}
-		testkit.True(t, json.Unmarshal(p, &described) == nil && len(described.Description) >= 10, "%T: property %s has no description", of, name)
+		testkit.True(t, json.Unmarshal(p, &described) == nil && len(described.Description) >= 10,
+			"%T: property %s has no description", of, name)
 	}
 }
 
@@ -447,7 +522,8 @@ func TestDocumentationDescribesEveryKey(t *testing.T) {
 				cells := strings.Split(line, " | ")
 				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required
 			}
-			testkit.True(t, slices.ContainsFunc(strings.Split(section, "\n"), described), "job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
+			testkit.True(t, slices.ContainsFunc(strings.Split(section, "\n"), described),
+				"job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
 		}
 	}
 }

@@ -19,7 +19,10 @@ func TestLoadDoesNotWait(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
 		t.Skip(err)
 	}
-	for target, want := range map[string]string{pipe: "is a named pipe, not a regular file", "/dev/zero": "is a device, not a regular file"} {
+	for target, want := range map[string]string{
+		pipe:        "is a named pipe, not a regular file",
+		"/dev/zero": "is a device, not a regular file",
+	} {
 		file := filepath.Join(dir, FileName)
 		os.Remove(file)
 		symlink(t, target, file)
@@ -30,6 +33,7 @@ func TestLoadDoesNotWait(t *testing.T) {
 	os.Remove(file)
 	symlink(t, pipe, file)
 	testkit.Fails(t, testkit.Get(Instructions(j, j.Step("draft"))).Err(), "is a named pipe")
+
 	// A file that turns into a pipe between the look and the opening does not block either.
 	stat := func(string) (os.FileInfo, error) { return os.Stat(filepath.Join(dir, "steps", "gather.md")) }
 	_, fault := jobFile.read(stat, os.OpenFile, pipe, dir)
@@ -44,6 +48,7 @@ func TestLoadWithoutPermission(t *testing.T) {
 	for _, name := range []string{FileName, "steps/draft.md"} {
 		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0))
 	}
+
 	const want = "cannot be read, permission is denied: make it readable"
 	_, ds := Load(dir)
 	testkit.Contains(t, ds.Error(), want)

@@ -32,9 +32,10 @@ type Job struct {
 	Summary     string  `yaml:"summary" as:"summary" add:"what the job is for, in 1 to 200 characters"`
 	Description *string `yaml:"description"` // nil if the file has none
 	// CommonInfo is what every step is told.
-	CommonInfo string     `yaml:"common_job_info_provided_to_all_steps_at_runtime" add:"what every step should know"`
-	Steps      []Step     `yaml:"steps" is:"a list of steps" add:"a list of at least one step" nonempty:"add at least one step"` // in the author's order
-	Workflows  []Workflow `yaml:"workflows" is:"a list of workflows"`
+	CommonInfo string `yaml:"common_job_info_provided_to_all_steps_at_runtime" add:"what every step should know"`
+	// in the author's order
+	Steps     []Step     `yaml:"steps" is:"a list of steps" nonempty:"add at least one step"`
+	Workflows []Workflow `yaml:"workflows" is:"a list of workflows"`
 
 	Format int // 2 for that of DeepWork 0.10 and later, or 1; see format2.go
 
@@ -52,8 +53,16 @@ type Job struct {
 	texts *texts // instructions as they were last read
 }
 
-// Step returns the step with this id, or nil; for an item, such as port[3], a copy with that id. In format 2 two workflows may have different steps of one
-// id: workflow/id names one of them, and the id alone the first.
+// Tags implements fieldtag.Tagger.
+func (Job) Tags() map[string]string {
+	return map[string]string{
+		"Steps": `add:"a list of at least one step"`,
+	}
+}
+
+// Step returns the step with this id, or nil; for an item, such as port[3], a copy with that id. In format 2
+// two workflows may have different steps of one id: workflow/id names one of them, and the id alone the
+// first.
 func (j *Job) Step(id string) *Step {
 	if i, ok := j.steps[id]; ok {
 		return &j.Steps[i]
@@ -72,6 +81,7 @@ func (j *Job) Step(id string) *Step {
 	if of, ok := strings.CutPrefix(id, mergePrefix); ok && j.Step(of) != nil {
 		return mergeStep(id)
 	}
+
 	return nil
 }
 
@@ -118,6 +128,7 @@ func (j *Job) makeViews() {
 		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil && len(ends) == 0 {
 			continue
 		}
+
 		view := *j
 		if j.Format == 2 || w.CommonInfo != "" {
 			view.CommonInfo = w.CommonInfo
@@ -159,8 +170,8 @@ type Step struct {
 	Call *Call // the workflow that it is, without instructions; nil means that an agent does it
 
 	Inputs       []Input  `yaml:"inputs" is:"a list of inputs"`
-	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
-	Reviews      []Review `yaml:"reviews" is:"a list of reviews ([] for none)" add:"a list of reviews, or reviews: [] for none"`
+	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name"`
+	Reviews      []Review `yaml:"reviews" is:"a list of reviews ([] for none)"`
 	Dependencies []string `yaml:"dependencies" is:"a list of step ids" each:"filled"`
 	Hooks        Hooks    `yaml:"hooks"`
 	StopHooks    []Hook   `yaml:"stop_hooks" is:"a list of hooks"` // the former name of Hooks.AfterAgent
@@ -172,6 +183,14 @@ type Step struct {
 	Executor string `yaml:"executor" as:"executor"`
 	AgentLimits
 	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
+}
+
+// Tags implements fieldtag.Tagger.
+func (Step) Tags() map[string]string {
+	return map[string]string{
+		"Outputs": `add:"a mapping of output names, or outputs: {} for none"`,
+		"Reviews": `add:"a list of reviews, or reviews: [] for none"`,
+	}
 }
 
 // Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
@@ -244,10 +263,12 @@ func (c ContentSchema) Text(dir string) ([]byte, error) {
 	if c.File == "" || c.JSON != nil {
 		return c.JSON, nil
 	}
+
 	text, fault := new(texts).read(dir, c.File, follow.SaveBound) // which waits for a save
 	if fault != nil {
 		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
 	}
+
 	var data []byte
 	value, err := contentschema.Document([]byte(text))
 	if err == nil {
@@ -269,13 +290,16 @@ func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 	if len(text) > MaxSchemaBytes {
 		return nil, fmt.Errorf("the schema has %d bytes, and %d are the most", len(text), MaxSchemaBytes)
 	}
+
 	s, err := contentschema.Compile(text)
 	if err == nil && s.Unchecked != nil {
-		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not supported: %s", strings.Join(s.Unchecked, "; "))
+		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not "+
+			"supported: %s", strings.Join(s.Unchecked, "; "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the JSON Schema cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
+
 	return s, nil
 }
 
@@ -309,7 +333,7 @@ type Review struct {
 	// RunEach is "step", or the name of an output.
 	RunEach string `yaml:"run_each" as:"filled" add:"run_each: step, or the name of an output"`
 	// Criteria are in the author's order, at least one.
-	Criteria []Criteria `yaml:"quality_criteria" is:"a mapping of criteria to questions" keys:"filled" add:"a mapping of criteria to questions" nonempty:"add at least one criterion, as in Complete: Does it cover everything?"`
+	Criteria []Criteria `yaml:"quality_criteria" is:"a mapping of criteria to questions" keys:"filled"`
 	Guidance *string    `yaml:"additional_review_guidance"`
 	ByHuman  bool       `yaml:"by" as:"judge"` // by: human; a person judges it. Otherwise a reviewer does
 
@@ -319,6 +343,14 @@ type Review struct {
 	OtherOutputs bool   // the reviewer is given the names of the step's other outputs
 	Brief        bool   // the reviewer is not given the common info
 	Agent        string // the subagent that reviews, if the agent has its work reviewed itself; "" means any
+}
+
+// Tags implements fieldtag.Tagger.
+func (Review) Tags() map[string]string {
+	return map[string]string{
+		"Criteria": `nonempty:"add at least one criterion, as in Complete: Does it cover everything?" add:"a ` +
+			`mapping of criteria to questions"`,
+	}
 }
 
 // ReviewsBy returns the reviews of a step by people if human is true, otherwise those by reviewers.
@@ -359,9 +391,10 @@ type Workflow struct {
 	// CommonInfo replaces the job's.
 	CommonInfo string      `yaml:"common_job_info_provided_to_all_steps_at_runtime" as:"filled"`
 	Inputs     []Parameter `yaml:"inputs" is:"a list of inputs"`
-	Closing    string      `yaml:"post_workflow_instructions" as:"filled"` // for the agent when the workflow is complete
-	Agent      string      `yaml:"agent" as:"filled"`                      // the type of subagent that should follow the workflow
-	Steps      []Step      // its own, in format 2; see Job.Of
+	// for the agent when the workflow is complete
+	Closing string `yaml:"post_workflow_instructions" as:"filled"`
+	Agent   string `yaml:"agent" as:"filled"` // the type of subagent that should follow the workflow
+	Steps   []Step // its own, in format 2; see Job.Of
 }
 
 // An Entry is one element of a workflow: a step, or several that run concurrently. The first is the

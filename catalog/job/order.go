@@ -75,6 +75,7 @@ func (o *order) circle(at place, circle []int) {
 		o.d.FaultAt(at, "a step cannot depend on itself: remove it")
 		return
 	}
+
 	const most = 10
 	var ids []string
 	for k, i := range circle {
@@ -106,12 +107,15 @@ func (o *order) checkWorkflow(w *Workflow, at place) {
 			o.checkStep(r)
 		}
 	}
+
 	for _, r := range refs {
 		step := &o.job.Steps[r.step]
 		o.entries[r.step] = 0
 		for _, c := range step.Checks {
 			if c.Files == nil && w.Shared(w.Find(step.ID)) {
-				o.d.WarnAt(r.at, "%s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files, or give the step an entry of its own", yamltree.Quote(step.ID), c.Name)
+				o.d.WarnAt(r.at, "%s has the check %q without files, which here is bound to the outputs alone, since "+
+					"other agents change the folder at the same time: name its files, or give the step an entry of "+
+					"its own", yamltree.Quote(step.ID), c.Name)
 			}
 		}
 	}
@@ -141,7 +145,8 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 			}
 			if strings.HasPrefix(id, CallPrefix) {
 				if called[id] {
-					o.d.FaultAt(at, "the workflow %s appears twice in this one: keep one of them", yamltree.Quote(strings.TrimPrefix(id, CallPrefix)))
+					o.d.FaultAt(at, "the workflow %s appears twice in this one: keep one of them",
+						yamltree.Quote(strings.TrimPrefix(id, CallPrefix)))
 				}
 				called[id] = true
 				continue

@@ -47,10 +47,16 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	root := d.Open(source)
 	if root == nil {
 		if d.Faults() == 0 {
-			d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", "is empty: write name, version, summary, common_job_info_provided_to_all_steps_at_runtime, steps and workflows")
+			d.FaultIn(yamltree.Position{
+				Line:   1,
+				Column: 1,
+			}, "",
+				"is empty: write name, version, summary, common_job_info_provided_to_all_steps_at_runtime, steps and "+
+					"workflows")
 		}
 		return nil, d.Diagnostics()
 	}
+
 	j := &Job{Dir: dir, Source: source, texts: new(texts)}
 	if was := d.earlier(); was != "" {
 		d.reportEarlier(was, dir)
@@ -66,6 +72,7 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	if d.Faults() > 0 {
 		return nil, d.Diagnostics()
 	}
+
 	sum := sha256.Sum256(source)
 	j.Hash = hex.EncodeToString(sum[:])
 	j.Warnings = d.Warnings()
@@ -111,6 +118,7 @@ func (d *decoder) check(j *Job) {
 	if d.Faults() >= MaxDiagnostics {
 		return // the file will be checked again
 	}
+
 	j.index()
 	for i := range j.Steps {
 		s, at := &j.Steps[i], place{"steps", i}
@@ -133,7 +141,8 @@ func (d *decoder) check(j *Job) {
 		switch given, count := d.given(at, "instructions", "instructions_file"); {
 		case given == notMapping || count == 1:
 		case count == 0:
-			d.FaultAt(at, "instructions_file is missing: add the path of a Markdown file, such as instructions_file: steps/draft.md, or the text as instructions")
+			d.FaultAt(at, "instructions_file is missing: add the path of a Markdown file, such as instructions_file: "+
+				"steps/draft.md, or the text as instructions")
 		default:
 			d.FaultAt(at, "has instructions and instructions_file: write exactly one")
 		}
@@ -143,12 +152,20 @@ func (d *decoder) check(j *Job) {
 		d.checkHooks(s.Hooks.BeforePrompt, at, "hooks", "before_prompt")
 	}
 	n := len(j.Steps)
-	order := order{d: d, job: j, needs: needs(j), circular: make([]bool, n), used: make([]bool, n), entries: make([]int, n)}
+	order := order{
+		d:        d,
+		job:      j,
+		needs:    needs(j),
+		circular: make([]bool, n),
+		used:     make([]bool, n),
+		entries:  make([]int, n),
+	}
 	order.checkCycles()
 	for i := range j.Workflows {
 		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
 		d.checkForms(j, &j.Workflows[i], place{"workflows", i, "steps"})
 	}
+
 	copies := 0
 	for i := range j.Workflows {
 		if w := &j.Workflows[i]; w.copies(w.endChecks()) {
@@ -156,18 +173,23 @@ func (d *decoder) check(j *Job) {
 		}
 	}
 	if copies > maxCopies {
-		d.FaultAt(place{"workflows"}, "has too many workflows that call others or repeat until a program passes, for a job of %d steps: divide the job", len(j.Steps))
+		d.FaultAt(place{"workflows"},
+			"has too many workflows that call others or repeat until a program passes, for a job of %d steps: divide "+
+				"the job", len(j.Steps))
 	}
 	d.checkCalls(j, func(i int, s *Step) place {
 		return append(place{"workflows", i, "steps"}, j.Workflows[i].place(s.ID)...)
 	})
 	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
-		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps")
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs "+
+			"convert' add one of all steps")
 		return
 	}
+
 	for i := range j.Steps {
 		if id := j.Steps[i].ID; !order.used[i] && id != "" {
-			d.WarnAt(place{"steps", i, "id"}, "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(id))
+			d.WarnAt(place{"steps", i, "id"}, "%s is in no workflow, so it never runs: name it in one, or remove it",
+				yamltree.Quote(id))
 		}
 	}
 }
@@ -190,16 +212,20 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 		case from == i:
 			d.FaultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
 		case !declared[in.FromStep]:
-			d.FaultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(in.FromStep))
+			d.FaultAt(at, "%s is not among the dependencies of this step: add it to dependencies",
+				yamltree.Quote(in.FromStep))
 		case j.Steps[from].Output(in.File) == nil && in.File != "":
 			names := make([]string, len(j.Steps[from].Outputs))
 			for n, o := range j.Steps[from].Outputs {
 				names[n] = o.Name
 			}
+
 			if at := append(slices.Clip(at[:len(at)-1]), "file"); len(names) == 0 {
-				d.WarnAt(at, "step %s has no outputs, so the input is always empty: add one, or remove the input", in.FromStep)
+				d.WarnAt(at, "step %s has no outputs, so the input is always empty: add one, or remove the input",
+					in.FromStep)
 			} else {
-				d.WarnAt(at, "step %s has no output %s, so the input has the files of all its outputs: %s", in.FromStep, yamltree.Quote(in.File), nearest(in.File, names, "write one of "))
+				d.WarnAt(at, "step %s has no output %s, so the input has the files of all its outputs: %s", in.FromStep,
+					yamltree.Quote(in.File), nearest(in.File, names, "write one of "))
 			}
 		}
 	}
@@ -211,6 +237,7 @@ func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
 		return i, ok
 	}
+
 	ids := make([]string, len(j.Steps))
 	for i := range j.Steps {
 		ids[i] = j.Steps[i].ID
@@ -218,9 +245,11 @@ func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 			return 0, false
 		}
 	}
+
 	if len(ids) == 0 {
 		return 0, false
 	}
+
 	d.FaultAt(at, "there is no step %s: %s", yamltree.Quote(id), nearest(id, ids, "the steps are "))
 	return 0, false
 }
@@ -240,7 +269,8 @@ func (d *decoder) checkRunEach(s *Step, at place) {
 	}
 	for k, r := range s.Reviews {
 		if !known[r.RunEach] && !d.Full() {
-			d.FaultAt(append(slices.Clip(at), "reviews", k, "run_each"), "%s is neither step nor an output of this step: %s",
+			d.FaultAt(append(slices.Clip(at), "reviews", k, "run_each"),
+				"%s is neither step nor an output of this step: %s",
 				yamltree.Quote(r.RunEach), nearest(r.RunEach, names, "write one of "))
 		}
 	}

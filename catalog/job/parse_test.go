@@ -62,6 +62,7 @@ func TestSameJobHoweverSaved(t *testing.T) {
 		source := bytes.ReplaceAll(readFile(t, name), []byte("\r\n"), []byte("\n"))
 		want, ds := Parse("/d", FileName, source)
 		testkit.Need(t, ds == nil, "%s: %v", name, ds)
+
 		for how, changed := range map[string][]byte{
 			"BOM":          append([]byte("\xef\xbb\xbf"), source...),
 			"CRLF":         bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")),
@@ -81,24 +82,32 @@ func TestSameJobHoweverSaved(t *testing.T) {
 
 // A check without files is bound to less in a group, and in a workflow that is done for each item, which validate says.
 func TestAGroupsCheckWithoutFilesIsAWarning(t *testing.T) {
-	source := strings.NewReplacer("steps: [port]", "steps: [[port, other]]", "workflows:", "  - {id: other, name: O, description: O, instructions: O, outputs: {list: {type: string, description: L}}, reviews: []}\nworkflows:").Replace(string(readFile(t, "testdata/valid/checks.yml")))
+	source := strings.NewReplacer("steps: [port]", "steps: [[port, other]]", "workflows:",
+		"  - {id: other, name: O, description: O, instructions: O, outputs: {list: {type: string, description: L}}, "+
+			"reviews: []}\nworkflows:").Replace(string(readFile(t, "testdata/valid/checks.yml")))
 	j, ds := Parse("/d", FileName, []byte(source))
 	testkit.Need(t, j != nil, "%v, %v", ds, j)
 	testkit.Need(t, len(j.Warnings) == 2, "%v, %v", ds, j)
-	testkit.Contains(t, j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`)
-	j, ds = Parse("/d", FileName, []byte(strings.Replace(source, "[[port, other]]", "[other, {for_each: list, steps: [{workflow: w}]}]\n  - {name: w, summary: W, steps: [port]}", 1)))
+	testkit.Contains(t, j.Warnings[0].Message,
+		`the check "lint.sh" without files, which here is bound to the outputs alone`)
+	j, ds = Parse("/d", FileName,
+		[]byte(strings.Replace(source, "[[port, other]]",
+			"[other, {for_each: list, steps: [{workflow: w}]}]\n  - {name: w, summary: W, steps: [port]}", 1)))
 	testkit.Need(t, j != nil, "%v, %v", ds, j)
 	testkit.Need(t, len(j.Warnings) == 2, "%v, %v", ds, j)
-	testkit.True(t, strings.HasPrefix(j.Warnings[0].Message, `"port" of workflow w has the check "lint.sh" without files`), "%v, %v", ds, j)
+	testkit.True(t, strings.HasPrefix(j.Warnings[0].Message,
+		`"port" of workflow w has the check "lint.sh" without files`), "%v, %v", ds, j)
 }
 
 func TestPatterns(t *testing.T) {
 	for pattern, names := range map[string]string{ // with ! before those that it doesn't name
-		"tests/**": "tests/a tests/a/b !tests !mytests/a", "**/*_test.go": "a_test.go x/y/a_test.go !x/a.go", "*.go": "a.go !x/a.go", "./go.mod": "go.mod",
+		"tests/**": "tests/a tests/a/b !tests !mytests/a", "**/*_test.go": "a_test.go x/y/a_test.go !x/a.go",
+		"*.go": "a.go !x/a.go", "./go.mod": "go.mod",
 		"a?c": "abc !a/c", "**": "anything/at/all", "src/**/x": "src/x src/a/b/x", "a.c": "!abc", "(a+)": "(a+)",
 	} {
 		for name := range strings.FieldsSeq(names) {
-			testkit.Equal(t, Matches([]string{pattern}, strings.TrimPrefix(name, "!")), name[0] != '!', "%s names %s", pattern, name)
+			testkit.Equal(t, Matches([]string{pattern}, strings.TrimPrefix(name, "!")), name[0] != '!', "%s names %s",
+				pattern, name)
 		}
 	}
 }
@@ -163,7 +172,8 @@ func withoutEmpty(t *testing.T, data []byte) string {
 
 func formsExample(t *testing.T, edits ...string) *Workflow {
 	t.Helper()
-	source := strings.NewReplacer(edits...).Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))
+	source := strings.NewReplacer(edits...).
+		Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))
 	j, faults := Parse("/job", FileName, []byte(source))
 	testkit.Need(t, j != nil, "%v", faults)
 	return j.Workflow("migrate")
@@ -189,9 +199,16 @@ func TestFormsInWords(t *testing.T) {
 		"for each of endpoints, 4 at once (6 to 7): [[tidy]]",
 		"[[workflow:publish]]",
 	})
+
 	testkit.Equal(t, (&Condition{Run: []string{"go", "test"}}).String(), "go test passes")
-	for text, want := range map[string]string{"yes": "true false true", " yes ": "true false true", "no": "false true false", "b": "false true true"} {
-		got := fmt.Sprint((&Condition{Is: new("yes")}).Holds(text), (&Condition{IsNot: new(" yes")}).Holds(text), (&Condition{In: []string{"yes ", "b"}}).Holds(text))
+	for text, want := range map[string]string{
+		"yes":   "true false true",
+		" yes ": "true false true",
+		"no":    "false true false",
+		"b":     "false true true",
+	} {
+		got := fmt.Sprint((&Condition{Is: new("yes")}).Holds(text), (&Condition{IsNot: new(" yes")}).Holds(text),
+			(&Condition{In: []string{"yes ", "b"}}).Holds(text))
 		testkit.Equal(t, got, want, "%q", text)
 	}
 }
@@ -204,17 +221,21 @@ func TestIsolatedItems(t *testing.T) {
 	testkit.Same(t, isolated.Entries[1], w.Entries[1], "without isolation")
 	testkit.Same(t, w.Entries[6], Entry{"tidy"}, "the workflow itself")
 	testkit.Same(t, isolated.Isolated().Entries, isolated.Entries, "twice")
+
 	var merges, shared, before []bool
 	for i := range w.Entries {
-		merges, shared, before = append(merges, isolated.Form(i).Merges()), append(shared, isolated.Shared(i)), append(before, w.Shared(i))
+		merges, shared, before = append(merges, isolated.Form(i).Merges()), append(shared, isolated.Shared(i)),
+			append(before, w.Shared(i))
 	}
 	testkit.Same(t, merges, []bool{false, false, false, false, false, false, true, false})
 	testkit.Same(t, shared, []bool{false, true, false, false, false, false, false, false})
 	testkit.Same(t, before, []bool{false, true, false, false, false, false, true, false})
+
 	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
 	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
 	testkit.Need(t, w.Form(-1) == nil, "there is a form outside of the workflow, or it is not known what merges")
-	testkit.Need(t, w.Form(len(w.Forms)) == nil, "there is a form outside of the workflow, or it is not known what merges")
+	testkit.Need(t, w.Form(len(w.Forms)) == nil,
+		"there is a form outside of the workflow, or it is not known what merges")
 	testkit.True(t, IsMerge("merge:tidy[1]"), "there is a form outside of the workflow, or it is not known what merges")
 	testkit.True(t, !IsMerge("tidy"), "there is a form outside of the workflow, or it is not known what merges")
 }
@@ -225,7 +246,9 @@ func TestEditsOfForms(t *testing.T) {
 		old, now string
 		same     bool
 	}{
-		{"Moves one module", "Moves it", true}, {"steps: [port, [verify, measure],", "steps: [port, verify, measure,", false}, {"at_once: 4", "at_once: 5", false},
+		{"Moves one module", "Moves it", true},
+		{"steps: [port, [verify, measure],", "steps: [port, verify, measure,", false},
+		{"at_once: 4", "at_once: 5", false},
 		{"title: {value: Moved}", "title: {value: Ported}", false}, {"at_most: 5", "at_most: 6", false},
 	} {
 		testkit.Equal(t, w.SameForms(formsExample(t, c.old, c.now)), c.same, "%s", c.now)
@@ -233,7 +256,15 @@ func TestEditsOfForms(t *testing.T) {
 }
 
 func TestIDsOfItems(t *testing.T) {
-	for id, want := range map[string]string{"port[3]": "port 3 true", "port": "port 0 false", "port[03]": "port[03] 0 false", "port[-1]": "port[-1] 0 false", "port[x]": "port[x] 0 false", "port[1": "port[1 0 false", "port[0]": "port 0 true"} {
+	for id, want := range map[string]string{
+		"port[3]":  "port 3 true",
+		"port":     "port 0 false",
+		"port[03]": "port[03] 0 false",
+		"port[-1]": "port[-1] 0 false",
+		"port[x]":  "port[x] 0 false",
+		"port[1":   "port[1 0 false",
+		"port[0]":  "port 0 true",
+	} {
 		step, index, item := SplitItem(id)
 		testkit.Equal(t, fmt.Sprint(step, " ", index, " ", item), want)
 		testkit.Equal(t, !item || Item(step, index) == id, true)
@@ -244,9 +275,14 @@ func TestDefaultsOfSteps(t *testing.T) {
 	testkit.Equal(t, (&Step{ID: "a"}).Ref()+" "+(&Step{ID: "a", Workflow: "w"}).Ref(), "a w/a")
 	testkit.Equal(t, (&StepCheck{}).Limit()+(&StepCheck{Timeout: time.Second}).Limit(), DefaultCheckTimeout+time.Second)
 	testkit.Equal(t, (&StepCheck{Override: "never"}).Never() && !(&StepCheck{Override: "human"}).Never(), true)
-	s := &Step{Reviews: []Review{{RunEach: "a", ByHuman: true}, {RunEach: "b"}}, Outputs: []Output{{Name: "x"}, {Name: "y"}}}
+
+	s := &Step{
+		Reviews: []Review{{RunEach: "a", ByHuman: true}, {RunEach: "b"}},
+		Outputs: []Output{{Name: "x"}, {Name: "y"}},
+	}
 	testkit.Equal(t, s.ReviewsBy(true)[0].RunEach+s.ReviewsBy(false)[0].RunEach+s.Output("y").Name, "aby")
 	testkit.Equal(t, s.HasSchema(), false)
+
 	s.Outputs[1].Schema.File = "s.json"
 	testkit.Equal(t, s.HasSchema(), true)
 	testkit.True(t, s.Output("z") == nil, "there is an output z")
@@ -266,14 +302,17 @@ func TestConvert(t *testing.T) {
 		c := testkit.Get(Convert("", source)).Must(t)
 		j, ds := Parse("/jobs/old", FileName, c.Source)
 		testkit.Need(t, j != nil, "%s: %v\n%s", versions, ds, c.Source)
-		testkit.Golden(t, "testdata/convert_"+versions+".golden", string(c.Source)+"---\n"+strings.Join(c.Notes, "\n")+"\n---\n"+c.Changelog+"\n---\n"+told.Error()+"\n", *update)
+		testkit.Golden(t, "testdata/convert_"+versions+".golden", string(c.Source)+"---\n"+strings.Join(c.Notes, "\n")+
+			"\n---\n"+c.Changelog+"\n---\n"+told.Error()+"\n", *update)
 		testkit.FailsWith(t, testkit.Get(Convert("", c.Source)).Err(), ErrCurrent, "%s: converted twice", versions)
 	}
+
 	for _, current := range validFiles(t) {
 		if name := filepath.Base(current); name == "minimal.yml" || name == "report.yml" {
 			continue // they have something that is converted
 		}
-		testkit.FailsWith(t, testkit.Get(Convert("", readFile(t, current))).Err(), ErrCurrent, "%s is converted", current)
+		testkit.FailsWith(t, testkit.Get(Convert("", readFile(t, current))).Err(), ErrCurrent,
+			"%s is converted", current)
 	}
 }
 
@@ -285,26 +324,58 @@ func TestConvertEachPart(t *testing.T) {
 	const step = "id: a, name: A, description: Do A, "
 	const workflows = "workflows: [{name: w, summary: W, steps: [a]}]\n"
 	for _, c := range []struct{ name, source, has, note string }{
-		{"no workflows", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: []}]\n", "steps: [a]", "the new workflow full has all of them"},
-		{"no instructions", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + workflows + "steps: [{" + step + "outputs: [a.md]}]\n", "instructions: Do A", "its description is the instructions"},
-		{"a missing dependency", base + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: o, from_step: a}], outputs: {}, reviews: []}]\n",
+		{"no workflows", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: []}]\n", "steps: [a]",
+			"the new workflow full has all of them"},
+		{"no instructions", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description",
+			1) + workflows + "steps: [{" + step + "outputs: [a.md]}]\n", "instructions: Do A",
+			"its description is the instructions"},
+		{"a missing dependency", base + "steps: [{" + step +
+			"instructions: A, outputs: {o: {type: file, description: " +
+			"O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: o, from_step: a}], " +
+			"outputs: {}, reviews: []}]\n",
 			"dependencies:", "step b: a is now among its dependencies"},
-		{"the file of an output", base + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: out/o.md, from_step: a}], dependencies: [a], outputs: {}, reviews: []}]\n",
+		{"the file of an output", base + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, " +
+			"description: O}}, reviews: []}, {id: b, name: B, description: B, instructions: B, inputs: [{file: " +
+			"out/o.md, from_step: a}], dependencies: [a], outputs: {}, reviews: []}]\n",
 			"file: o", "the input out/o.md of step a is now the output o"},
-		{"a file that no step makes", base + workflows + "steps: [{" + step + "instructions: A, inputs: [{file: x.md}], outputs: {}, reviews: []}]\n", "name: x.md", "is asked for"},
-		{"a hook's prompt file", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{prompt_file: hooks/short.md}]}}]\n", "Does it pass this check? Is it", "prompts of its hooks are now a review"},
-		{"hooks that two steps share", base + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], stop_hooks: &h [{prompt: Good}]}, {id: b, name: B, description: B, instructions: B, outputs: {}, reviews: [], stop_hooks: *h}]\n", "check_1", "step b: the prompts of its hooks are now a review"},
-		{"criteria of a review as a list", base + workflows + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: [{run_each: o, quality_criteria: [\"Is it good?\"]}]}]\n", "criterion_1:", "now have names"},
-		{"criteria that YAML takes for mappings, and one that is a text", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + "steps: [{" + step + "instructions: A, outputs: [{a.md: The text}], quality_criteria: [{Complete: \"Is it complete?\"}, {Complete: \"Is it all?\"}]}, {id: b, name: B, description: B, instructions: B, outputs: , reviews: , quality_criteria: \"Is it good?\"}]\n",
+		{"a file that no step makes", base + workflows + "steps: [{" + step +
+			"instructions: A, inputs: [{file: x.md}], outputs: {}, reviews: []}]\n", "name: x.md", "is asked for"},
+		{"a hook's prompt file", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], " +
+			"hooks: {after_agent: [{prompt_file: hooks/short.md}]}}]\n", "Does it pass this check? Is it",
+			"prompts of its hooks are now a review"},
+		{"hooks that two steps share",
+			base + "steps: [{" + step +
+				"instructions: A, outputs: {}, reviews: [], stop_hooks: &h [{prompt: Good}]}, " +
+				"{id: b, name: B, description: B, instructions: B, outputs: {}, reviews: [], stop_hooks: *h}]\n",
+			"check_1", "step b: the prompts of its hooks are now a review"},
+		{"criteria of a review as a list",
+			base + workflows + "steps: [{" + step +
+				"instructions: A, outputs: {o: {type: file, description: O}}, reviews: [{run_each: o, " +
+				"quality_criteria: [\"Is it good?\"]}]}]\n", "criterion_1:", "now have names"},
+		{"criteria that YAML takes for mappings, and one that is a text",
+			strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + "steps: [{" +
+				step + "instructions: A, outputs: [{a.md: The text}], quality_criteria: [{Complete: \"Is it " +
+				"complete?\"}, {Complete: \"Is it all?\"}]}, {id: b, name: B, description: B, instructions: B, " +
+				"outputs: , reviews: , quality_criteria: \"Is it good?\"}]\n",
 			"Complete_: 'Is it all?'", "step b: its quality_criteria are now a review"},
-		{"criteria in lists of their own", base + workflows + "steps: [{" + step + "outputs: [a.md], quality_criteria: [{Complete: [\"Is it complete?\", \"Is it all?\"]}, [\"Is it good?\"]]}]\n",
+		{"criteria in lists of their own",
+			base + workflows + "steps: [{" + step +
+				"outputs: [a.md], quality_criteria: [{Complete: [\"Is it complete?\", \"Is it all?\"]}, [\"Is it " +
+				"good?\"]]}]\n",
 			"Is it complete? Is it all?", "its quality_criteria are now a review"},
-		{"a described output", base + workflows + "steps: [{" + step + "outputs: [{file: a.md, doc_spec: s.md, description: The text}], reviews: []}]\n", "a.md; The text; it must conform to s.md", "named by its path"},
-		{"merge keys", base + workflows + "steps:\n  - &a {" + step + "outputs: [a.md], quality_criteria: [\"Is it good?\"]}\n  - {<<: *a, id: b, outputs: [b.md]}\n  - {<<: [*a], id: c}\n",
+		{"a described output", base + workflows + "steps: [{" + step + "outputs: [{file: a.md, doc_spec: s.md, " +
+			"description: The text}], reviews: []}]\n", "a.md; The text; it must conform to s.md", "named by its path"},
+		{"merge keys", base + workflows + "steps:\n  - &a {" + step + "outputs: [a.md], quality_criteria: [\"Is it " +
+			"good?\"]}\n  - {<<: *a, id: b, outputs: [b.md]}\n  - {<<: [*a], id: c}\n",
 			"id: c", "step c: its quality_criteria are now a review"},
-		{"comments of lines that end with CRLF", strings.ReplaceAll("# Mine.\n"+base+"steps: [{"+step+"instructions: A, outputs: {}, reviews: []}]\n", "\n", "\r\n"), "# Mine.\n", "the new workflow full has all of them"},
-		{"hooks before and after", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{script: x.sh}], before_tool: [{prompt: B}]}, stop_hooks: [{prompt: Good}]}]\n", "check_1", "hooks before_tool and before_prompt"},
-		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, reviews: []}]\n", "approve_it", "by: human"},
+		{"comments of lines that end with CRLF",
+			strings.ReplaceAll("# Mine.\n"+base+"steps: [{"+step+"instructions: A, outputs: {}, reviews: []}]\n", "\n",
+				"\r\n"), "# Mine.\n", "the new workflow full has all of them"},
+		{"hooks before and after", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: " +
+			"[], hooks: {after_agent: [{script: x.sh}], before_tool: [{prompt: B}]}, stop_hooks: [{prompt: Good}]}]\n",
+			"check_1", "hooks before_tool and before_prompt"},
+		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, " +
+			"reviews: []}]\n", "approve_it", "by: human"},
 	} {
 		made, err := Convert(dir, []byte(c.source))
 		testkit.Need(t, err == nil, "%s: %v", c.name, err)
@@ -347,9 +418,11 @@ func TestWriteConversion(t *testing.T) {
 		testkit.Equal(t, string(readFile(t, before)), source, "%s: %s has", name, before)
 		testkit.Equal(t, string(readFile(t, filepath.Join(dir, FileName))), string(made.Source), "%s: job.yml", name)
 		log := string(readFile(t, filepath.Join(dir, "CHANGELOG.md")))
-		testkit.True(t, strings.Count(log, "## 0.2.0") == 1 && (there["CHANGELOG.md"] != older || strings.HasPrefix(log, older)), "%s: CHANGELOG.md is %q", name, log)
+		testkit.True(t, strings.Count(log, "## 0.2.0") == 1 &&
+			(there["CHANGELOG.md"] != older || strings.HasPrefix(log, older)), "%s: CHANGELOG.md is %q", name, log)
 		if text := there[BeforeName]; text != "" {
-			testkit.Equal(t, string(readFile(t, filepath.Join(dir, BeforeName))), text, "%s: the file that was there", name)
+			testkit.Equal(t, string(readFile(t, filepath.Join(dir, BeforeName))), text,
+				"%s: the file that was there", name)
 		}
 		testkit.Fails(t, testkit.Get(made.Write(dir)).Err(), "", "%s: written over another file", name)
 	}

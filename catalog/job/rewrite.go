@@ -25,16 +25,19 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s is %s, not a file: convert the job in the folder where the file is", file, durable.Kind(info.Mode()))
+		return "", fmt.Errorf("%s is %s, not a file: convert the job in the folder where the file is", file,
+			durable.Kind(info.Mode()))
 	}
 	if now, err := os.ReadFile(file); err != nil {
 		return "", err
 	} else if !bytes.Equal(now, c.Before) {
 		return "", fmt.Errorf("%s has changed in the meantime: convert it again", file)
 	}
+
 	put := func(path string, data []byte) error {
 		return durable.Disk{}.Put(path, data, durable.PutOptions{Mode: info.Mode().Perm()})
 	}
+
 	before = filepath.Join(dir, BeforeName)
 	for n := 2; ; n++ {
 		kept, err := os.ReadFile(before)
@@ -54,6 +57,7 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 			return "", err
 		}
 	}
+
 	return before, put(file, c.Source)
 }
 
@@ -66,6 +70,7 @@ func (c *Conversion) writeChangelog(file string, put func(string, []byte) error)
 	case err != nil:
 		return err
 	}
+
 	entries := strings.TrimPrefix(c.Changelog, changelogTitle)
 	if strings.Contains(string(there), strings.TrimSpace(entries)) {
 		return nil

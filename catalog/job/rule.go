@@ -26,18 +26,22 @@ var rules = map[string]yamltree.Text{
 	"identifier": rule(identifier),
 	// A workflow's name becomes part of a git branch name and of the job/workflow of a stack, so
 	// blanks and slashes are not allowed.
-	"workflow name": rule(form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")),
-	"called":        rule(form(`^([a-z][a-z0-9_]*/)?[a-zA-Z0-9][a-zA-Z0-9_-]*$`, " names no workflow: write its name, or job/name for one of another job")),
-	"version":       rule(form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)),
-	"summary":       rule(summary),
-	"name":          rule(freeName),
-	"filled":        rule(filled),
-	"judge":         rule(judge),
-	"folder":        rule(insideFolder),
-	"pattern":       rule(pattern),
-	"variable":      rule(form(`^[A-Za-z_][A-Za-z0-9_]*$`, " is not the name of an environment variable: use letters, digits and _")),
-	"model":         rule(form(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`, " is not the name of a model: use letters, digits and any of . _ : / @ -, beginning with a letter or digit")),
-	"executor":      func(s string) (string, error) { return s, CheckExecutor(s) },
+	"workflow name": rule(form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`,
+		" is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")),
+	"called": rule(form(`^([a-z][a-z0-9_]*/)?[a-zA-Z0-9][a-zA-Z0-9_-]*$`,
+		" names no workflow: write its name, or job/name for one of another job")),
+	"version": rule(form(`^[0-9]+\.[0-9]+\.[0-9]+$`, ` is not a version: write three numbers, as in "1.0.0"`)),
+	"summary": rule(summary),
+	"name":    rule(freeName),
+	"filled":  rule(filled),
+	"judge":   rule(judge),
+	"folder":  rule(insideFolder),
+	"pattern": rule(pattern),
+	"variable": rule(form(`^[A-Za-z_][A-Za-z0-9_]*$`,
+		" is not the name of an environment variable: use letters, digits and _")),
+	"model": rule(form(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`,
+		" is not the name of a model: use letters, digits and any of . _ : / @ -, beginning with a letter or digit")),
+	"executor": func(s string) (string, error) { return s, CheckExecutor(s) },
 	"path": func(s string) (string, error) {
 		_, err := rule(insidePath)(s)
 		return path.Clean(s), err
@@ -67,7 +71,8 @@ func form(expression, remedy string) func(s string) string {
 }
 
 // identifier is the rule of job names and step ids.
-var identifier = form(`^[a-z][a-z0-9_]*$`, " is not a valid name: use lower-case letters, digits and _, beginning with a letter")
+var identifier = form(`^[a-z][a-z0-9_]*$`,
+	" is not a valid name: use lower-case letters, digits and _, beginning with a letter")
 
 // executorName matches the name of an executor of the config, perhaps with a variant.
 var executorName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(:[A-Z][A-Z0-9_]*)?$`)
@@ -106,7 +111,8 @@ func judge(s string) string {
 	case jsontext.Nearest(s, []string{"human"}) != "":
 		return yamltree.Quote(s) + " is not human: did you mean human?"
 	}
-	return yamltree.Quote(s) + " is not human: write by: human for a review by a person, or remove by for one by the reviewer"
+	return yamltree.Quote(s) +
+		" is not human: write by: human for a review by a person, or remove by for one by the reviewer"
 }
 
 func filled(s string) string {
@@ -132,6 +138,7 @@ func insidePath(s string) string {
 	case len(s) >= 2 && s[1] == ':' && (s[0]|0x20) >= 'a' && (s[0]|0x20) <= 'z':
 		return yamltree.Quote(s) + " begins with a drive letter: " + rule
 	}
+
 	clean := path.Clean(s)
 	switch {
 	case clean == ".." || strings.HasPrefix(clean, "../"):
@@ -139,6 +146,7 @@ func insidePath(s string) string {
 	case clean == "." || s[len(s)-1] == '/' || strings.HasSuffix(s, "/.") || strings.HasSuffix(s, "/.."):
 		return yamltree.Quote(s) + " is a folder, not a file: " + rule
 	}
+
 	return ""
 }
 
@@ -147,7 +155,8 @@ func insideFolder(s string) string {
 	if s == "project" {
 		return ""
 	}
-	return belowRoot(s, `\`, "control characters or backslashes in it", "write project, or the path of a folder below its root, such as backend")
+	return belowRoot(s, `\`, "control characters or backslashes in it",
+		"write project, or the path of a folder below its root, such as backend")
 }
 
 // pattern is the rule of patterns of files below the project's root; see Matches.
@@ -181,7 +190,8 @@ func tooLong(s string, most int) string {
 		return ""
 	}
 	if n := utf8.RuneCountInString(s); n > most {
-		return "is " + strconv.Itoa(n) + " characters long, but at most " + strconv.Itoa(most) + " are allowed: shorten it"
+		return "is " + strconv.Itoa(n) + " characters long, but at most " + strconv.Itoa(most) +
+			" are allowed: shorten it"
 	}
 	return ""
 }

@@ -51,12 +51,15 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 		}
 	}
 	if len(kind) != 1 {
-		d.Fault(v.At(), "has %d of for_each, when, repeat and workflow: write exactly one; what needs more is a workflow of its own", len(kind))
+		d.Fault(v.At(), "has %d of for_each, when, repeat and workflow: write exactly one; what needs more is a "+
+			"workflow of its own", len(kind))
 		w.add(Entry{""}, nil, n)
 		return
 	}
 	for i := 0; i+1 < len(v.Target().Content); i += 2 {
-		if key := v.Target().Content[i].Value; key != kind[0] && !slices.Contains(kinds[kind[0]], key) && slices.Contains([]string{"steps", "at_once", "max_items", "isolation", "inputs"}, key) {
+		key := v.Target().Content[i].Value
+		if key != kind[0] && !slices.Contains(kinds[kind[0]], key) &&
+			slices.Contains([]string{"steps", "at_once", "max_items", "isolation", "inputs"}, key) {
 			stray = append(stray, key)
 		}
 	}
@@ -111,7 +114,12 @@ func (w *Sequence) add(e Entry, f *Form, at ...any) {
 // call adds an entry that is a workflow.
 func (w *Sequence) call(c *Call, at ...any) Entry {
 	id := CallPrefix + c.String()
-	w.calls = append(w.calls, Step{ID: id, Name: "Workflow " + c.String(), Description: "The workflow " + c.String() + ", step by step", Call: c})
+	w.calls = append(w.calls, Step{
+		ID:          id,
+		Name:        "Workflow " + c.String(),
+		Description: "The workflow " + c.String() + ", step by step",
+		Call:        c,
+	})
 	w.add(Entry{id}, nil, at...)
 	return Entry{id}
 }
@@ -122,6 +130,7 @@ func (f *entryFile) call() *Call {
 	if job, name, ok := strings.Cut(f.Workflow, "/"); ok {
 		c.Job, c.Workflow = job, name
 	}
+
 	if c.Inputs == nil {
 		c.Inputs = []CallInput{}
 	}
@@ -152,6 +161,7 @@ func (w *Workflow) SameForms(other *Workflow) bool {
 				all = append(all, *f)
 			}
 		}
+
 		for _, s := range w.called() {
 			calls = append(calls, *s.Call)
 		}
@@ -166,7 +176,8 @@ func (w *Workflow) SameForms(other *Workflow) bool {
 func (w *Workflow) Shared(index int) bool {
 	f := w.Form(index)
 	if f != nil && f.ForEach != nil {
-		return f.ForEach.AtOnce > 1 && !f.Merges() || slices.ContainsFunc(f.Body, func(e Entry) bool { return len(e) > 1 })
+		return f.ForEach.AtOnce > 1 && !f.Merges() ||
+			slices.ContainsFunc(f.Body, func(e Entry) bool { return len(e) > 1 })
 	}
 	return len(w.Entries[index]) > 1
 }
@@ -212,12 +223,14 @@ func SplitItem(id string) (stepID string, index int, item bool) {
 	return stepID, n, true
 }
 
-// readEntry decodes an entry that is the id of a step, or a list of ids. It has at least one, which is "" if it is faulty.
+// readEntry decodes an entry that is the id of a step, or a list of ids. It has at least one, which is "" if
+// it is faulty.
 func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 	member := func(what string, v value) {
 		id, _ := d.Text(v, what, "filled")
 		if name, ok := strings.CutPrefix(id, CallPrefix); ok {
-			d.Fault(v.At(), "%s is no step: to have a workflow done here, write {workflow: %s}", yamltree.Quote(id), yamltree.Quote(name))
+			d.Fault(v.At(), "%s is no step: to have a workflow done here, write {workflow: %s}", yamltree.Quote(id),
+				yamltree.Quote(name))
 			id = ""
 		}
 		e = append(e, id)
@@ -235,19 +248,21 @@ func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 		d.Fault(v.At(), "is an empty group: name the steps that run concurrently, or remove it")
 		e = Entry{""}
 	}
+
 	return e
 }
 
 // entriesForm decodes the entries of a workflow; a faulty one keeps its place.
 func entriesForm(d *yamltree.Decoder, v value, to any) {
 	w := to.(*Sequence)
-	d.List(v, "a list of step ids, of lists of them, or of the forms for_each, when, repeat and workflow", func(n int, v value) {
-		if v.Target().Kind == yaml.MappingNode {
-			w.addForm(d, n, v)
-			return
-		}
-		w.add(readEntry(d, v), nil, n)
-	})
+	d.List(v, "a list of step ids, of lists of them, or of the forms for_each, when, repeat and workflow",
+		func(n int, v value) {
+			if v.Target().Kind == yaml.MappingNode {
+				w.addForm(d, n, v)
+				return
+			}
+			w.add(readEntry(d, v), nil, n)
+		})
 }
 
 // bodyForm decodes the steps of a form.
@@ -258,10 +273,12 @@ func bodyForm(d *yamltree.Decoder, v value, to any) {
 			w.add(readEntry(d, v), nil, n)
 			return
 		}
+
 		for i := 0; i+1 < len(v.Target().Content); i += 2 {
 			key := v.Target().Content[i].Value
 			if kinds[key] != nil && key != "workflow" {
-				d.Fault(v.At(), "is %s inside of a form: make a workflow of its own of it, and write workflow: NAME here", key)
+				d.Fault(v.At(), "is %s inside of a form: make a workflow of its own of it, and write workflow: "+
+					"NAME here", key)
 				w.add(Entry{""}, nil, n)
 				return
 			}
@@ -301,7 +318,12 @@ func (w *Workflow) endChecks() map[string]*StepCheck {
 	all := map[string]*StepCheck{}
 	for _, f := range w.Forms {
 		if f != nil && f.Repeat != nil && f.Repeat.Until.Run != nil {
-			all[f.Body[len(f.Body)-1][0]] = &StepCheck{Name: "until", Run: f.Repeat.Until.Run, Timeout: f.Repeat.Until.Timeout, Ends: true}
+			all[f.Body[len(f.Body)-1][0]] = &StepCheck{
+				Name:    "until",
+				Run:     f.Repeat.Until.Run,
+				Timeout: f.Repeat.Until.Timeout,
+				Ends:    true,
+			}
 		}
 	}
 	return all

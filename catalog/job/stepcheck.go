@@ -12,23 +12,39 @@ import (
 
 // AgentLimits limit the agent of a step in runs.
 type AgentLimits struct {
-	Model       string        `yaml:"model" as:"model"`                 // "" means the one that the executor's own settings name
+	// "" means the one that the executor's own settings name
+	Model       string        `yaml:"model" as:"model"`
 	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`      // 0 means no limit
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"` // likewise
 }
 
 // A StepCheck is a program that says whether a step is done: it passes with exit code 0.
 type StepCheck struct {
-	Run      []string      `yaml:"run" is:"a program and its arguments, as a list such as [go, test, ./...]" each:"filled" add:"the program and its arguments, such as run: [go, test, ./...]" nonempty:"name the program"` // without a shell
-	Name     string        `yaml:"name" as:"name"`                                                                                                                                                                          // default: the program
-	Timeout  time.Duration `yaml:"timeout" min:"1s" max:"24h"`                                                                                                                                                              // 0 means DefaultCheckTimeout; see Limit
-	In       string        `yaml:"in" as:"folder"`                                                                                                                                                                          // below the project's root, with slashes; "" means the root
-	Files    []string      `yaml:"files" is:"a list of patterns, such as [src/**]" each:"pattern"`                                                                                                                          // what it is about; nil means everything
-	Protect  []string      `yaml:"protect" is:"a list of patterns, such as [tests/**]" each:"pattern"`                                                                                                                      // what must be as it was when the step began
-	PassEnv  []string      `yaml:"pass_env" is:"a list of the names of environment variables" each:"variable"`
-	Override string        `yaml:"override" oneof:"human,never"` // never: not even a person passes over it; "" and human mean that one may
+	// without a shell
+	Run []string `yaml:"run" each:"filled" nonempty:"name the program"`
+	// default: the program
+	Name string `yaml:"name" as:"name"`
+	// 0 means DefaultCheckTimeout; see Limit
+	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"`
+	// below the project's root, with slashes; "" means the root
+	In string `yaml:"in" as:"folder"`
+	// what it is about; nil means everything
+	Files []string `yaml:"files" is:"a list of patterns, such as [src/**]" each:"pattern"`
+	// what must be as it was when the step began
+	Protect []string `yaml:"protect" is:"a list of patterns, such as [tests/**]" each:"pattern"`
+	PassEnv []string `yaml:"pass_env" is:"a list of the names of environment variables" each:"variable"`
+	// never: not even a person passes over it; "" and human mean that one may
+	Override string `yaml:"override" oneof:"human,never"`
 
 	Ends bool // it fails no step: it ends the rounds of a form when it passes
+}
+
+// Tags implements fieldtag.Tagger.
+func (StepCheck) Tags() map[string]string {
+	return map[string]string{
+		"Run": `is:"a program and its arguments, as a list such as [go, test, ./...]" add:"the program and its ` +
+			`arguments, such as run: [go, test, ./...]"`,
+	}
 }
 
 // DefaultCheckTimeout is the time limit of a check that names none.
@@ -81,6 +97,7 @@ func compilePattern(p string) *regexp.Regexp {
 			rest = rest[end:]
 		}
 	}
+
 	b.WriteString(`$`)
 	return regexp.MustCompile(`(?s)` + b.String())
 }
@@ -94,7 +111,8 @@ func (d *decoder) nameChecks(s *Step, at place) {
 			c.Name = path.Base(c.Run[0])
 		}
 		if seen[c.Name] && c.Name != "" && !d.Full() {
-			d.FaultAt(at, "is the second check of this step with the name %q: give each a name of its own, such as name: tests", c.Name)
+			d.FaultAt(at, "is the second check of this step with the name %q: give each a name of its own, such as "+
+				"name: tests", c.Name)
 		}
 		seen[c.Name] = true
 	}

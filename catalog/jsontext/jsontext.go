@@ -29,6 +29,7 @@ func Kind(raw []byte) string {
 	case 'n':
 		return "null"
 	}
+
 	return "number"
 }
 
@@ -151,6 +152,7 @@ func Quote(s string) []byte {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return []byte(`"` + s + `"`)
 	}
+
 	text, err := Encode(s)
 	if err != nil {
 		panic(err) // a string always has a JSON form
@@ -163,6 +165,7 @@ func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
+
 	cut, count := 0, 0 // cut is where the character n-1 begins
 	for i := range s {
 		if count == n-1 {
@@ -172,6 +175,7 @@ func Clip(s string, n int) string {
 			return s[:cut] + "…"
 		}
 	}
+
 	return s
 }
 
@@ -182,6 +186,7 @@ func Nearest(name string, candidates []string) string {
 	if len(name) > 64 || len(candidates) > 1000 {
 		return ""
 	}
+
 	best, bestDistance := "", 3
 	if len(name) < 4 {
 		bestDistance = 2
@@ -191,9 +196,11 @@ func Nearest(name string, candidates []string) string {
 		if len(c) > 64 || c == "" {
 			continue
 		}
+
 		if fold(c) == folded {
 			return c
 		}
+
 		if d := distance(name, c, bestDistance); d < bestDistance {
 			best, bestDistance = c, d
 		}
@@ -212,10 +219,12 @@ func distance(a, b string, limit int) int {
 	if diff := len(a) - len(b); diff >= limit || -diff >= limit {
 		return limit
 	}
+
 	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for k := range previous {
 		previous[k] = k
 	}
+
 	for i := 1; i <= len(a); i++ {
 		current[0] = i
 		for k := 1; k <= len(b); k++ {
@@ -276,12 +285,14 @@ func (m OrderedMap[V]) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		v, err := Encode(p.Value)
 		if err != nil {
 			return nil, err
 		}
 		b = append(append(append(b, Quote(p.Key)...), ':'), v...)
 	}
+
 	return append(b, '}'), nil
 }
 
@@ -291,15 +302,18 @@ func (m *OrderedMap[V]) UnmarshalJSON(data []byte) error {
 		*m = nil
 		return nil
 	}
+
 	out, seen := OrderedMap[V]{}, map[string]bool{}
 	for p, err := range Members(data) {
 		if err != nil {
 			return err
 		}
+
 		if seen[p.Name] {
 			return fmt.Errorf("key %q appears twice", p.Name)
 		}
 		seen[p.Name] = true
+
 		var v V
 		if err := json.Unmarshal(p.Value, &v); err != nil {
 			return err

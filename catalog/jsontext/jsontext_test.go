@@ -12,11 +12,18 @@ import (
 
 func TestKindAndDepth(t *testing.T) {
 	for raw, want := range map[string]string{
-		"": ", missing, 0, true", " \n": ", missing, 0, true", " null": "null, null, 0, true", "true": "boolean, a boolean, 0, false", "-1.5e3": "number, a number, 0, false",
-		`"[{\"["`: "string, a string, 0, false", "[]": "array, an array, 1, false", `{"a":[{"b\\":"]"},[[]]]}`: "object, an object, 4, false",
+		"":                         ", missing, 0, true",
+		" \n":                      ", missing, 0, true",
+		" null":                    "null, null, 0, true",
+		"true":                     "boolean, a boolean, 0, false",
+		"-1.5e3":                   "number, a number, 0, false",
+		`"[{\"["`:                  "string, a string, 0, false",
+		"[]":                       "array, an array, 1, false",
+		`{"a":[{"b\\":"]"},[[]]]}`: "object, an object, 4, false",
 	} {
 		data := []byte(raw)
-		testkit.Equal(t, fmt.Sprintf("%s, %s, %d, %t", Kind(data), WithArticle(Kind(data)), Depth(data), IsNull(data)), want, "%q", raw)
+		testkit.Equal(t, fmt.Sprintf("%s, %s, %d, %t", Kind(data), WithArticle(Kind(data)), Depth(data), IsNull(data)),
+			want, "%q", raw)
 	}
 }
 
@@ -27,7 +34,16 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 		got.WriteString(m.Name + "=" + string(m.Value) + ";")
 	}
 	testkit.Equal(t, got.String(), `b=9007199254740993;a={"x":[1, 2]};b=null;`)
-	for raw, notObject := range map[string]bool{"": false, "[]": true, "3": true, `{"a":1`: false, `{"a":}`: false, `{"a" 1}`: false, `{"a":1,}`: false} {
+
+	for raw, notObject := range map[string]bool{
+		"":         false,
+		"[]":       true,
+		"3":        true,
+		`{"a":1`:   false,
+		`{"a":}`:   false,
+		`{"a" 1}`:  false,
+		`{"a":1,}`: false,
+	} {
 		var last error
 		for _, err := range Members([]byte(raw)) {
 			testkit.True(t, last == nil, "%q: something follows the error %v", raw, last)
@@ -47,7 +63,14 @@ func TestEncode(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
-	for s, want := range map[string]string{"": "", "abc": "abc", "abcd": "ab…", "äöü": "äöü", "äöüß": "äö…", "a\xffbc": "a\xff…"} {
+	for s, want := range map[string]string{
+		"":        "",
+		"abc":     "abc",
+		"abcd":    "ab…",
+		"äöü":     "äöü",
+		"äöüß":    "äö…",
+		"a\xffbc": "a\xff…",
+	} {
 		testkit.Equal(t, Clip(s, 3), want, "%q", s)
 	}
 	testkit.Equal(t, Clip("日本語", 1), "…")
@@ -68,11 +91,24 @@ func TestNearest(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	testkit.Equal(t, Nearest(long, []string{long[1:] + "y"}), long[1:]+"y")
 	testkit.Equal(t, Nearest(long, []string{long + "y", "", long[2:] + "yz", long[1:] + "y"}), long[1:]+"y")
-	testkit.Equal(t, Nearest("a", append(make([]string, 999), "A"))+Nearest("a", append(make([]string, 1000), "A")), "A")
-	testkit.Equal(t, Nearest("abc", []string{"abd"})+Nearest("abc", []string{"ade"})+Nearest("abcd", []string{"abef"}), "abdabef")
+	testkit.Equal(t, Nearest("a", append(make([]string, 999), "A"))+Nearest("a", append(make([]string, 1000), "A")),
+		"A")
+	testkit.Equal(t, Nearest("abc", []string{"abd"})+Nearest("abc", []string{"ade"})+Nearest("abcd", []string{"abef"}),
+		"abdabef")
+
 	for name, want := range map[string]string{
-		"draft": "draft", "darft": "draft", "drafts": "draft", "dra": "", "d": "", "reviwe": "review", "Max-Items": "max_items",
-		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",
+		"draft":                 "draft",
+		"darft":                 "draft",
+		"drafts":                "draft",
+		"dra":                   "",
+		"d":                     "",
+		"reviwe":                "review",
+		"Max-Items":             "max_items",
+		"maxitem":               "max_items",
+		"okay":                  "ok",
+		"kk":                    "ok",
+		"no":                    "",
+		strings.Repeat("x", 65): "",
 	} {
 		testkit.Equal(t, Nearest(name, candidates), want, "%.20s", name)
 	}

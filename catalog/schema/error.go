@@ -35,7 +35,8 @@ type Violation struct {
 
 // Error describes the violations in at most 1,000 characters.
 func (e *Error) Error() string {
-	return jsontext.Clip(strings.Join(xslices.Map(e.Violations, func(v Violation) string { return v.String() }), "; "), 1000)
+	return jsontext.Clip(strings.Join(xslices.Map(e.Violations, func(v Violation) string { return v.String() }), "; "),
+		1000)
 }
 
 // String returns the text with the path before it.
@@ -95,7 +96,8 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 		slices.Sort(k.Properties)
 		text = "there is no " + w.member + " named " + list(k.Properties)
 		all, _ := reachable(w.schema)
-		if i := slices.IndexFunc(all, func(s *jsonschema.Schema) bool { return s.Location == e.SchemaURL }); i >= 0 && len(all[i].Properties) > 0 {
+		i := slices.IndexFunc(all, func(s *jsonschema.Schema) bool { return s.Location == e.SchemaURL })
+		if i >= 0 && len(all[i].Properties) > 0 {
 			known := slices.Sorted(maps.Keys(all[i].Properties))
 			text += "; there are " + jsontext.Clip(strings.Join(known, ", "), 300)
 		}
@@ -131,13 +133,16 @@ func (w *wording) noVariant(e *jsonschema.ValidationError, value any) string {
 	case len(why) == 1:
 		return why[0]
 	}
-	return fmt.Sprintf("%s fits none of the %d forms that it may have: %s", shown(value), len(why), jsontext.Clip(strings.Join(why, "; or: "), 500))
+
+	return fmt.Sprintf("%s fits none of the %d forms that it may have: %s", shown(value), len(why),
+		jsontext.Clip(strings.Join(why, "; or: "), 500))
 }
 
 func notOfType(value any, types []string) string {
 	articles := xslices.Map(types, jsontext.WithArticle)
 	slices.Sort(articles)
-	return fmt.Sprintf("%s is %s; expected %s", shown(value), jsontext.WithArticle(typeOf(value)), strings.Join(slices.Compact(articles), " or "))
+	return fmt.Sprintf("%s is %s; expected %s", shown(value), jsontext.WithArticle(typeOf(value)),
+		strings.Join(slices.Compact(articles), " or "))
 }
 
 // typeOf returns the type of a decoded value.
@@ -152,6 +157,7 @@ func typeOf(value any) string {
 			return "integer"
 		}
 	}
+
 	text, _ := jsontext.Encode(value)
 	return jsontext.Kind(text)
 }

@@ -41,9 +41,11 @@ func (p *preparation) schema(value any, path string) {
 	if _, always := value.(bool); ok || always {
 		p.count++
 	}
+
 	if !ok {
 		return
 	}
+
 	delete(s, "format")
 	if pattern, ok := s["pattern"].(string); ok && isForeign(pattern) {
 		p.note(path+"/pattern", pattern)
@@ -58,6 +60,7 @@ func (p *preparation) schema(value any, path string) {
 			}
 		}
 	}
+
 	for _, key := range []string{"$dynamicRef", "$recursiveRef"} {
 		if to, ok := s[key].(string); ok {
 			p.note(path+"/"+key, to)
@@ -105,14 +108,18 @@ func relax(value any) {
 	if !ok {
 		return
 	}
-	for _, key := range []string{"not", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems"} {
+
+	for _, key := range []string{"not", "if", "then", "else", "maxContains", "unevaluatedProperties",
+		"unevaluatedItems"} {
 		delete(s, key)
 	}
+
 	if forms, ok := s["oneOf"].([]any); ok {
 		delete(s, "oneOf")
 		all, _ := s["allOf"].([]any)
 		s["allOf"] = append(all, map[string]any{"anyOf": forms})
 	}
+
 	for _, child := range children(s) {
 		relax(child)
 	}
@@ -135,6 +142,7 @@ func isForeign(pattern string) bool {
 	case syntax.ErrMissingBracket:
 		return strings.HasPrefix(fault.Expr, "[]") || strings.HasPrefix(fault.Expr, "[^]") // any, and none
 	}
+
 	return false
 }
 
@@ -190,12 +198,14 @@ func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 		if state[s] != 0 {
 			return state[s] == done
 		}
+
 		state[s] = open
 		for _, next := range inPlace(s) {
 			if !visit(next) {
 				return false
 			}
 		}
+
 		state[s] = done
 		all = append(all, s)
 		later = append(append(later, inside(s)...), items(s)...)
@@ -208,6 +218,7 @@ func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 			return nil, false
 		}
 	}
+
 	return all, true
 }
 
@@ -249,6 +260,7 @@ func affordable(root *jsonschema.Schema, value any, most int) bool {
 				}
 			}
 		}
+
 		return true
 	}
 	return count(root, value)

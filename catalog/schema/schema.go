@@ -38,9 +38,9 @@ type Schema struct {
 }
 
 // Compile compiles a schema. Without a known $schema it is read as draft 2020-12, and if it is not valid in its
-// draft, as one of the older drafts 7 and 4. Formats are not checked. Valid keywords that Go cannot check (regular expressions with a lookahead, dynamic
-// references) are listed in Unchecked; the rest is checked so that every value that the whole
-// schema accepts is accepted. An error says why the schema is not usable.
+// draft, as one of the older drafts 7 and 4. Formats are not checked. Valid keywords that Go cannot check
+// (regular expressions with a lookahead, dynamic references) are listed in Unchecked; the rest is checked so
+// that every value that the whole schema accepts is accepted. An error says why the schema is not usable.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
 	s, err = compileDraft(raw, "")
 	for _, draft := range []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-04/schema"} {
@@ -54,6 +54,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), location, ""))
 	}
+
 	return s, nil
 }
 
@@ -65,6 +66,7 @@ func compileDraft(raw json.RawMessage, draft string) (s *Schema, err error) {
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return nil, err
 	}
+
 	p := &preparation{}
 	p.schema(document, "#")
 	if p.count > maxSchemas {
@@ -82,11 +84,13 @@ func compileDraft(raw json.RawMessage, draft string) (s *Schema, err error) {
 		}
 	}
 	defer recovered(&err)
+
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(location, document); err != nil {
 		return nil, err
 	}
+
 	root, err := c.Compile(location)
 	if err != nil {
 		return nil, err
@@ -138,6 +142,7 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 	if jsontext.Depth(arguments) > maxDepth {
 		return nil, fmt.Errorf("the arguments are nested more than %d deep", maxDepth)
 	}
+
 	var object map[string]any
 	if err := json.Unmarshal(arguments, &object); err != nil {
 		return nil, fmt.Errorf("the arguments are not JSON: %w", err)
@@ -148,7 +153,8 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 // Validate checks a value decoded by json.Unmarshal. It returns errors as Check does.
 func (s *Schema) Validate(value any) (err error) {
 	if !affordable(s.root, value, maxSteps) {
-		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be checked; send less at once")
+		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be " +
+			"checked; send less at once")
 	}
 	return s.validate(value, "argument")
 }
@@ -159,6 +165,7 @@ func (s *Schema) validate(value any, member string) (err error) {
 			err = fmt.Errorf("it cannot be checked against the schema: %v", r)
 		}
 	}()
+
 	err = s.root.Validate(value)
 	if found, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		return &Error{Violations: (&wording{s.root, value, member}).violations(found)}
@@ -178,6 +185,7 @@ func Document(data []byte) (value any, err error) {
 			return value, err
 		}
 	}
+
 	var root, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := d.Decode(&root); {
@@ -262,7 +270,8 @@ func Value(n *yaml.Node) (value any, err error) {
 	return value, err
 }
 
-// recovered makes an error of a panic of the library for schemas, or of the one for YAML: both panic on some hostile input.
+// recovered makes an error of a panic of the library for schemas, or of the one for YAML: both panic on some
+// hostile input.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("it cannot be read: %v", r)
@@ -286,6 +295,7 @@ func checkKeys(n *yaml.Node, pairs *int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

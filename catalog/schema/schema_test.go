@@ -34,9 +34,15 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 		all = append(all, fmt.Sprintf("%s\n! %v", arguments, check(json.RawMessage(given))))
 	}
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
-	testkit.Works(t, check(json.RawMessage(`{"items":[{"sku":"a","qty":1}],"pair":["a",5],"note":null,"size":"s","more":{"x":true,"y":"zz"},"both":1.5}`)))
+	testkit.Works(t,
+		check(
+			json.RawMessage(`{"items":[{"sku":"a","qty":1}],"pair":["a",5],"note":null,"size":"s",`+
+				`"more":{"x":true,"y":"zz"},"both":1.5}`)))
+
 	// Of draft-07, whose lists are told otherwise.
-	check = compile(t, `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"pair":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`).Check
+	check = compile(t,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"pair":{"items":[{"type":"string"}],`+
+			`"additionalItems":{"type":"null"}}}}`).Check
 	testkit.Fails(t, check(json.RawMessage(`{"pair":["a",1]}`)), `pair[1]: 1 is an integer; expected null`)
 }
 
@@ -44,33 +50,47 @@ var update = flag.Bool("update", false, "write golden files anew")
 
 // A keyword that cannot be checked costs neither the schema nor the rest of the check.
 func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
-	const user = `{"type":"object","properties":{"user":{"type":"string","maxLength":5,"pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}},"required":["user"]}`
-	const tree = `{"type":"object","$defs":{"node":{"$dynamicAnchor":"node","type":"object","properties":{"next":{"$dynamicRef":"#node"},"top":{"$ref":"#node"},"n":{"type":"integer"}}}},"properties":{"tree":{"$ref":"#/$defs/node"}}}`
-	const keys = `{"type":"object","patternProperties":{"^(?=x)":{"type":"string"},"^y":{"type":"integer"}},"additionalProperties":false}`
+	const user = `{"type":"object","properties":{"user":{"type":"string","maxLength":5,` +
+		`"pattern":"^(?!admin)[a-z]+$"},"n":{"type":"integer"}},"required":["user"]}`
+	const tree = `{"type":"object","$defs":{"node":{"$dynamicAnchor":"node","type":"object",` +
+		`"properties":{"next":{"$dynamicRef":"#node"},"top":{"$ref":"#node"},"n":{"type":"integer"}}}},` +
+		`"properties":{"tree":{"$ref":"#/$defs/node"}}}`
+	const keys = `{"type":"object","patternProperties":{"^(?=x)":{"type":"string"},"^y":{"type":"integer"}},` +
+		`"additionalProperties":false}`
 	for _, test := range []struct{ schema, note, good, bad string }{
 		{user, `#/properties/user/pattern ^(?!admin)[a-z]+$`, `{"user":"admin"}`, `{"user":"admins"}`},
 		{user, `pattern`, `{"user":"ann","n":1}`, `{"user":"ann","n":"x"}`},
 		{tree, `#/$defs/node/properties/next/$dynamicRef #node`, `{"tree":{"next":7}}`, `{"tree":{"top":{"n":"x"}}}`},
-		{`{"properties":{"format":{"pattern":"\\1"}},"dependentRequired":{"format":["b"]}}`, `format/pattern`, `{"format":"y","b":1}`, `{"format":"y"}`},
+		{`{"properties":{"format":{"pattern":"\\1"}},"dependentRequired":{"format":["b"]}}`, `format/pattern`,
+			`{"format":"y","b":1}`, `{"format":"y"}`},
 		{keys, `#/patternProperties ^(?=x)`, `{"x":1,"y":1}`, `{"y":"1"}`},
 		// What takes more inside is not to refuse more outside.
 		{`{"properties":{"a":{"type":"string","not":{"pattern":"^(?=x)"}}}}`, `not/pattern`, `{"a":"y"}`, `{"a":1}`},
-		{`{"properties":{"a":{"type":"string","if":{"pattern":"^(?=x)"},"then":{"maxLength":1}}}}`, `if/pattern`, `{"a":"yy"}`, `{"a":1}`},
-		{`{"properties":{"a":{"type":"string","oneOf":[{"pattern":"^(?=x)"},{"pattern":"^y"}]}}}`, `oneOf/0/pattern`, `{"a":"y"}`, `{"a":1}`},
-		{`{"properties":{"a":{"type":"array","contains":{"pattern":"^(?=x)"},"maxContains":1}}}`, `contains/pattern`, `{"a":["y","z"]}`, `{"a":[]}`},
-		{`{"$defs":{"x":{"pattern":"(?=x)"}},"properties":{"a":{"type":"string","not":{"$ref":"#/$defs/x"}}}}`, `$defs/x/pattern`, `{"a":"y"}`, `{"a":1}`},
-		{`{"properties":{"x":true},"if":{"required":["x"],"properties":{"x":{"pattern":"\\1"}}},"then":{"properties":{"y":{"type":"string"}}},"unevaluatedProperties":false,"required":["x"]}`, `x/pattern`, `{"x":1,"y":2}`, `{"y":"z"}`},
+		{`{"properties":{"a":{"type":"string","if":{"pattern":"^(?=x)"},"then":{"maxLength":1}}}}`, `if/pattern`,
+			`{"a":"yy"}`, `{"a":1}`},
+		{`{"properties":{"a":{"type":"string","oneOf":[{"pattern":"^(?=x)"},{"pattern":"^y"}]}}}`, `oneOf/0/pattern`,
+			`{"a":"y"}`, `{"a":1}`},
+		{`{"properties":{"a":{"type":"array","contains":{"pattern":"^(?=x)"},"maxContains":1}}}`, `contains/pattern`,
+			`{"a":["y","z"]}`, `{"a":[]}`},
+		{`{"$defs":{"x":{"pattern":"(?=x)"}},"properties":{"a":{"type":"string","not":{"$ref":"#/$defs/x"}}}}`,
+			`$defs/x/pattern`, `{"a":"y"}`, `{"a":1}`},
+		{`{"properties":{"x":true},"if":{"required":["x"],"properties":{"x":{"pattern":"\\1"}}},` +
+			`"then":{"properties":{"y":{"type":"string"}}},"unevaluatedProperties":false,"required":["x"]}`,
+			`x/pattern`, `{"x":1,"y":2}`, `{"y":"z"}`},
 	} {
 		s := compile(t, test.schema)
-		testkit.True(t, strings.Contains(strings.Join(s.Unchecked, "; "), test.note), "%s: %q", test.schema, s.Unchecked)
+		testkit.True(t, strings.Contains(strings.Join(s.Unchecked, "; "), test.note), "%s: %q", test.schema,
+			s.Unchecked)
 		testkit.Works(t, s.Check(json.RawMessage(test.good)), "%s refuses %s", test.schema, test.good)
 		testkit.True(t, s.Check(json.RawMessage(test.bad)) != nil, "%s takes %s", test.schema, test.bad)
 	}
+
 	// What can be checked is checked whole.
 	s := compile(t, `{"properties":{"a":{"not":{"pattern":"^x"}}},"unevaluatedProperties":false}`)
 	testkit.Need(t, s.Unchecked == nil, "%q", s.Unchecked)
 	testkit.Need(t, s.Check(json.RawMessage(`{"a":"x"}`)) != nil, "%q", s.Unchecked)
 	testkit.True(t, s.Check(json.RawMessage(`{"b":1}`)) != nil, "%q", s.Unchecked)
+
 	many := `{"properties":{"a":{"pattern":"(?!a)"}`
 	for _, name := range strings.Fields("b c d e f g h") {
 		many += `,"` + name + `":{"pattern":"(?!a)"}`
@@ -81,8 +101,21 @@ func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 
 func TestForeignExpressions(t *testing.T) {
 	for pattern, want := range map[string]bool{
-		`^(?!admin)`: true, `(?<=a)b`: true, `(a)\1`: true, `\u0041`: true, `\p{Script=Greek}`: true, `a{1,2000}`: true, `[^]`: true, `\cA`: true,
-		`^[a-z]+$`: false, `(`: false, `)`: false, `[`: false, `[z-a]`: false, `*`: false, `\`: false,
+		`^(?!admin)`:       true,
+		`(?<=a)b`:          true,
+		`(a)\1`:            true,
+		`\u0041`:           true,
+		`\p{Script=Greek}`: true,
+		`a{1,2000}`:        true,
+		`[^]`:              true,
+		`\cA`:              true,
+		`^[a-z]+$`:         false,
+		`(`:                false,
+		`)`:                false,
+		`[`:                false,
+		`[z-a]`:            false,
+		`*`:                false,
+		`\`:                false,
 	} {
 		testkit.Equal(t, isForeign(pattern), want, "%s: %v", pattern, !want)
 	}
@@ -116,27 +149,34 @@ func TestCheckingIsBounded(t *testing.T) {
 	}
 }
 
-// A schema is read by the draft that it names, also where others differ; one that names none of ours is read by the newest.
-// Formats are not checked, and nothing outside of the schema is read.
+// A schema is read by the draft that it names, also where others differ; one that names none of ours is read
+// by the newest. Formats are not checked, and nothing outside of the schema is read.
 func TestDraftsAndReferences(t *testing.T) {
 	const draft7 = `"$schema":"http://json-schema.org/draft-07/schema#",`
 	for schema, good := range map[string]string{
-		`{` + draft7 + `"properties":{"a":{"$ref":"#/definitions/x","type":"string"}},"definitions":{"x":{}}}`: `{"a":1}`,
-		`{` + draft7 + `"properties":{"a":{"format":"ipv4"}}}`:                                                 `{"a":"x"}`,
-		`{"$schema":"https://example.com/own","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`:         `{"a":["x"]}`,
+		`{` + draft7 +
+			`"properties":{"a":{"$ref":"#/definitions/x","type":"string"}},"definitions":{"x":{}}}`: `{"a":1}`,
+		`{` + draft7 + `"properties":{"a":{"format":"ipv4"}}}`:                                         `{"a":"x"}`,
+		`{"$schema":"https://example.com/own","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`: `{"a":["x"]}`,
 	} {
 		testkit.Works(t, compile(t, schema).Check(json.RawMessage(good)), "%s", schema)
 	}
+
 	outside := filepath.ToSlash(filepath.Join(testkit.Dir(t), "schema.json"))
 	testkit.Write(t, outside, "{}")
 	for schema, want := range map[string]string{
-		`{"$ref":"file:///` + strings.TrimPrefix(outside, "/") + `"}`:                                                 "",
-		`{"$ref":"https://json-schema.org/draft-04/none"}`:                                                            "",
-		`{"allOf":[{"$ref":"#"}]}`:                                                                                    "leads back to itself",
-		`{` + draft7 + `"dependencies":{"a":{"$ref":"#"}}}`:                                                           "leads back to itself",
-		`{` + draft7 + `"items":[{"$ref":"#/definitions/a"}],"definitions":{"a":{"not":{"$ref":"#/definitions/a"}}}}`: "leads back to itself",
-		`{"prefixItems":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`:                           "leads back to itself",
-		`{"additionalProperties":{"$ref":"#/$defs/a"},"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}}}`:                     "leads back to itself",
+		`{"$ref":"file:///` + strings.TrimPrefix(outside, "/") +
+			`"}`: "",
+		`{"$ref":"https://json-schema.org/draft-04/none"}`:  "",
+		`{"allOf":[{"$ref":"#"}]}`:                          "leads back to itself",
+		`{` + draft7 + `"dependencies":{"a":{"$ref":"#"}}}`: "leads back to itself",
+		`{` + draft7 +
+			`"items":[{"$ref":"#/definitions/a"}],` +
+			`"definitions":{"a":{"not":{"$ref":"#/definitions/a"}}}}`: "leads back to itself",
+		`{"prefixItems":[{"$ref":"#/$defs/a"}],` +
+			`"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`: "leads back to itself",
+		`{"additionalProperties":{"$ref":"#/$defs/a"},` +
+			`"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}}}`: "leads back to itself",
 	} {
 		testkit.Fails(t, testkit.Get(Compile(json.RawMessage(schema))).Err(), want, "%s", schema)
 	}
@@ -169,7 +209,8 @@ func TestDocuments(t *testing.T) {
 			testkit.Must(t, err)
 			got = string(encoded)
 		}
-		testkit.True(t, got == want || err != nil && strings.Contains(got, want), "%.60q: %.300s, want %.100s", text, got, want)
+		testkit.True(t, got == want || err != nil && strings.Contains(got, want), "%.60q: %.300s, want %.100s", text,
+			got, want)
 	}
 }
 
@@ -178,6 +219,7 @@ func TestCheckDocument(t *testing.T) {
 	s := compile(t, `{"items": {"properties": {"a": {"type": "integer"}}, "additionalProperties": false}}`)
 	err, ok := errors.AsType[*Error](s.CheckDocument([]any{map[string]any{"b": 1.0}}))
 	testkit.True(t, ok && err.Error() == `[0]: there is no key named "b"; there are a`, "%v", err)
+
 	s = compile(t, `{"items": {"enum": [`+strings.Repeat("1,", 16_000)+`2]}}`) // 1000 steps for each item
 	items := func(steps int) (all []any) {
 		for range steps / 1000 {
@@ -186,7 +228,11 @@ func TestCheckDocument(t *testing.T) {
 		return all
 	}
 	testkit.Works(t, s.CheckDocument(items(2*maxSteps)))
-	for what, err := range map[string]error{"arguments": s.Validate(items(2 * maxSteps)), "a document": s.CheckDocument(items(2 * maxDocumentSteps))} {
+
+	for what, err := range map[string]error{
+		"arguments":  s.Validate(items(2 * maxSteps)),
+		"a document": s.CheckDocument(items(2 * maxDocumentSteps)),
+	} {
 		testkit.True(t, err != nil && strings.Contains(err.Error(), "too large"), "%s: %v", what, err)
 	}
 }

@@ -52,6 +52,7 @@ func (r *reply) answer() *Answer {
 	if jsontext.Kind(value) != "object" {
 		return &Answer{Output: shallow(value)}
 	}
+
 	var in struct {
 		ExecutionID                                     json.RawMessage `json:"execution_id"`
 		ExecutionID2                                    json.RawMessage `json:"executionId"`
@@ -61,8 +62,10 @@ func (r *reply) answer() *Answer {
 		return &Answer{Output: shallow(value)}
 	}
 	a := &Answer{
-		ExecutionID: plain(cmp.Or(identifier(in.ExecutionID), identifier(in.ExecutionID2))), Progress: progressOf(in.Progress, in.Total, in.Message),
+		ExecutionID: plain(cmp.Or(identifier(in.ExecutionID), identifier(in.ExecutionID2))),
+		Progress:    progressOf(in.Progress, in.Total, in.Message),
 	}
+
 	var status string
 	if textOf(in.Status, &status) == "" {
 		a.State = stateOf(status)
@@ -97,6 +100,7 @@ func identifier(raw json.RawMessage) string {
 	case "number":
 		s = strings.TrimSpace(string(raw))
 	}
+
 	if len(s) > maxID {
 		return "" // too long to be used again
 	}
@@ -117,6 +121,7 @@ func errorText(raw json.RawMessage) string {
 	if jsontext.Kind(raw) == "string" && json.Unmarshal(raw, &s) == nil {
 		return jsontext.Clip(s, maxErrorText)
 	}
+
 	if jsontext.Kind(raw) == "object" {
 		var in struct{ Message, Error json.RawMessage }
 		if json.Unmarshal(raw, &in) == nil {
@@ -127,6 +132,7 @@ func errorText(raw json.RawMessage) string {
 			}
 		}
 	}
+
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {
 		return jsontext.Clip(string(raw), maxErrorText)

@@ -18,9 +18,10 @@ import (
 
 // The errors of calls to a source.
 var (
-	ErrAway        = errors.New("the source cannot be reached")               // wrapped, with the reason
-	ErrLost        = errors.New("the connection was lost before it answered") // with ErrAway: the call may have had its effect
-	ErrUnreadable  = errors.New("its answer cannot be read")                  // with ErrLost: the source may answer so each time
+	ErrAway = errors.New("the source cannot be reached") // wrapped, with the reason
+	// with ErrAway: the call may have had its effect
+	ErrLost        = errors.New("the connection was lost before it answered")
+	ErrUnreadable  = errors.New("its answer cannot be read") // with ErrLost: the source may answer so each time
 	ErrUnknown     = errors.New("no source of this name is configured")
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
@@ -48,11 +49,14 @@ func (e *RefusedError) Error() string {
 // Errors: ErrUnknown, ErrAway (with ErrLost if the source may have begun), a
 // *RefusedError, ErrUnsupported if the source has no execute tool, or one that wraps
 // the cause of ctx.
-func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress)) (*Answer, error) {
+func (c *Catalog) Execute(
+	ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress),
+) (*Answer, error) {
 	s, err := c.source(w.Source)
 	if err != nil {
 		return nil, err
 	}
+
 	if jsontext.IsNull(input) {
 		input = json.RawMessage(`{}`)
 	}
@@ -76,6 +80,7 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 	case !w.Async:
 		return answer.syncAnswer(), nil
 	}
+
 	return answer.answer(), nil
 }
 
@@ -90,19 +95,28 @@ func (c *Catalog) Status(ctx context.Context, name, workflowID, executionID stri
 // answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
 // source has no cancel tool.
 func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
-	return c.callAbout(ctx, name, cancelTask, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
+	return c.callAbout(ctx, name, cancelTask, func(s *source) string {
+		return s.def.CancelTool
+	}, workflowID, executionID)
 }
 
 // callAbout calls a tool about a remote run or, if that is a task, a method of MCP.
-func (c *Catalog) callAbout(ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
+func (c *Catalog) callAbout(
+	ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string,
+) (*Answer, error) {
 	s, err := c.source(name)
 	if err != nil {
 		return nil, err
 	}
+
 	if strings.HasPrefix(executionID, taskID) {
 		return s.task(ctx, method, executionID)
 	}
-	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": strings.TrimPrefix(executionID, plainID)})
+
+	arguments, err := json.Marshal(map[string]string{
+		"workflow_id":  workflowID,
+		"execution_id": strings.TrimPrefix(executionID, plainID),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the ids of an execution: %w", err)
 	}
@@ -123,21 +137,25 @@ func (c *Catalog) source(name string) (*source, error) {
 	if settings == nil {
 		return nil, fmt.Errorf("source %q: %w: the config has not been read", name, ErrAway)
 	}
-	if slices.ContainsFunc(settings.WithheldSources(), func(a config.Asked) bool { return a.Key == config.SourcesKey+name }) {
+	if slices.ContainsFunc(settings.WithheldSources(), func(a config.Asked) bool {
+		return a.Key == config.SourcesKey+name
+	}) {
 		return nil, fmt.Errorf("source %q: %w: the user has not approved it", name, ErrAway)
 	}
 	return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
 }
 
-// request calls a tool, or a method of tasks, over the current link. A call that did not reach the source, or was refused
-// because the restarted source does not know the session, had no effect: it is repeated once, over the next link.
+// request calls a tool, or a method of tasks, over the current link. A call that did not reach the source, or
+// was refused because the restarted source does not know the session, had no effect: it is repeated once,
+// over the next link.
 func (s *source) request(ctx context.Context, method string, r *callRequest, progress func(Progress)) (*reply, error) {
 	var l *link
 	for again := true; ; again = false {
 		if l = s.current(ctx, l); l == nil {
 			return nil, s.unavailable(nil)
 		}
-		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) && (s.def.Tools == nil || slices.Contains(s.own(), r.Name)) {
+		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) &&
+			(s.def.Tools == nil || slices.Contains(s.own(), r.Name)) {
 			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, r.Name, ErrUnsupported)
 		}
 		answer, err := l.call(ctx, method, r, progress)
@@ -154,13 +172,15 @@ func (s *source) request(ctx context.Context, method string, r *callRequest, pro
 		case again && errors.Is(lost, errUndone):
 			continue
 		}
+
 		return nil, s.unavailable(lost)
 	}
 }
 
 // unavailable returns the error of a call that cannot be made or has no answer.
 func (s *source) unavailable(lost error) error {
-	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) { // nothing was sent
+	// nothing was sent
+	if dial, ok := errors.AsType[*net.OpError](lost); ok && dial.Op == "dial" || errors.Is(lost, errUndone) {
 		return fmt.Errorf("source %q: %w: %w", s.def.Name, ErrAway, lost)
 	}
 	if _, malformed := errors.AsType[malformedError](lost); malformed {

@@ -35,17 +35,20 @@ func sums(_ context.Context, _ *mcp.CallToolRequest, id string, input json.RawMe
 	case "plain":
 		return text("all <done>"), nil
 	case "several":
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte{1}}}}, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a"},
+			&mcp.ImageContent{MIMEType: "image/png", Data: []byte{1}}}}, nil
 	case "nothing":
 		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 	case "refuse":
 		return failure("no such region: " + strings.Repeat("x", 10_000)), nil
 	}
+
 	return text(id), nil
 }
 
 func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
-	r, w := offering(t, overHTTP(t, "web", &fakery{list: listOf(workflow("s/1", "sum", syncType)), execute: sums}), "sum")
+	r, w := offering(t, overHTTP(t, "web", &fakery{list: listOf(workflow("s/1", "sum", syncType)), execute: sums}),
+		"sum")
 	for how, want := range map[string]string{
 		"structured": exact, "text": exact, "plain": `"all <done>"`, "other": `"s/1"`, "nothing": "",
 		"several": `[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AQ=="}]`,
@@ -64,14 +67,18 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 	for i := range told {
 		told[i] = make(chan struct{})
 	}
+
 	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
-	f.execute = func(ctx context.Context, r *mcp.CallToolRequest, _ string, input json.RawMessage) (*mcp.CallToolResult, error) {
+	f.execute = func(
+		ctx context.Context, r *mcp.CallToolRequest, _ string, input json.RawMessage,
+	) (*mcp.CallToolResult, error) {
 		if r.Params.GetProgressToken() == nil {
 			return text("nobody listens"), nil
 		}
 		testkit.Works(t, r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 			ProgressToken: r.Params.GetProgressToken(), Progress: 1, Total: 3, Message: string(input),
 		}))
+
 		var in struct{ N int }
 		testkit.Works(t, json.Unmarshal(input, &in))
 		select { // only then does it go on
@@ -102,10 +109,13 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
 	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
 	reporting := make(chan struct{})
-	f.execute = func(_ context.Context, r *mcp.CallToolRequest, _ string, _ json.RawMessage) (*mcp.CallToolResult, error) {
+	f.execute = func(
+		_ context.Context, r *mcp.CallToolRequest, _ string, _ json.RawMessage,
+	) (*mcp.CallToolResult, error) {
 		go func() {
 			for i := 1.0; t.Context().Err() == nil; i++ {
-				_ = r.Session.NotifyProgress(t.Context(), &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i})
+				_ = r.Session.NotifyProgress(t.Context(),
+					&mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i})
 				if i == 1000 {
 					close(reporting)
 				}
@@ -117,7 +127,8 @@ func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
 	r, w := offering(t, overHTTP(t, "web", f), "sum")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	testkit.Works(t, errors.Join(testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) { time.Sleep(time.Millisecond) })).Err(), ctx.Err()))
+	testkit.Works(t, errors.Join(
+		testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) { time.Sleep(time.Millisecond) })).Err(), ctx.Err()))
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
@@ -154,7 +165,9 @@ func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {
 func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	entered, left := make(chan struct{}), make(chan struct{})
 	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
-	f.execute = func(ctx context.Context, _ *mcp.CallToolRequest, _ string, _ json.RawMessage) (*mcp.CallToolResult, error) {
+	f.execute = func(
+		ctx context.Context, _ *mcp.CallToolRequest, _ string, _ json.RawMessage,
+	) (*mcp.CallToolResult, error) {
 		close(entered)
 		<-ctx.Done()
 		close(left)
@@ -163,7 +176,10 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	r, w := offering(t, overHTTP(t, "web", f), "slow")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("nobody wants it any more")
-	go func() { <-entered; cancel(why) }()
+	go func() {
+		<-entered
+		cancel(why)
+	}()
 	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) {})).Err(), why)
 	<-left // the source was told
 }
@@ -190,6 +206,7 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 	defer cancel()
 	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, nil, nil)).Err(), context.DeadlineExceeded)
 	<-entered
+
 	// A call in flight when the catalog is closed fails with it.
 	failed := make(chan error, 1)
 	go func() { failed <- testkit.Get(r.Execute(context.WithoutCancel(ctx), w, nil, nil)).Err() }()
@@ -209,10 +226,11 @@ func TestAServerThatIsGone(t *testing.T) {
 }
 
 // aTask is what a server answers a call with, instead of a result.
-const aTask = `{"resultType":"task","taskId":"t-1","status":"working","createdAt":"2026-07-28T00:00:00Z","lastUpdatedAt":"2026-07-28T00:00:00Z","ttlMs":null}`
+const aTask = `{"resultType":"task","taskId":"t-1","status":"working","createdAt":"2026-07-28T00:00:00Z",` +
+	`"lastUpdatedAt":"2026-07-28T00:00:00Z","ttlMs":null}`
 
-// A source that answers every call with a task is followed where a task may come, and is at fault elsewhere: an SDK takes a
-// task that it doesn't know for an empty success, as the bare one here does.
+// A source that answers every call with a task is followed where a task may come, and is at fault elsewhere:
+// an SDK takes a task that it doesn't know for an empty success, as the bare one here does.
 func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 	var listsTasks atomic.Bool
 	var declared sync.Map // of a tool or a method -> true
@@ -234,23 +252,34 @@ func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 		result := aTask
 		switch {
 		case m.Method == "server/discover":
-			result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"},"ttlMs":0,"cacheScope":"private"}`
+			result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},` +
+				`"serverInfo":{"name":"s","version":"1"},"ttlMs":0,"cacheScope":"private"}`
 		case m.Method == "tools/list":
-			result = `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}},{"name":"workflows-status-tool","inputSchema":{"type":"object"}},{"name":"plain","inputSchema":{"type":"object"}}]}`
+			result = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
+				`"tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},` +
+				`{"name":"workflows-execute-tool","inputSchema":{"type":"object"}},` +
+				`{"name":"workflows-status-tool","inputSchema":{"type":"object"}},{"name":"plain",` +
+				`"inputSchema":{"type":"object"}}]}`
 		case name == "workflows-list-tool" && !listsTasks.Load():
-			result = `{"resultType":"complete","content":[],"structuredContent":[{"id":"w","name":"flow","description":"d","executionType":"async","inputSchema":{"type":"object"}}]}`
+			result = `{"resultType":"complete","content":[],"structuredContent":[{"id":"w","name":"flow",` +
+				`"description":"d","executionType":"async","inputSchema":{"type":"object"}}]}`
 		case m.Method == "tasks/get":
 			result = strings.Replace(aTask, `"task"`, `"complete"`, 1)
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 	}))
-	bare := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "bare", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)).Must(t)
+	bare := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "bare", Version: "1"}, nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: web.URL}, nil)).Must(t)
 	defer bare.Close()
 	empty, err := bare.CallTool(t.Context(), &mcp.CallToolParams{Name: "plain"})
 	testkit.Need(t, err == nil, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
-	testkit.True(t, !empty.IsError, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
-	testkit.Equal(t, len(empty.Content), 0, "the SDK decodes a task by now, so that less has to be done here: %+v, %v", empty, err)
+	testkit.True(t, !empty.IsError, "the SDK decodes a task by now, so that less has to be done here: %+v, %v",
+		empty, err)
+	testkit.Equal(t, len(empty.Content), 0, "the SDK decodes a task by now, so that less has to be done here: %+v, %v",
+		empty, err)
+
 	r := open(t, settings(named(config.WorkflowSource{Name: "s", URL: web.URL, Tools: []string{"plain"}})))
 	for _, tool := range r.tools(t, "flow", "plain").Tools {
 		a, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
@@ -260,10 +289,18 @@ func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 	}
 	testkit.Equal(t, testkit.Get(r.Status(t.Context(), "s", "w", "task:t-1")).Must(t).State, source.Running, "state")
 	testkit.Fails(t, testkit.Get(r.Status(t.Context(), "s", "w", "x-1")).Err(), "it is a task, which was not asked for")
+
 	listsTasks.Store(true)
 	r.refresh(t)
 	r.tools(t, "flow", "plain") // not an empty list
-	for what, want := range map[string]bool{"workflows-list-tool": false, "workflows-status-tool": false, "workflows-execute-tool": true, "plain": true, "tasks/get": true} {
+
+	for what, want := range map[string]bool{
+		"workflows-list-tool":    false,
+		"workflows-status-tool":  false,
+		"workflows-execute-tool": true,
+		"plain":                  true,
+		"tasks/get":              true,
+	} {
 		_, ok := declared.Load(what)
 		testkit.Equal(t, ok, want, "%s declares the extension", what)
 	}

@@ -52,13 +52,24 @@ func Open(o Options) *Catalog {
 		o.Reserved = func() []string { return nil }
 	}
 	c := &Catalog{options: o, changed: wait.NewSignal(), offers: wait.NewSignal()}
+
 	c.snapshot.Store(&Snapshot{})
 	c.sources.Store(&map[string]*source{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
-	state := &owner{c: c, leaving: make(map[string]*source), names: make(map[string]string), texts: make(map[string]described)} // survives a crash: it is made of immutable offers
-	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) { return state, nil })
+
+	// survives a crash: it is made of immutable offers
+	state := &owner{
+		c:       c,
+		leaving: make(map[string]*source),
+		names:   make(map[string]string),
+		texts:   make(map[string]described),
+	}
+	c.owner = actor.Spawn(c.system, actor.Options{Name: "remote"}, func() (actor.Behavior[update], error) {
+		return state, nil
+	})
+
 	c.running.Go(c.watch)
 	return c
 }
@@ -106,6 +117,7 @@ func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	stuck := c.system.Stop(ctx)
 	err := wait.Group(ctx, &c.running)
+
 	c.kill()
 	if err != nil {
 		return fmt.Errorf("closing the sources of workflows: not all ended in time: %w", ctx.Err())
@@ -113,6 +125,7 @@ func (c *Catalog) Close(ctx context.Context) error {
 	if len(stuck) > 0 {
 		return fmt.Errorf("closing the sources of workflows: still busy: %v: %w", stuck, ctx.Err())
 	}
+
 	return nil
 }
 
@@ -125,9 +138,11 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	if err := c.Reconfigure(ctx); err != nil {
 		return compare(before, c.Snapshot()), err
 	}
+
 	late := fmt.Errorf("it did not answer within %v; its earlier workflows stay listed", within)
 	limited, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
+
 	var asking sync.WaitGroup
 	var mu sync.Mutex
 	silent := make(map[string]error)
@@ -140,6 +155,7 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 			}
 		})
 	}
+
 	asking.Wait()
 	if ctx.Err() != nil {
 		return compare(before, c.Snapshot()), fmt.Errorf("waiting for the sources to answer: %w", context.Cause(ctx))
@@ -147,6 +163,7 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	if err := c.update(ctx); err != nil {
 		return compare(before, c.Snapshot()), err
 	}
+
 	now := c.Snapshot()
 	report := compare(before, now)
 	for _, s := range now.Sources {
@@ -172,6 +189,7 @@ func (s *source) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	select {
 	case err := <-answer:
 		return err

@@ -45,14 +45,17 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
 	before := r.tools(t, "one", "two")
 	f.set(listOf(workflow("2", "two"), workflow("3", "three")))
+
 	// Any change of the source's tools makes it say so.
 	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
-	testkit.Equal(t, before.Tool("two"), r.tools(t, "three", "two").Tool("two"), "a tool that did not change is another one")
+	testkit.Equal(t, before.Tool("two"), r.tools(t, "three", "two").Tool("two"),
+		"a tool that did not change is another one")
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
-	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
+	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"},
+		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	r := open(t, settings(named(config.WorkflowSource{Name: "bare", URL: serve(t, bare).URL}), overHTTP(t, "web", f)))
 	s := r.until(t, "the error", func(s *source.Snapshot) bool {
@@ -71,6 +74,7 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 	testkit.Need(t, len(report.Added) == 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
 	testkit.Equal(t, f.asked(), 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
 	testkit.Equal(t, len(r.Snapshot().Sources), 0, "%+v, asked %d times, %s", report, f.asked(), show(r.Snapshot()))
+
 	on := *c
 	on.WorkflowTools.Enabled = true
 	r.configure(t, &on)
@@ -97,10 +101,12 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"), workflow("3", "three"))}
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
-	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"), `{"id":"5","name":"five"}`))
+	f.set(listOf(workflow("1", "one"), `{"id":"2","name":"two","description":"another"}`, workflow("4", "four"),
+		`{"id":"5","name":"five"}`))
 	report := testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
 	testkit.Same(t, [][]string{report.Added, report.Removed, report.Changed}, [][]string{{"four"}, {"three"}, {"two"}})
-	testkit.Contains(t, fmt.Sprintf("%d %+v", len(report.Skipped), report.Skipped), "1 [{Source:web Workflow:5 Reason:description is missing}]")
+	testkit.Contains(t, fmt.Sprintf("%d %+v", len(report.Skipped), report.Skipped),
+		"1 [{Source:web Workflow:5 Reason:description is missing}]")
 	report = testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
 	testkit.Equal(t, len(report.Added)+len(report.Removed)+len(report.Changed), 0, "the second time")
 }
@@ -115,22 +121,31 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	changed := second
 	changed.Headers = map[string]string{"X-New": "1"}
 	r.configure(t, settings(first, changed, third))
+
 	// What the changed source offered stays listed while it is connected again.
 	two := r.Snapshot().Tool("two")
 	testkit.True(t, two != nil && two.Away != "", "meanwhile %s", show(r.Snapshot()))
-	r.until(t, "all three", func(s *source.Snapshot) bool { return toolNames(s) == "one three two" && s.Tool("two").Away == "" })
+
+	r.until(t, "all three", func(s *source.Snapshot) bool {
+		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
+	})
 	testkit.Equal(t, r.log.Count(`msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
-	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown, "a source that is gone")
+	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown,
+		"a source that is gone")
+
 	withheld := *settings(third)
-	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
+	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey +
+		"a"}}}}
 	r.configure(t, &withheld)
 	_, err := r.Status(t.Context(), "a", "1", "x")
-	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown), "a source that is not approved: %v", err)
+	testkit.True(t, errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrUnknown),
+		"a source that is not approved: %v", err)
 }
 
-// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process that it was before is gone, which may hold a port or a lock.
+// TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process that it was before is gone,
+// which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	src, pid := withPID(t, "stubborn")
 	r, _ := offering(t, src, "one", "two")
@@ -151,7 +166,8 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 }
 
 func TestReq003_6_4_NamesThatClash(t *testing.T) {
-	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"), workflow("3", "alone"))}
+	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"),
+		workflow("3", "alone"))}
 	b := &fakery{list: listOf(workflow("1", "send"))}
 	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
 	s := r.until(t, "five tools", func(s *source.Snapshot) bool { return len(s.Tools) == 5 })
@@ -202,34 +218,47 @@ func alive(pid string) bool {
 
 func kill(t *testing.T, file string) {
 	t.Helper()
-	testkit.Must(t, testkit.Get(os.FindProcess(testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t))).Must(t).Kill())
+	testkit.Must(t,
+		testkit.Get(os.FindProcess(testkit.Get(strconv.Atoi(string(testkit.Get(os.ReadFile(file)).Must(t)))).Must(t))).
+			Must(t).Kill())
 }
 
-// One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for the others (5.1).
+// One bad source of each kind beside a good one: that is served, at once, and Close does not wait long for
+// the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	hung := listenAndServe(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
 		<-r.Context().Done()
 	}))
-	broken := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }))
+	broken := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusTeapot)
+	}))
 	sources := []config.WorkflowSource{
-		command("exit", "exit"), command("mute", "mute"), command("garbage", "garbage"), command("flood", "flood"), command("noise", "noise"),
+		command("exit", "exit"), command("mute", "mute"), command("garbage", "garbage"), command("flood", "flood"),
+		command("noise", "noise"),
 		named(config.WorkflowSource{Name: "none", Command: []string{"/no/such/program"}}),
 		named(config.WorkflowSource{Name: "hung", URL: hung.URL}),
 		named(config.WorkflowSource{Name: "broken", URL: broken.URL}),
 		named(config.WorkflowSource{Name: "nobody", URL: "http://127.0.0.1:1/mcp"}),
-		named(config.WorkflowSource{Name: "secret", URL: hung.URL, Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_NOT_SET}"}}),
+		named(config.WorkflowSource{
+			Name:    "secret",
+			URL:     hung.URL,
+			Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_NOT_SET}"},
+		}),
 		overHTTP(t, "web", f),
 	}
 	r := open(t, settings(sources...))
 	for _, src := range r.Snapshot().Sources {
-		testkit.True(t, src.Name != "hung" || src.Err != nil && strings.Contains(src.Err.Error(), "not established yet"), "Open has waited for one that hangs: %v", src.Err)
+		testkit.True(t, src.Name != "hung" || src.Err != nil &&
+			strings.Contains(src.Err.Error(), "not established yet"), "Open has waited for one that hangs: %v", src.Err)
 	}
+
 	want := map[string]string{
 		"exit": "no license", "flood": "maximum line length", "none": "no such program",
 		"broken": "teapot", "nobody": "refused", "secret": `"DEEPWORK_TEST_NOT_SET" is not set`,
 	}
+
 	// One may be known long before another: a flood takes a busy machine its time.
 	r.until(t, "the good ones, and the bad ones' errors", func(s *source.Snapshot) bool {
 		known := 0
@@ -259,7 +288,11 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	}))
-	src := named(config.WorkflowSource{Name: "shop", URL: web.URL + "/mcp?key=s3cret", Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"}})
+	src := named(config.WorkflowSource{
+		Name:    "shop",
+		URL:     web.URL + "/mcp?key=s3cret",
+		Headers: map[string]string{"Authorization": "Bearer ${DEEPWORK_TEST_TOKEN}"},
+	})
 	t.Setenv("DEEPWORK_TEST_TOKEN", "wrong")
 	r := open(t, settings(src))
 	want := web.URL + "/mcp answers 401 Unauthorized; see headers of the source in config.yml"
@@ -302,7 +335,8 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 		<-r.Changed()
 	}
 	s := r.Snapshot()
-	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows"), "%+v", s.Skipped)
+	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows"), "%+v",
+		s.Skipped)
 	testkit.True(t, told <= 2, "the change was told %d times", told)
 }
 
@@ -325,7 +359,10 @@ func TestAFailedQueryIsTriedAgainAndTheIntervalQueries(t *testing.T) {
 
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	bad := errors.New("config.yml:3:1: no")
-	c := source.Open(source.Options{Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad }})
+	c := source.Open(source.Options{
+		Root:     t.TempDir(),
+		Settings: func(context.Context) (*config.Config, error) { return nil, bad },
+	})
 	defer c.Close(t.Context())
 	testkit.FailsWith(t, c.Reconfigure(t.Context()), bad)
 	testkit.FailsWith(t, testkit.Get(c.Refresh(t.Context(), patience)).Err(), bad)

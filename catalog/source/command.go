@@ -44,9 +44,12 @@ func startCommand(s *config.WorkflowSource, program, root string, logger *slog.L
 	if err != nil {
 		return nil, err
 	}
+
 	level := slog.LevelWarn                                        // once per connection
 	w := &commandWire{service: service, stray: func(line string) { // one goroutine calls it
-		logger.Log(context.Background(), level, "a source writes what is no message to its standard output; its standard error is the place for that", "line", line)
+		logger.Log(context.Background(), level,
+			"a source writes what is no message to its standard output; its standard error is the place for that",
+			"line", line)
 		level = slog.LevelDebug
 	}}
 	w.cutting, w.cut = context.WithCancel(context.Background())
@@ -62,8 +65,10 @@ var passed = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "DEEPWORK_STATE_DIR",
 	// Windows
-	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "USERPROFILE",
-	"USERNAME", "HOMEDRIVE", "HOMEPATH", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROCESSOR_ARCHITECTURE", "NUMBER_OF_PROCESSORS",
+	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA",
+	"USERPROFILE",
+	"USERNAME", "HOMEDRIVE", "HOMEPATH", "PROGRAMDATA", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROCESSOR_ARCHITECTURE",
+	"NUMBER_OF_PROCESSORS",
 }
 
 // environment returns what a source gets of this process's: not what is secret there,
@@ -88,7 +93,8 @@ func (w *commandWire) transport() mcp.Transport { return w }
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := (&mcp.IOTransport{
-		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: w.service.Stdin, MaxLineLength: -1, // the filter has one
+		// the filter has one
+		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: w.service.Stdin, MaxLineLength: -1,
 	}).Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("speaking to the command: %w", err)
@@ -113,6 +119,7 @@ func (w *commandWire) reason(err error) error {
 	if _, ok := errors.AsType[malformedError](err); ok {
 		return err
 	}
+
 	// The pipe ends before the command does; how the command ends is what matters.
 	timer := time.NewTimer(time.Second + stopGrace)
 	defer timer.Stop()
@@ -121,9 +128,11 @@ func (w *commandWire) reason(err error) error {
 	case <-timer.C:
 		return err
 	}
+
 	if ended := w.service.Err(); ended != nil {
 		return fmt.Errorf("%w; %w", err, ended)
 	}
+
 	return err
 }
 
@@ -159,7 +168,9 @@ func (f *lineFilter) Read(p []byte) (int, error) {
 			f.unread = line
 		default:
 			fault := json.Unmarshal(line, new(json.RawMessage))
-			return 0, malformedError{fmt.Errorf("its answer is not JSON: %v; a message is one line without NaN or Infinity: %q", fault, shown(line))}
+			return 0,
+				malformedError{fmt.Errorf("its answer is not JSON: %v; a message is one line without NaN or "+
+					"Infinity: %q", fault, shown(line))}
 		}
 	}
 	n := copy(p, f.unread)
@@ -174,7 +185,9 @@ func (f *lineFilter) line() (line []byte, err error) {
 	for {
 		part, err := f.in.ReadSlice('\n')
 		if len(line)+len(part) > maxMessage {
-			return nil, malformedError{fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length", maxMessage)}
+			return nil,
+				malformedError{fmt.Errorf("it sends a message of more than %d bytes, which is the maximum line length",
+					maxMessage)}
 		}
 		line = append(line, part...)
 		switch {

@@ -29,9 +29,12 @@ func (p *portable) flattened(s node) node {
 		out = intersection(out, union)
 		if len(named) > 1 {
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
-			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
+			out = out.Set("description",
+				json.RawMessage(jsontext.Quote(
+					strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
 	}
+
 	if len(withoutKeys(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
 		p.changed("oneOf, anyOf, allOf, enum, const and not at the top are replaced by the properties of all forms")
 	}
@@ -77,6 +80,7 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			continue
 		}
 		o = p.flattened(o)
+
 		var names []string
 		needs := get[[]any](o, "required")
 		for _, v := range needs {
@@ -93,10 +97,13 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			}
 			properties = properties.Set(m.Key, list)
 		}
+
 		if named == nil {
 			required = needs
 		}
-		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool { return len(needs) == 0 || !slices.Contains(names, stringOf(v)) })
+		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool {
+			return len(needs) == 0 || !slices.Contains(names, stringOf(v))
+		})
 		named = append(named, cmp.Or(strings.Join(names, ", "), "others"))
 	}
 	for i, m := range properties {
@@ -106,6 +113,7 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			properties[i].Value = node{{Key: "anyOf", Value: list}}
 		}
 	}
+
 	return node{{Key: "properties", Value: properties}, {Key: "required", Value: required}}, named
 }
 
@@ -159,10 +167,12 @@ func (a *Adaptation) member(listed string, own []node) (name string, inside []no
 	if !renamed {
 		name = listed
 	}
+
 	known := false
 	for _, s := range own {
 		v, declared := get[node](s, "properties").Get(name)
-		known = known || declared || slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
+		known = known || declared ||
+			slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
 		if declared {
 			inside = appendNode(inside, v)
 			continue

@@ -21,7 +21,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it
+// never waits that long for what does not.
 const patience = time.Minute
 
 // A rig is a catalog under test.
@@ -45,7 +46,11 @@ func named(s config.WorkflowSource) config.WorkflowSource {
 }
 
 func command(name, mode string) config.WorkflowSource {
-	return named(config.WorkflowSource{Name: name, Command: []string{os.Args[0]}, Env: map[string]string{modeEnv: mode}})
+	return named(config.WorkflowSource{
+		Name:    name,
+		Command: []string{os.Args[0]},
+		Env:     map[string]string{modeEnv: mode},
+	})
 }
 
 func overHTTP(t *testing.T, name string, f *fakery) config.WorkflowSource {
@@ -70,7 +75,10 @@ func mount(t *testing.T, s *mcp.Server) http.Handler {
 
 func listenAndServe(t *testing.T, h http.Handler) *httptest.Server {
 	web := httptest.NewServer(h)
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	t.Cleanup(func() {
+		web.CloseClientConnections()
+		web.Close()
+	})
 	return web
 }
 
@@ -84,6 +92,7 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 			test.Parallel()
 		}
 	}
+
 	r := &rig{log: new(testkit.Log), root: testkit.Dir(t)}
 	r.settings.Store(c)
 	r.Catalog = source.Open(source.Options{
@@ -101,6 +110,7 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 			t.Log(log[max(0, len(log)-3000):])
 		}
 	})
+
 	return r
 }
 

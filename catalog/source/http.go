@@ -47,10 +47,12 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 		}
 		headers.Set(name, expanded)
 	}
+
 	endpoint, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the url: %w", err)
 	}
+
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, 16
@@ -60,8 +62,10 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 		Transport: w,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Host != endpoint.Host || r.URL.Scheme != endpoint.Scheme {
-				return fmt.Errorf("it redirects to another server, %s; put that server's address in the config if that is intended", r.URL.Host)
+				return fmt.Errorf("it redirects to another server, %s; put that server's address in the config if "+
+					"that is intended", r.URL.Host)
 			}
+
 			if len(via) >= 5 {
 				return errors.New("it redirects too often")
 			}
@@ -107,6 +111,7 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 	// Do not wait long for a hanging server to end the session.
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	stop := context.AfterFunc(ctx, w.cut)
+
 	close()
 	stop()
 	cancel()
@@ -120,15 +125,19 @@ func (w *urlWire) reason(err error) error {
 	if undecoded.MatchString(err.Error()) {
 		err = malformedError{renamedError{err}}
 	}
+
 	status := int(w.refusal.Load())
 	if status < 400 {
 		return err
 	}
+
 	hint := ""
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		hint = "; see headers of the source in config.yml"
 	}
-	shown := url.URL{Scheme: w.endpoint.Scheme, Host: w.endpoint.Host, Path: w.endpoint.Path} // without its secret parts
+
+	// without its secret parts
+	shown := url.URL{Scheme: w.endpoint.Scheme, Host: w.endpoint.Host, Path: w.endpoint.Path}
 	return fmt.Errorf("%s answers %d %s%s: %w", shown.String(), status, http.StatusText(status), hint, err)
 }
 
@@ -142,12 +151,16 @@ var listenWithin = 5 * time.Second
 func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(w.cutting, cancel)
-	release := sync.OnceFunc(func() { stop(); cancel() })
+	release := sync.OnceFunc(func() {
+		stop()
+		cancel()
+	})
 	next := r.Clone(ctx)
 	maps.Copy(next.Header, w.headers)
 	if host := w.headers.Get("Host"); host != "" {
 		next.Host = host
 	}
+
 	call := callIn(ctx)
 	if call != nil && r.Method == http.MethodPost {
 		if err := rename(next, call); err != nil {
@@ -161,18 +174,27 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if listening {
 		late = time.AfterFunc(listenWithin, cancel)
 	}
+
 	resp, err := w.base.RoundTrip(next)
 	if listening && !late.Stop() && r.Context().Err() == nil && w.cutting.Err() == nil {
 		if err == nil {
 			resp.Body.Close()
 		}
+
 		release()
-		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: make(http.Header), Body: http.NoBody, Request: r}, nil // there is no stream
+		// there is no stream
+		return &http.Response{
+			StatusCode: http.StatusMethodNotAllowed,
+			Header:     make(http.Header),
+			Body:       http.NoBody,
+			Request:    r,
+		}, nil
 	}
 	if err != nil {
 		release()
 		return nil, err
 	}
+
 	limit := int64(maxMessage)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" {
@@ -186,6 +208,7 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else if call != nil && resp.StatusCode == http.StatusOK && kind != "text/event-stream" {
 		read(call, resp, kind)
 	}
+
 	return resp, nil
 }
 
@@ -223,13 +246,16 @@ func rename(r *http.Request, c *call) error {
 		r.Header.Set("Mcp-Method", c.method)
 		r.Header.Set("Mcp-Name", c.about)
 	}
+
 	return nil
 }
 
 // sessionWords match the errors with which many servers refuse a session that they do not know: with
 // the status 400, instead of 404, which MCP requires.
 var sessionWords = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
+	return regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( ` +
+		`header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not ` +
+		`valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
 })
 
 // refuse makes a response that refuses a call one over which the SDK fails the call, and, if the
@@ -242,8 +268,10 @@ func refuse(c *call, r *http.Request, resp *http.Response) {
 	// Python's SDK refuses a session with the id "server-error", C#'s with "", and others with none. With an error that
 	// has an id, the SDK would not end the session.
 	own := ok && answer.ID == sentID(r)
-	words := jsontext.First(text) == '{' && sessionWords().Match(text) || string(text) == "Bad Request: No valid session ID provided"
-	gone := resp.StatusCode == http.StatusNotFound && (!own || c == nil && words) || resp.StatusCode == http.StatusBadRequest && !own && words
+	words := jsontext.First(text) == '{' && sessionWords().Match(text) ||
+		string(text) == "Bad Request: No valid session ID provided"
+	gone := resp.StatusCode == http.StatusNotFound && (!own || c == nil && words) ||
+		resp.StatusCode == http.StatusBadRequest && !own && words
 	switch {
 	case gone && r.Header.Get("Mcp-Session-Id") != "":
 		if c != nil {

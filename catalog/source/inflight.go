@@ -17,7 +17,8 @@ import (
 
 var (
 	errForgotten = errors.New("it no longer knows the session")
-	errUndone    = errors.New("it did not receive the call or refused it, because the connection or the session is gone") // it had no effect
+	// it had no effect
+	errUndone = errors.New("it did not receive the call or refused it, because the connection or the session is gone")
 )
 
 // A transportError is the error of a call that the source did not answer.
@@ -52,6 +53,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 	if in := telemetry.Current(ctx); in.IsValid() {
 		r.Meta["traceparent"] = telemetry.Text(in)
 	}
+
 	var progressed chan Progress
 	if progress != nil {
 		token := strconv.FormatInt(l.tokens.Add(1), 10)
@@ -60,17 +62,21 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 		l.listen(token, progressed)
 		defer l.listen(token, nil)
 	}
+
 	type outcome struct {
 		answer *reply
 		err    error
 	}
 	done := make(chan outcome, 1)
 	c := &call{method: method, about: cmp.Or(r.Name, r.TaskID)}
+
 	// The request outlives the call: the end of the stream after the answer has to be read for its
 	// connection to be reused.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
+
 	l.calls.Add(1)
 	defer l.calls.Add(-1)
+
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
 		if r.mayBeTask && l.session.InitializeResult().ProtocolVersion >= tasksSince {
@@ -85,6 +91,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 		cancel()
 		return nil, transportError{errUndone} // nothing was sent
 	}
+
 	var o outcome
 	for waiting := true; waiting; {
 		select {
@@ -97,6 +104,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 		case <-l.ctx.Done():
 			o.err = transportError{context.Cause(l.ctx)}
 		}
+
 		waiting = false
 	}
 	for range len(progressed) { // once: a source may never stop to report
@@ -111,10 +119,14 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 			o.answer.fault = "it is a task, which was not asked for"
 		}
 		if o.answer.fault != "" {
-			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault, Garbled: true}
+			return nil, &RefusedError{
+				Text:    "its answer is not what MCP asks of a tool's: " + o.answer.fault,
+				Garbled: true,
+			}
 		}
 		return o.answer, nil
 	}
+
 	cancel()
 	return nil, l.failed(ctx, c, o.err)
 }
@@ -126,21 +138,27 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 		l.cancel(errForgotten)
 		return transportError{errUndone}
 	}
+
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	if e := errorOf(err); e != nil {
 		return &RefusedError{Text: jsontext.Clip(e.Message, maxErrorText)}
 	}
+
 	if status := c.refused.Load(); status != nil {
 		err = fmt.Errorf("calling a tool: %s", *status)
 	}
+
 	if unread := c.unread.Load(); unread != nil {
 		err = *unread
 	}
+
 	if lost, ok := errors.AsType[transportError](err); ok {
 		err = lost.error
 	}
+
 	l.checkAlive.Wake()
 	if !c.sent.Load() {
 		return transportError{errUndone}
@@ -164,11 +182,13 @@ func (l *link) route(p *mcp.ProgressNotificationParams) {
 	if p == nil {
 		return
 	}
+
 	token, _ := p.ProgressToken.(string)
 	progress := Progress{Value: &p.Progress, Message: jsontext.Clip(p.Message, maxMessageText)}
 	if p.Total > 0 {
 		progress.Total = &p.Total
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {

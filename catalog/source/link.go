@@ -68,11 +68,14 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	client := mcp.NewClient(&mcp.Implementation{Name: ClientName, Version: o.Version}, &mcp.ClientOptions{
-		Capabilities:                &mcp.ClientCapabilities{},
-		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
+		Capabilities:           &mcp.ClientCapabilities{},
+		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			l.route(r.Params)
+		},
 	})
+
 	var err error
 	for _, method := range []string{callMethod, getTask, cancelTask} {
 		err = cmp.Or(err, mcp.AddSendingCustomMethod[*callRequest, *reply](client, raw+method))
@@ -95,6 +98,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		l.cancel(err)
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
+
 	w.begun()
 	l.wg.Go(func() {
 		l.cancel(w.reason(cmp.Or(l.session.Wait(), errEnded)))
@@ -152,5 +156,6 @@ func (l *link) has(tool string) bool {
 
 // bounded returns ctx with a timeout whose cause says what took too long.
 func bounded(ctx context.Context, limit time.Duration, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s took longer than %v: %w", what, limit, context.DeadlineExceeded))
+	return context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("%s took longer than %v: %w", what, limit, context.DeadlineExceeded))
 }

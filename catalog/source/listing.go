@@ -45,18 +45,22 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	if l.bytes += len(page); l.bytes > maxQuery {
 		return "", fmt.Errorf("its pages have more than %d bytes, which is the limit", maxQuery)
 	}
+
 	list, next, err := splitPage(page)
 	if err != nil {
 		return "", err
 	}
 	d := json.NewDecoder(bytes.NewReader(list))
 	d.Token() // the list's bracket; the page is known to be JSON
+
 	// One by one, so that millions of zeros are not all in memory.
 	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
 		if l.grown > maxGrown {
-			l.skip("", fmt.Sprintf("the references in its input schemas take more than %d bytes when they are written out; the other workflows are left out", maxGrown))
+			l.skip("", fmt.Sprintf("the references in its input schemas take more than %d bytes when they are "+
+				"written out; the other workflows are left out", maxGrown))
 			return "", nil
 		}
+
 		var item json.RawMessage
 		if err := d.Decode(&item); err != nil {
 			return "", fmt.Errorf("its list of workflows is not JSON: %w", err)
@@ -101,6 +105,7 @@ func splitPage(page json.RawMessage) (list json.RawMessage, next string, err err
 	if len(page) > maxPage {
 		return nil, "", fmt.Errorf("a page of its answer has %d bytes, at most %d are allowed", len(page), maxPage)
 	}
+
 	kind := jsontext.Kind(page)
 	switch {
 	case kind != "array" && kind != "object":
@@ -110,6 +115,7 @@ func splitPage(page json.RawMessage) (list json.RawMessage, next string, err err
 	case kind == "array":
 		return page, "", nil
 	}
+
 	var object struct{ Workflows, NextCursor json.RawMessage }
 	if err := json.Unmarshal(page, &object); err != nil {
 		return nil, "", fmt.Errorf("its answer is not JSON: %w", err)
@@ -117,7 +123,8 @@ func splitPage(page json.RawMessage) (list json.RawMessage, next string, err err
 	if jsontext.Kind(object.Workflows) != "array" {
 		return nil, "", errors.New(`its answer is an object without a list "workflows"`)
 	}
-	if !jsontext.IsNull(object.NextCursor) && (json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor) {
+	if !jsontext.IsNull(object.NextCursor) &&
+		(json.Unmarshal(object.NextCursor, &next) != nil || len(next) > maxCursor) {
 		return nil, "", fmt.Errorf("its nextCursor is not a text of at most %d bytes", maxCursor)
 	}
 	return object.Workflows, next, nil

@@ -32,6 +32,7 @@ func legal(s string) string {
 			gap = true
 		}
 	}
+
 	return b.String()
 }
 
@@ -89,6 +90,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		names[i] = plainName(prefix, &w.Workflow)
 		sharing[names[i]]++
 	}
+
 	var second []int
 	for i, name := range names {
 		if sharing[name] == 1 && !taken[name] && !imitated[comparableName(name)] && !others(i) {
@@ -97,6 +99,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		}
 		second = append(second, i)
 	}
+
 	clear(sharing)
 	for _, i := range second {
 		of := all[i].ID // (seed 003, 6.4)
@@ -104,6 +107,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		names[i] = shorten(names[i], names[i], maxToolName-1-len(id)) + "_" + id
 		sharing[names[i]]++
 	}
+
 	var third []int
 	for _, i := range second {
 		if sharing[names[i]] > 1 || taken[names[i]] || imitated[comparableName(names[i])] || others(i) {
@@ -112,6 +116,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		}
 		taken[names[i]] = true
 	}
+
 	// A name that was chosen to look like such a digest goes to the first by source and id.
 	slices.SortFunc(third, func(a, b int) int {
 		return cmp.Or(strings.Compare(all[a].Source, all[b].Source), strings.Compare(all[a].ID, all[b].ID))
@@ -123,6 +128,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		}
 		names[i], taken[name] = name, true
 	}
+
 	return names
 }
 

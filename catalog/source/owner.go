@@ -64,6 +64,7 @@ func (o *owner) configure(ctx context.Context) error {
 	if settings == c.applied.Load() || c.ctx.Err() != nil {
 		return nil
 	}
+
 	o.settings = settings.WorkflowTools
 	wanted := o.settings.Sources
 	if !o.settings.Enabled {
@@ -91,6 +92,7 @@ func (o *owner) configure(ctx context.Context) error {
 		now[def.Name] = s
 		order = append(order, s)
 	}
+
 	maps.DeleteFunc(o.leaving, func(_ string, s *source) bool { return s.ended() })
 	for name, s := range old {
 		c.options.Logger.Info("a source is not configured any more", "source", name)
@@ -124,6 +126,7 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy) *sour
 		}
 		s.run(ctx)
 	})
+
 	return s
 }
 
@@ -132,9 +135,11 @@ func (o *owner) publish() {
 	c, now := o.c, time.Now()
 	offers := xslices.Map(o.order, func(s *source) *offer { return s.offer.Load() })
 	reserved := slices.Sorted(slices.Values(c.options.Reserved()))
-	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && o.made == c.applied.Load() && (o.expires.IsZero() || now.Before(o.expires)) {
+	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && o.made == c.applied.Load() &&
+		(o.expires.IsZero() || now.Before(o.expires)) {
 		return
 	}
+
 	old := c.snapshot.Load()
 	next := o.snapshot(offers, reserved, now)
 	o.offers, o.reserved, o.made = offers, reserved, c.applied.Load()
@@ -158,6 +163,7 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Sna
 			if !of.queried {
 				continue
 			}
+
 			why = of.err.Error()
 			until := of.since.Add(o.settings.KeepToolsFor)
 			if !now.Before(until) {
@@ -186,14 +192,27 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Sna
 	for i, w := range all {
 		if names[i] == "" {
 			reason := "its name and the name made of its id are both taken by other tools"
-			next.Skipped = append(next.Skipped, Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
-			o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow", jsontext.Clip(w.ID, 100), "reason", reason)
+			next.Skipped = append(next.Skipped,
+				Skipped{Source: w.Source, Workflow: jsontext.Clip(w.ID, 100), Reason: reason})
+			o.c.options.Logger.Warn("a workflow is not offered", "source", w.Source, "workflow",
+				jsontext.Clip(w.ID, 100), "reason", reason)
 			continue
 		}
-		t, changed, plain := old.Tool(names[i]), o.describes(w, names[i], now), plainName(o.settings.Prefix, &w.Workflow)
+		t := old.Tool(names[i])
+		changed := o.describes(w, names[i], now)
+		plain := plainName(o.settings.Prefix, &w.Workflow)
 		if t == nil || t.origin != w || t.Changed != changed || t.Away != away[i] || t.plain != plain {
-			t = &Tool{Name: names[i], Workflow: w.Workflow, Away: away[i], Changed: changed, plain: plain, origin: w, check: w.check}
+			t = &Tool{
+				Name:     names[i],
+				Workflow: w.Workflow,
+				Away:     away[i],
+				Changed:  changed,
+				plain:    plain,
+				origin:   w,
+				check:    w.check,
+			}
 		}
+
 		next.Tools = append(next.Tools, t)
 	}
 	slices.SortFunc(next.Tools, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })

@@ -29,10 +29,12 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 	if jsontext.Kind(text) != "object" {
 		return nil, "", fmt.Errorf("it is %s, expected an object", kindOf(text))
 	}
+
 	var in struct{ ID, Name, Description, Category, Version, InputSchema, ExecutionType, Metadata json.RawMessage }
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, "", fmt.Errorf("it is not JSON: %w", err)
 	}
+
 	w := &offered{}
 	w.Source, w.Async = source, true
 	var faults []string
@@ -79,12 +81,14 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 			w.performer()
 		}
 	}
+
 	c := compileSchema(in.InputSchema)
 	if c.err != nil {
 		w.note("its inputSchema is not usable, so that any object is taken: %s", jsontext.Clip(c.err.Error(), 500))
 	}
 	if len(c.unchecked) > 0 {
-		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
+		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server "+
+			"cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
 	w.InputSchema, w.Adapted, w.check = c.listed, c.adapted, c.check
 	return w, label, nil
@@ -104,7 +108,8 @@ func (w *offered) performer() {
 	case string(ByAgent), string(ByPerson):
 		w.Performer = Performer(in.Performer.(string))
 	default:
-		w.note("its metadata.performer %.100q is not one of %s, %s and is ignored", fmt.Sprint(in.Performer), ByAgent, ByPerson)
+		w.note("its metadata.performer %.100q is not one of %s, %s and is ignored", fmt.Sprint(in.Performer),
+			ByAgent, ByPerson)
 	}
 }
 
@@ -113,6 +118,7 @@ func (w *offered) field(key string, raw json.RawMessage, otherwise string) strin
 	if jsontext.IsNull(raw) {
 		return otherwise
 	}
+
 	var s string
 	if fault := textOf(raw, &s); fault != "" {
 		w.note("its %s %s; %s is used", key, fault, otherwise)
@@ -139,6 +145,7 @@ func textOf(raw json.RawMessage, to *string) (fault string) {
 	if strings.TrimSpace(*to) == "" {
 		return "is empty"
 	}
+
 	return ""
 }
 
@@ -169,9 +176,11 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 		_, err := schema.Decode(arguments)
 		return err
 	}}
+
 	if len(raw) == 0 {
 		return s
 	}
+
 	object, compiled, err := compileObject(raw)
 	if s.err = err; err != nil {
 		return s
@@ -190,6 +199,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	case jsontext.Depth(raw) > maxDepth:
 		return nil, nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
+
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
 		return nil, nil, err
@@ -199,6 +209,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	if err := json.Unmarshal(object, &in); err != nil {
 		return nil, nil, err
 	}
+
 	var types []string
 	if jsontext.Kind(in.Type) == "array" && json.Unmarshal(in.Type, &types) == nil && slices.Contains(types, "object") {
 		in.Type = json.RawMessage(`"object"`) // arguments are always an object

@@ -35,11 +35,14 @@ func one(t *testing.T, text string) *offered {
 
 func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
 	w := one(t, `{"workflows":[{"id":"a/1","name":"data sync","description":"syncs","category":"etl","version":"2.1",
-		"inputSchema":{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]},
+		"inputSchema":{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},`+
+		`"required":["zone"]},
 		"executionType":"sync","metadata":{"z":1,"a":2},"more":true}]}`)
-	testkit.Equal(t, fmt.Sprint(w.Source, w.ID, w.Name, w.Description, w.Category, w.Version, w.Async, w.notes), "sa/1data syncsyncsetl2.1false []")
+	testkit.Equal(t, fmt.Sprint(w.Source, w.ID, w.Name, w.Description, w.Category, w.Version, w.Async, w.notes),
+		"sa/1data syncsyncsetl2.1false []")
 	testkit.Equal(t, string(w.Metadata), `{"z":1,"a":2}`)
-	testkit.Equal(t, string(w.InputSchema), `{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}`)
+	testkit.Equal(t, string(w.InputSchema),
+		`{"type":"object","properties":{"zone":{"type":"string"},"age":{"type":"integer"}},"required":["zone"]}`)
 }
 
 func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
@@ -50,6 +53,7 @@ func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 	testkit.Need(t, w.Metadata == nil, "%+v", w)
 	testkit.Equal(t, string(w.InputSchema), string(anyObject))
 	testkit.Equal(t, len(w.notes), 0)
+
 	for given, want := range map[string]struct {
 		Performer
 		notes int
@@ -59,7 +63,8 @@ func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 		testkit.Need(t, len(w.notes) == want.notes, "performer %s: %q, %v", given, w.Performer, w.notes)
 		testkit.True(t, w.Metadata != nil, "performer %s: %q, %v", given, w.Performer, w.notes)
 	}
-	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
+	w = one(t,
+		`[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
 	testkit.Equal(t, w.Category, "workflow")
 	testkit.Equal(t, w.Version, "1.0.0")
 	testkit.True(t, w.Async, "%+v", w)
@@ -87,8 +92,10 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 }
 
 func TestAnswersThatAreNoList(t *testing.T) {
-	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
-		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
+	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`,
+		`[1,`, `{"workflows":[]`,
+		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`,
+		`[` + strings.Repeat(" ", maxPage) + `]`} {
 		p, err := list(json.RawMessage(text))
 		testkit.True(t, err != nil, "%.50q: %+v", text, p)
 	}
@@ -114,11 +121,18 @@ func TestBoundsOfAWorkflow(t *testing.T) {
 		{"version", maxField, text("é"), "its version is longer than 256 characters; 1.0.0 is used"},
 		{"metadata", maxMetadata, object, "its metadata has 65537 bytes and was left out"},
 		{"metadata", maxDepth, nested, "its metadata is nested more than 64 deep and was left out"},
-		{"inputSchema", maxSchema, object, "its inputSchema is not usable, so that any object is taken: it has 262145 bytes, at most 262144 are allowed"},
-		{"inputSchema", maxDepth, nested, "its inputSchema is not usable, so that any object is taken: it is nested more than 64 deep"},
+		{"inputSchema", maxSchema, object,
+			"its inputSchema is not usable, so that any object is taken: it has 262145 bytes, at most 262144 are " +
+				"allowed"},
+		{"inputSchema", maxDepth, nested,
+			"its inputSchema is not usable, so that any object is taken: it is nested more than 64 deep"},
 	} {
 		for more, want := range []string{"", c.want} {
-			fields := map[string]json.RawMessage{"id": []byte(`"1"`), "name": []byte(`"n"`), "description": []byte(`"d"`)}
+			fields := map[string]json.RawMessage{
+				"id":          []byte(`"1"`),
+				"name":        []byte(`"n"`),
+				"description": []byte(`"d"`),
+			}
 			fields[c.key] = []byte(c.value(c.most + more))
 			w, _, err := parseWorkflow("s", testkit.Get(json.Marshal(fields)).Must(t))
 			got := ""
@@ -141,11 +155,25 @@ func TestBoundsOfAnswers(t *testing.T) {
 	quoted := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
 	testkit.Equal(t, len(identifier(quoted(maxID)))+len(identifier(quoted(maxID+1))), maxID)
 	for _, n := range []int{maxAnswer, maxAnswer + 1} {
-		testkit.Equal(t, jsontext.Kind(shallow([]byte(strings.Repeat("[", n)+strings.Repeat("]", n)))) == "array", n == maxAnswer, "of depth %d", n)
+		testkit.Equal(t, jsontext.Kind(shallow([]byte(strings.Repeat("[", n)+strings.Repeat("]", n)))) == "array",
+			n == maxAnswer, "of depth %d", n)
 	}
+
 	for raw, want := range map[string]string{
-		"-0.1": "-0.1", "0": "0/1", "1": "1/1", "1.5": "1.5/100", "100": "100/100", "100.5": "100.5", "true": "", "null": "", `""`: "",
-		`"half"`: "half", `{"progress":3,"total":4,"message":"m"}`: "3/4 m", `{"message":"m"}`: "m", `{"progress":{"progress":1}}`: "", `{"progress":1e999}`: "",
+		"-0.1":                                   "-0.1",
+		"0":                                      "0/1",
+		"1":                                      "1/1",
+		"1.5":                                    "1.5/100",
+		"100":                                    "100/100",
+		"100.5":                                  "100.5",
+		"true":                                   "",
+		"null":                                   "",
+		`""`:                                     "",
+		`"half"`:                                 "half",
+		`{"progress":3,"total":4,"message":"m"}`: "3/4 m",
+		`{"message":"m"}`:                        "m",
+		`{"progress":{"progress":1}}`:            "",
+		`{"progress":1e999}`:                     "",
 	} {
 		got := ""
 		if p := progressOf(json.RawMessage(raw), nil, nil); p != nil {
@@ -159,28 +187,43 @@ func TestBoundsOfAnswers(t *testing.T) {
 		}
 		testkit.Equal(t, got, want, "%s", raw)
 	}
-	for raw, want := range map[string]string{`"no"`: "no", `{"message":" ","error":"no"}`: "no", `{"error":{"a": 1}}`: `{"error":{"a":1}}`, `[1, 2]`: "[1,2]", `{`: "{"} {
+
+	for raw, want := range map[string]string{
+		`"no"`:                         "no",
+		`{"message":" ","error":"no"}`: "no",
+		`{"error":{"a": 1}}`:           `{"error":{"a":1}}`,
+		`[1, 2]`:                       "[1,2]",
+		`{`:                            "{",
+	} {
 		testkit.Equal(t, errorText(json.RawMessage(raw)), want)
 	}
 	for _, n := range []int{maxCursor, maxCursor + 1} {
 		_, next, err := splitPage(fmt.Appendf(nil, `{"workflows":[],"nextCursor":%s}`, quoted(n)))
-		testkit.True(t, (err == nil) == (n == maxCursor) && (err != nil || len(next) == n), "a cursor of %d: %v", n, err)
+		testkit.True(t, (err == nil) == (n == maxCursor) && (err != nil || len(next) == n),
+			"a cursor of %d: %v", n, err)
 	}
 	for _, n := range []int{maxID - len(taskID), maxID - len(taskID) + 1} {
 		_, err := (&sourceTask{TaskID: strings.Repeat("x", n), Status: "working"}).answer()
 		testkit.Equal(t, err == nil, n+len(taskID) == maxID, "the id of a task: %v", err)
 	}
+
 	// Two pages that repeat, or an id that comes twice, are told.
 	l := newListing("s", nil)
-	testkit.Equal(t, testkit.Get(l.add([]byte(`{"workflows":[{"id":"1","name":"n","description":"d"},{"id":"1","name":"m","description":"d"}],"nextCursor":"2"}`))).Must(t), "2")
+	testkit.Equal(t,
+		testkit.Get(
+			l.add(
+				[]byte(`{"workflows":[{"id":"1","name":"n","description":"d"},{"id":"1","name":"m",`+
+					`"description":"d"}],"nextCursor":"2"}`))).Must(t), "2")
 	testkit.Equal(t, l.reasons()[0].Reason, "a second workflow of this id; the first is taken")
 	testkit.Fails(t, testkit.Get(l.add([]byte(`{"workflows":[],"nextCursor":"2"}`))).Err(), "its pages repeat")
+
 	// A log has each line once, and no more than a bounded number of them.
 	var logged strings.Builder
 	src := &source{logger: slog.New(slog.NewTextHandler(&logged, nil))}
 	now := &offer{connected: true}
 	for i := range maxLogged + 1 {
-		now.skipped = append(now.skipped, Skipped{Workflow: fmt.Sprint(i), Reason: "no"}, Skipped{Workflow: fmt.Sprint(i), Reason: "no"})
+		now.skipped = append(now.skipped, Skipped{Workflow: fmt.Sprint(i), Reason: "no"},
+			Skipped{Workflow: fmt.Sprint(i), Reason: "no"})
 	}
 	src.log(&offer{}, now)
 	src.log(now, now)
@@ -190,12 +233,20 @@ func TestBoundsOfAnswers(t *testing.T) {
 
 // The name of a tool has the characters that every client takes, and 64 of them.
 func TestLegalNames(t *testing.T) {
-	for name, want := range map[string]string{"azAZ09_-": "azAZ09_-", "a`b{c@d[e/f:g": "a_b_c_d_e_f_g", " é a  b ": "a_b", "日本": ""} {
+	for name, want := range map[string]string{
+		"azAZ09_-":      "azAZ09_-",
+		"a`b{c@d[e/f:g": "a_b_c_d_e_f_g",
+		" é a  b ":      "a_b",
+		"日本":            "",
+	} {
 		testkit.Equal(t, legal(name), want)
 	}
+
 	long := strings.Repeat("x", maxToolName)
-	testkit.Equal(t, plainName("", &Workflow{Name: long})+" "+plainName("", &Workflow{Name: long + "x"}), long+" "+long[:55]+"_"+digest(long+"x", 8))
-	testkit.Equal(t, plainName("", &Workflow{Name: "é", ID: "a/1"})+plainName("", &Workflow{Name: "é", ID: "é"})+plainName("MCP", &Workflow{Name: "__x"}), "a_1workflowMCPsource___x")
+	testkit.Equal(t, plainName("", &Workflow{Name: long})+" "+plainName("", &Workflow{Name: long + "x"}),
+		long+" "+long[:55]+"_"+digest(long+"x", 8))
+	testkit.Equal(t, plainName("", &Workflow{Name: "é", ID: "a/1"})+plainName("",
+		&Workflow{Name: "é", ID: "é"})+plainName("MCP", &Workflow{Name: "__x"}), "a_1workflowMCPsource___x")
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
@@ -204,10 +255,12 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 	testkit.Need(t, err == nil, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	testkit.Need(t, len(p.skipped) == maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	testkit.Equal(t, p.more, 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
+
 	g := newListing("s", nil)
 	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
 	all := g.reasons()
-	testkit.True(t, len(all) == maxSkipped+1 && strings.Contains(all[maxSkipped].Reason, "201 more"), "%d: %+v", len(all), all[len(all)-1])
+	testkit.True(t, len(all) == maxSkipped+1 && strings.Contains(all[maxSkipped].Reason, "201 more"), "%d: %+v",
+		len(all), all[len(all)-1])
 }
 
 func TestPagesAreBounded(t *testing.T) {
@@ -223,23 +276,29 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	testkit.True(t, pages == 9 && strings.Contains(err.Error(), "bytes"), "after %d pages: %v", pages, err)
 	g.bytes, g.grown = 0, maxGrown // of workflows before
-	of := `{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/$defs/x"},"b":{"$ref":"#/$defs/x"}},"$defs":{"x":{"title":"` + strings.Repeat("x", 999) + `"}}}}`
+	of := `{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/$defs/x"},` +
+		`"b":{"$ref":"#/$defs/x"}},"$defs":{"x":{"title":"` + strings.Repeat("x", 999) + `"}}}}`
 	_, err = g.add(json.RawMessage("[" + of + "," + strings.Replace(of, "1", "2", 1) + "]"))
 	testkit.Need(t, err == nil, "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
 	testkit.Need(t, len(g.workflows) == 1, "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
-	testkit.Contains(t, g.reasons()[0].Reason, "the other workflows are left out", "%d workflows, %v, %v", len(g.workflows), g.reasons(), err)
+	testkit.Contains(t, g.reasons()[0].Reason, "the other workflows are left out", "%d workflows, %v, %v",
+		len(g.workflows), g.reasons(), err)
 }
 
 func FuzzParseWorkflows(f *testing.F) {
 	for _, seed := range []string{
-		`[]`, `{"workflows":[],"nextCursor":"x"}`, `[{"id":"1","name":"n","description":"d","inputSchema":{"$ref":"#"}}]`,
-		`[{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/properties/b"},"b":{"anyOf":[{"$ref":"#/properties/a"}]}}}}]`,
-		`[{"id":"1","name":"n","description":"d","inputSchema":{"$defs":{"a":{"$anchor":"x","items":{"$ref":"#x"}}},"allOf":[{"$ref":"#x"}]}}]`,
+		`[]`, `{"workflows":[],"nextCursor":"x"}`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"$ref":"#"}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"properties":{"a":{"$ref":"#/properties/b"},` +
+			`"b":{"anyOf":[{"$ref":"#/properties/a"}]}}}}]`,
+		`[{"id":"1","name":"n","description":"d","inputSchema":{"$defs":{"a":{"$anchor":"x",` +
+			`"items":{"$ref":"#x"}}},"allOf":[{"$ref":"#x"}]}}]`,
 		`[{"id":"1","name":"n","description":"d","inputSchema":{"type":"object","patternProperties":{"(":{}}}}]`,
 		`[{"id":"é","name":"日本","description":"d","executionType":"sync","metadata":{}}]`,
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := list(data)
 		if err != nil {
@@ -250,7 +309,8 @@ func FuzzParseWorkflows(f *testing.F) {
 			valid := w.ID != "" && w.Name != "" && w.Description != "" && json.Valid(w.InputSchema)
 			testkit.True(t, valid && (legalName(names[i]) || names[i] == ""), "%+v %q", w, names[i])
 			var schema struct{ Type string }
-			testkit.True(t, json.Unmarshal(w.InputSchema, &schema) == nil && schema.Type == "object", "its schema is %s", w.InputSchema)
+			testkit.True(t, json.Unmarshal(w.InputSchema, &schema) == nil && schema.Type == "object",
+				"its schema is %s", w.InputSchema)
 			w.check(nil)
 			w.check(json.RawMessage(`{"a":{"a":[{"a":1},[[]]]},"b":"x","n":null}`))
 		}
@@ -273,14 +333,18 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Whatever a command writes, what comes through the filter are messages, each valid JSON with "jsonrpc" in it, and there is an end of it.
+// Whatever a command writes, what comes through the filter are messages, each valid JSON with "jsonrpc" in
+// it, and there is an end of it.
 func FuzzLineFilter(f *testing.F) {
 	for _, s := range []string{
-		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
-		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":NaN}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\n", "{}\n[]\n\"\"\n\n  \n", "{\"a\":\"\xff\"}{",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n",
+		"hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":NaN}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\n", "{}\n[]\n\"\"\n\n  \n", "{\"a\":\"\xff\"}{",
 	} {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, in []byte) {
 		s := newLineFilter(io.NopCloser(bytes.NewReader(in)), func(line string) {
 			testkit.True(t, len(line) <= 10_000, "%d bytes of a stray line are told", len(line))
@@ -304,13 +368,16 @@ func FuzzLineFilter(f *testing.F) {
 func TestNamesThatImitate(t *testing.T) {
 	var all []*offered
 	for i, name := range []string{"Get-Workflows", "finished_step", "mcp__github__push", "MCP__x", "report",
-		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp", "\uff4dmcp__x", "f\u0456nished_step"} {
+		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp",
+		"\uff4dmcp__x", "f\u0456nished_step"} {
 		all = append(all, named("s", fmt.Sprint(i), name))
 	}
 	all = append(all, named("s", "_", "finished-step")) // nor does its id help it
 	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
-	testkit.Same(t, got, []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
-		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step", "finished-step___" + digest("s\x00_", 12)})
+	testkit.Same(t, got, []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push",
+		"source_MCP__x", "report",
+		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x",
+		"f_nished_step", "finished-step___" + digest("s\x00_", 12)})
 }
 
 // Whatever a source does instead of answering initialize, connecting ends with its context, and nothing is left.
@@ -327,7 +394,11 @@ func TestConnectingIsBounded(t *testing.T) {
 			_, err = w.Write([]byte(" "))
 		}
 	})
-	mute := &config.WorkflowSource{Command: []string{os.Args[0]}, Env: map[string]string{"DEEPWORK_TEST_SOURCE": "mute"}}
+
+	mute := &config.WorkflowSource{
+		Command: []string{os.Args[0]},
+		Env:     map[string]string{"DEEPWORK_TEST_SOURCE": "mute"},
+	}
 	for name, w := range map[string]wire{
 		"hung":    wireTo(t, hung),
 		"trickle": wireTo(t, trickle),
@@ -338,14 +409,16 @@ func TestConnectingIsBounded(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err := connect(ctx, w, Options{Version: "test"}, handshake)
-			testkit.True(t, errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "larger than"), "%v", err)
+			testkit.True(t, errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "larger than"),
+				"%v", err)
 			testkit.True(t, time.Since(began) <= 30*time.Second, "it took %v", time.Since(began))
 		})
 	}
 }
 
 func TestTheSameErrorIsToldOnce(t *testing.T) {
-	for _, same := range [][2]error{{nil, nil}, {io.EOF, io.EOF}, {errors.New("ended after 12ms"), errors.New("ended after 9ms")}} {
+	for _, same := range [][2]error{{nil, nil}, {io.EOF, io.EOF},
+		{errors.New("ended after 12ms"), errors.New("ended after 9ms")}} {
 		testkit.True(t, sameError(same[0], same[1]), "%v", same)
 	}
 	for _, others := range [][2]error{{nil, io.EOF}, {io.EOF, nil}, {errors.New("a"), errors.New("b")}} {
@@ -353,7 +426,8 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	}
 }
 
-// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a bound.
+// The end of a session is given time, and then all its requests end. Redirects on the same server are
+// followed, to a bound.
 func TestLeavingAndRedirects(t *testing.T) {
 	hops := 0
 	srv := serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -366,6 +440,7 @@ func TestLeavingAndRedirects(t *testing.T) {
 	testkit.Works(t, testkit.Get(w.client.Get(srv.URL)).Err())
 	hops = 5
 	testkit.Fails(t, testkit.Get(w.client.Get(srv.URL)).Err(), "it redirects too often")
+
 	asked := false
 	w.leave(t.Context(), func() { asked = w.cutting.Err() == nil })
 	testkit.True(t, asked && w.cutting.Err() != nil, "asked in time: %t, ended: %v", asked, w.cutting.Err())
@@ -380,13 +455,19 @@ func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	web := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
-	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL, Headers: map[string]string{"Authorization": "Bearer s3cret"}})).Must(t)
+	w := testkit.Get(openURL(&config.WorkflowSource{
+		URL:     web.URL,
+		Headers: map[string]string{"Authorization": "Bearer s3cret"},
+	})).Must(t)
 	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
 }
 
 func serving(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	server := httptest.NewServer(h)
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
 	return server
 }
 

@@ -41,7 +41,11 @@ type portable struct {
 // adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
 // changed; nil means nothing, and the listed schema is the given one.
 func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
-	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
+	p := &portable{
+		Adaptation: Adaptation{Renamed: map[string]string{}},
+		names:      map[string]string{},
+		taken:      map[string]bool{},
+	}
 	p.own, _ = p.decode(object).(node)
 	s, _ := p.schema(p.own, nil, 0).(node)
 	if _, has := s.Get("properties"); !has {
@@ -51,10 +55,12 @@ func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 		p.changed("the type at the top is object alone")
 		s = s.Set("type", json.RawMessage(`"object"`))
 	}
+
 	s = p.flattened(s)
 	if len(p.Changes) == 0 {
 		return object, nil
 	}
+
 	listed, _ = jsontext.Encode(s) // every part of it was JSON
 	return listed, &p.Adaptation
 }
@@ -144,6 +150,7 @@ func (p *portable) schema(v any, open []string, level int) any {
 		}
 		return p.schema(both, append(slices.Clone(open), ref), level)
 	}
+
 	out := node{}
 	for _, m := range s {
 		if v, keep := p.keyword(s, m.Key, m.Value, open, level); keep {
@@ -161,7 +168,8 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 			return v, true
 		}
 		fallthrough
-	case "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "additionalItems":
+	case "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef",
+		"additionalItems":
 		p.changed("it is written in draft 2020-12")
 		return nil, false
 	case "$defs", "definitions", "components": // the last one is OpenAPI's
@@ -186,13 +194,15 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 				out[i].Value = p.renamed(names)
 			}
 		}
+
 		return out, true
 	case "required":
 		names, _ := v.([]any)
 		return p.renamed(names), true
 	case "anyOf", "oneOf", "allOf":
 		return p.all(v, open, level), true
-	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties", "contentSchema":
+	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
+		"additionalProperties", "contentSchema":
 		if _, ok := v.(node); ok {
 			return p.schema(v, open, level+1), true
 		}
@@ -260,6 +270,7 @@ func find(root node, ref string) node {
 	if !local || err != nil || pointer != "" && pointer[0] != '/' {
 		return nil
 	}
+
 	var at any = root
 	for _, token := range strings.Split(pointer, "/")[1:] {
 		object, _ := at.(node)

@@ -34,7 +34,9 @@ type rawWeb struct {
 }
 
 func newRawWeb(t *testing.T) *rawWeb {
-	s := &rawWeb{unknown: func(w http.ResponseWriter, id string) { http.Error(w, "session not found", http.StatusNotFound) }}
+	s := &rawWeb{unknown: func(w http.ResponseWriter, id string) {
+		http.Error(w, "session not found", http.StatusNotFound)
+	}}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -42,7 +44,10 @@ func newRawWeb(t *testing.T) *rawWeb {
 		}
 	}
 	s.Start()
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
 	return s
 }
 
@@ -62,6 +67,7 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
+
 	var m struct {
 		ID, Params json.RawMessage
 		Method     string
@@ -77,15 +83,18 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.unknown(w, string(m.ID))
 		return
 	}
+
 	result := `{}`
 	switch {
 	case m.ID == nil || m.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 		return
 	case m.Method == "initialize":
-		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},` +
+			`"serverInfo":{"name":"raw","version":"1"}}`
 	case m.Method == "tools/list":
-		result = `{"tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
+		result = `{"tools":[{"name":"workflows-list-tool","inputSchema":{"type":"object"}},` +
+			`{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
 	case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"workflows-execute-tool"`)):
 		s.call(w, r, string(m.ID))
 		return
@@ -100,7 +109,8 @@ func answers(w http.ResponseWriter, _ *http.Request, id string) {
 	reply(w, id, 200, isStream, "data: "+rawAnswer+"\n\n")
 }
 
-const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,"a":12345678901234567890}}}`
+const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"z":1,` +
+	`"a":12345678901234567890}}}`
 
 // reply answers with a status, a content type and a text in which %ID% is replaced by the id of the call.
 func reply(w http.ResponseWriter, id string, code int, kind, text string) {
@@ -123,21 +133,34 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		lost       bool
 		says       string
 	}{
-		"an error":                  {200, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32602,"message":"no such region"}}`, false, "no such region"},
-		"an error in between":       {504, isJSON, `{"error":{"code":504,"message":"upstream request timeout"}}`, true, "504"},
-		"an error like JSON-RPC's":  {502, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":502,"message":"bad gateway"}}`, true, "502"},
-		"its own error, with 500":   {500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`, false, "it broke"},
-		"a token that is not known": {401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`, true, "401"},
-		"there is no such thing":    {404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`, false, "no order 7"},
-		"a bad request, Python":     {400, isJSON, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`, false, "too many words"},
-		"words about a session":     {400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`, false, "no valid session"},
-		"other words about one":     {400, isText, "the database session was closed after the order was placed", true, "400"},
-		"words about an end":        {400, isText, "the shop session has expired while booking", true, "400"},
-		"busy":                      {503, isText, "later", true, "503"},
-		"busy, in JSON":             {429, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}`, true, "429"},
-		"a bad request":             {400, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`, true, "400"},
-		"not allowed":               {403, isText, "no", true, "403"},
-		"a stream that ends":        {200, isStream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n", true, "without response"},
+		"an error": {200, isJSON,
+			`{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32602,"message":"no such region"}}`, false, "no such region"},
+		"an error in between": {504, isJSON, `{"error":{"code":504,"message":"upstream request timeout"}}`,
+			true, "504"},
+		"an error like JSON-RPC's": {502, isJSON,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":502,"message":"bad gateway"}}`, true, "502"},
+		"its own error, with 500": {500, isJSON,
+			`{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`, false, "it broke"},
+		"a token that is not known": {401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`,
+			true, "401"},
+		"there is no such thing": {404, isJSON,
+			`{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`, false, "no order 7"},
+		"a bad request, Python": {400, isJSON,
+			`{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`, false,
+			"too many words"},
+		"words about a session": {400, isJSON,
+			`{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`, false, "no valid session"},
+		"other words about one": {400, isText, "the database session was closed after the order was placed",
+			true, "400"},
+		"words about an end": {400, isText, "the shop session has expired while booking", true, "400"},
+		"busy":               {503, isText, "later", true, "503"},
+		"busy, in JSON": {429, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}`,
+			true, "429"},
+		"a bad request": {400, isJSON,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"too many words"}}`, true, "400"},
+		"not allowed": {403, isText, "no", true, "403"},
+		"a stream that ends": {200, isStream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n", true,
+			"without response"},
 	} {
 		executed := 0
 		s.call = func(w http.ResponseWriter, _ *http.Request, id string) {
@@ -157,7 +180,8 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 	testkit.Equal(t, s.session.Load(), 1)
 }
 
-// An answer that cannot be read costs its call, as lost. In a stream it costs the session, too; later calls go on in the next one.
+// An answer that cannot be read costs its call, as lost. In a stream it costs the session, too; later calls
+// go on in the next one.
 func TestAnAnswerThatCannotBeReadIsLost(t *testing.T) {
 	for _, answer := range []string{
 		`{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`, "", `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[`,
@@ -183,21 +207,30 @@ func TestAnAnswerThatCannotBeReadIsLost(t *testing.T) {
 	}
 }
 
-// A source that was restarted does not know our session, however it says so: the call had no effect, and is made once more in its own session.
+// A source that was restarted does not know our session, however it says so: the call had no effect, and is
+// made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	const ownID = "with the id of the request"
 	for name, c := range map[string]struct {
 		code       int
 		kind, body string
 	}{
-		"the status":                       {404, "", ""},
-		"with an error of JSON-RPC":        {404, isJSON, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`},
-		"with an id that no call has":      {404, "", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`},
-		ownID:                              {404, "", `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32600,"message":"Session not found"}}`},
-		"as a bad request with such an id": {400, "", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`},
-		"as a bad request":                 {400, isJSON, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`},
-		"as a text":                        {400, "", "Bad Request: No valid session ID provided"},
-		"as not initialized":               {400, "", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`},
+		"the status": {404, "", ""},
+		"with an error of JSON-RPC": {404, isJSON,
+			`{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`},
+		"with an id that no call has": {404, "",
+			`{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`},
+		ownID: {404, "",
+			`{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32600,"message":"Session not found"}}`},
+		"as a bad request with such an id": {400, "",
+			`{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ` +
+				`ID"}}`},
+		"as a bad request": {400, isJSON,
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},` +
+				`"id":null}`},
+		"as a text": {400, "", "Bad Request: No valid session ID provided"},
+		"as not initialized": {400, "",
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRawWeb(t)
@@ -208,6 +241,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 				s.forget()
 				testkit.Equal(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).State, source.Completed)
 			}
+
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.session.Load()
@@ -217,7 +251,8 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	}
 }
 
-// A call that is under way when another one's session is not known may be carried out all the same: it is not made again.
+// A call that is under way when another one's session is not known may be carried out all the same: it is not
+// made again.
 func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	s := newRawWeb(t)
 	began := make(chan struct{}, 10)
@@ -242,6 +277,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	s.call = answers
 	r, w := s.open(t)
 	const calls = 40
+
 	// The end of a stream comes after the answer, and nothing announces it: on a busy machine, late.
 	for pause := 5 * time.Millisecond; ; pause *= 2 {
 		before := s.conns.Load()
@@ -262,7 +298,8 @@ type order struct {
 	Before []byte `json:"before,omitempty"` // is written before the answer
 	Result []byte `json:"result,omitempty"` // is the answer's result, whatever it is
 	Size   int    `json:"size,omitempty"`   // is about the size of the answer, in bytes
-	Await  string `json:"await,omitempty"`  // is not answered before this file is there; .began beside it says that it has begun
+	// is not answered before this file is there; .began beside it says that it has begun
+	Await  string `json:"await,omitempty"`
 	Filler string `json:"filler,omitempty"` // says nothing
 }
 
@@ -284,15 +321,20 @@ func beRaw() {
 		if err := json.Unmarshal(in.Bytes(), &m); err != nil || m.ID == nil {
 			continue
 		}
+
 		result := "{}"
 		switch m.Method {
 		case "initialize":
-			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`, m.Params.ProtocolVersion)
+			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"raw",`+
+				`"version":"1"}}`, m.Params.ProtocolVersion)
 		case "tools/list":
-			result = `{"nextCursor":null,"tools":[null,{"name":"odd","inputSchema":null},{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool","inputSchema":{"type":"object"}}]}`
+			result = `{"nextCursor":null,"tools":[null,{"name":"odd","inputSchema":null},` +
+				`{"name":"workflows-list-tool","inputSchema":{"type":"object"}},{"name":"workflows-execute-tool",` +
+				`"inputSchema":{"type":"object"}}]}`
 		case "tools/call":
 			if m.Params.Name == "workflows-list-tool" {
-				result = "{\"content\":[],\"structuredContent\":[{\"id\":\"r\",\"name\":\"raw\",\"description\":\"d\xff\",\"executionType\":\"sync\",\"metadata\":{\"m\":\"\xff\"}," +
+				result = "{\"content\":[],\"structuredContent\":[{\"id\":\"r\",\"name\":\"raw\"," +
+					"\"description\":\"d\xff\",\"executionType\":\"sync\",\"metadata\":{\"m\":\"\xff\"}," +
 					"\"inputSchema\":{\"type\":\"object\",\"title\":\"\xff\"}}]}"
 				break
 			}
@@ -325,6 +367,7 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	testkit.True(t, utf8.ValidString(w.Description), "what is no UTF-8 was passed on: %q", w.InputSchema)
 	testkit.True(t, utf8.Valid(w.InputSchema), "what is no UTF-8 was passed on: %q", w.InputSchema)
 	testkit.True(t, utf8.Valid(w.Metadata), "what is no UTF-8 was passed on: %q", w.InputSchema)
+
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for result, want := range map[string]string{
 		"{\"content\":[],\"structuredContent\":{\"x\":\"a\xff\xfeb\"}}": "{\"x\":\"a\uFFFDb\"}",
@@ -339,6 +382,7 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	} {
 		r.gives(t, w, order{Result: []byte(result)}.String(), want, "%.80q", result)
 	}
+
 	for result, want := range map[string]string{
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array",
 		`{"content":"x"}`: "its content is a text", `{"content":[],"isError":"no"}`: "its isError is a text",
@@ -359,18 +403,21 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 	for id := range 90 {
 		fmt.Fprintf(&logged, "{\"id\":%d,\"result\":NaN}\n", id)
 	}
+
 	answer := []byte(`{"content":[{"type":"text","text":"ok"}]}`)
 	for _, before := range []string{
 		"working…\n", "\n\n", strings.Repeat("x", 200<<10) + "\n", strings.Repeat("noise\n", 100), logged.String(),
 		`{"level":"info","msg":"an object that is logged"}` + "\n", strings.Repeat("{ x\n", 60),
-		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n", "{\"a\": [\n", "12\n", "\"a\"\n",
+		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n",
+		"{\"a\": [\n", "12\n", "\"a\"\n",
 	} {
 		r.gives(t, w, order{Before: []byte(before), Result: answer}.String(), `"ok"`, "%.40q", before)
 	}
 	testkit.Equal(t, r.connected(), 1, "it was connected to … times")
 }
 
-// A message that cannot be read costs the calls in flight, as lost, and the connection; later calls go on over the next one.
+// A message that cannot be read costs the calls in flight, as lost, and the connection; later calls go on
+// over the next one.
 func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 	for result, says := range map[string]string{
 		`{"content":[],"structuredContent":{"mean":NaN}}`:                                           "'N'",
@@ -387,11 +434,18 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		testkit.FailsWith(t, err, source.ErrUnreadable, "%.60s", result)
 		testkit.Fails(t, err, says, "%.60s", result)
 		testkit.True(t, time.Since(began) <= 30*time.Second, "%.60s took %v", result, time.Since(began))
-		r.gives(t, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "after %.60s", result)
+
+		r.gives(t, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`,
+			"after %.60s", result)
 	}
-	// An error that answers nothing ends the connection, and is not taken for what the source says of the calls that are under way.
+
+	// An error that answers nothing ends the connection, and is not taken for what the source says of the
+	// calls that are under way.
 	r, w := rawSource(t)
-	_, err := r.execute(t, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")}.String())
+	_, err := r.execute(t, w, order{
+		Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"),
+		Result: []byte("{}"),
+	}.String())
 	_, refused := errors.AsType[*source.RefusedError](err)
 	testkit.True(t, !refused && errors.Is(err, source.ErrLost), "%v", err)
 	r.back(t, "raw")
@@ -405,15 +459,21 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.gives(t, w, order{Await: gate, Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(), `{"a":1}`, "the other call")
+		r.gives(t, w, order{Await: gate, Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}.String(),
+			`{"a":1}`, "the other call")
 	}()
-	testkit.Until(t, "begun", func() bool { _, err := os.Stat(gate + ".began"); return err == nil })
+	testkit.Until(t, "begun", func() bool {
+		_, err := os.Stat(gate + ".began")
+		return err == nil
+	})
+
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
 	long := order{Filler: strings.Repeat("x", 1<<20)}.String() // more than a pipe holds
 	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, []byte(long), nil)).Err(), context.DeadlineExceeded)
 	testkit.True(t, time.Since(began) <= writePatience, "it took %v", time.Since(began))
+
 	testkit.Must(t, os.WriteFile(gate, nil, 0o600))
 	<-done
 }

@@ -26,6 +26,7 @@ func (s *source) query(ctx context.Context, l *link) error {
 		}
 		return fmt.Errorf("asking for its workflows: %w", err)
 	}
+
 	old := s.offer.Load()
 	now := &offer{workflows: workflows, skipped: skipped, queried: true, connected: true}
 	s.offer.Store(now)
@@ -40,6 +41,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	if err := l.findTools(ctx, s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool); err != nil {
 		return nil, nil, err
 	}
+
 	all := newListing(s.def.Name, s.offer.Load().workflows)
 	if s.def.Tools != nil {
 		if err := s.tools(ctx, l, all); err != nil {
@@ -50,8 +52,12 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		if s.def.Tools != nil {
 			return all.workflows, all.reasons(), nil
 		}
-		return nil, nil, fmt.Errorf("it has no tool %q: name its list tool as list_tool in the config, or those of its tools that are to be offered here as tools; if it is a deepwork, start that one with --toolsets workflows,source", s.def.ListTool)
+		return nil, nil,
+			fmt.Errorf("it has no tool %q: name its list tool as list_tool in the config, or those of its tools that "+
+				"are to be offered here as tools; if it is a deepwork, start that one with --toolsets workflows,source",
+				s.def.ListTool)
 	}
+
 	for cursor := ""; ; {
 		arguments := json.RawMessage(`{}`)
 		if cursor != "" {
@@ -64,6 +70,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		if answer.IsError {
 			return nil, nil, &RefusedError{Text: answer.text()}
 		}
+
 		next, err := all.add(answer.list())
 		if err != nil {
 			return nil, nil, err
@@ -73,7 +80,9 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 				all.workflows = slices.DeleteFunc(all.workflows, func(w *offered) bool {
 					run := w.tool == ""
 					if run {
-						all.skip(jsontext.Clip(w.ID, 100), fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
+						all.skip(jsontext.Clip(w.ID, 100),
+							fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool "+
+								"in the config", s.def.ExecuteTool))
 					}
 					return run
 				})
@@ -127,6 +136,7 @@ func (s *source) log(old, now *offer) {
 	if now.err != nil {
 		return
 	}
+
 	lines, logged := 0, make(map[string]bool)
 	say := func(message, workflow, reason string) {
 		key := message + "\x00" + workflow + "\x00" + reason

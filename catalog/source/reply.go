@@ -33,6 +33,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 		r.fault = "it is " + kindOf(data) + "; expected an object"
 		return nil
 	}
+
 	var in struct {
 		Content, StructuredContent, IsError json.RawMessage
 		ResultType, TaskID                  any
@@ -58,6 +59,7 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 	case !jsontext.IsNull(in.Content) && jsontext.Kind(in.Content) != "array":
 		r.fault = "its content is " + kindOf(in.Content) + "; expected an array"
 	}
+
 	return nil
 }
 
@@ -92,6 +94,7 @@ func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
 	}
+
 	blocks := r.blocks()
 	switch {
 	case len(blocks) == 1 && blocks[0].Type == "text":
@@ -102,6 +105,7 @@ func (r *reply) value() json.RawMessage {
 	case len(blocks) == 0 && (blocks != nil || jsontext.IsNull(r.Content)):
 		return nil
 	}
+
 	return r.Content
 }
 
@@ -120,11 +124,13 @@ func (r *reply) unwrapped() json.RawMessage {
 	if jsontext.Kind(value) != "object" {
 		return value
 	}
+
 	var wrapped map[string]json.RawMessage
 	if json.Unmarshal(value, &wrapped) != nil || len(wrapped) != 1 {
 		return value
 	}
 	inner := wrapped["result"]
+
 	var text string
 	if jsontext.Kind(inner) == "string" && json.Unmarshal(inner, &text) == nil && json.Valid([]byte(text)) {
 		inner = json.RawMessage(text)
@@ -132,6 +138,7 @@ func (r *reply) unwrapped() json.RawMessage {
 	if kind := jsontext.Kind(inner); kind == "object" || kind == "array" {
 		return inner
 	}
+
 	return value
 }
 
@@ -143,6 +150,7 @@ func (r *reply) list() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) || len(blocks) < 2 {
 		return value
 	}
+
 	var all []json.RawMessage
 	for _, b := range blocks {
 		if b.Type != "text" || jsontext.Kind([]byte(b.Text)) != "object" || !json.Valid([]byte(b.Text)) {

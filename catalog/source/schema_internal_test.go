@@ -31,19 +31,30 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 	} {
 		s := compileSchema(json.RawMessage(text))
 		testkit.Need(t, s.err != nil && string(s.listed) == string(anyObject), "%s: %.200s, %v", name, s.listed, s.err)
-		testkit.True(t, s.check(json.RawMessage(`{"anything":[1]}`)) == nil && s.check(json.RawMessage(`[1]`)) != nil, "%s: does not take any object, or more", name)
+		testkit.True(t, s.check(json.RawMessage(`{"anything":[1]}`)) == nil && s.check(json.RawMessage(`[1]`)) != nil,
+			"%s: does not take any object, or more", name)
 	}
 }
 
 func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
-	s := compileSchema(json.RawMessage(` {"properties": {"region": {"enum": ["eu", "us"]}, "tree": {"$ref": "#/$defs/node"}}, "required": ["region"],
-		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}}`))
-	testkit.Need(t, s.err == nil && strings.HasPrefix(string(s.listed), `{"type":"object","properties":{"region":`), "%s %v", s.listed, s.err)
+	s := compileSchema(json.RawMessage(
+		` {"properties": {"region": {"enum": ["eu", "us"]}, "tree": {"$ref": "#/$defs/node"}}, "required": ["region"],
+		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": ` +
+			`"number"}}}}}`))
+	testkit.Need(t, s.err == nil && strings.HasPrefix(string(s.listed), `{"type":"object","properties":{"region":`),
+		"%s %v", s.listed, s.err)
 	testkit.Works(t, s.check(json.RawMessage(`{"region":"eu","tree":{"left":{"left":{"value":2.5}}},"more":1}`)))
+
 	for bad, want := range map[string]string{
-		``: `missing required "region"`, `null`: `missing required "region"`, `{}`: `missing required "region"`, `[]`: `are an array`, `{"region"`: `not JSON`,
-		`{"region":"eu","tree":{"left":{"value":"x"}}}`:                                      `tree.left.value: "x" is a string; expected a number`,
-		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
+		``:          `missing required "region"`,
+		`null`:      `missing required "region"`,
+		`{}`:        `missing required "region"`,
+		`[]`:        `are an array`,
+		`{"region"`: `not JSON`,
+		`{"region":"eu","tree":{"left":{"value":"x"}}}`: `tree.left.value: ` +
+			`"x" is a string; expected a number`,
+		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) +
+			`}`: `nested more than 200 deep`,
 	} {
 		testkit.Fails(t, s.check(json.RawMessage(bad)), want, "%.100s", bad)
 	}
@@ -60,8 +71,10 @@ func named(source, id, name string) *offered {
 func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 	long := strings.Repeat("long name ", 20)
 	all := []*offered{
-		named("a", "1", "alone"), named("a", "2", "with blank"), named("a", "3", "with.blank"), named("a", "4", "日本語"), named("a", "!?", "日本語!"),
-		named("a", "5", long+"x"), named("a", "6", long+"y"), named("a", "7", "get_workflows"), named("b", "7", "get_workflows"),
+		named("a", "1", "alone"), named("a", "2", "with blank"), named("a", "3", "with.blank"), named("a", "4", "日本語"),
+		named("a", "!?", "日本語!"),
+		named("a", "5", long+"x"), named("a", "6", long+"y"), named("a", "7", "get_workflows"),
+		named("b", "7", "get_workflows"),
 		named("a", strings.Repeat("i", 500), "same"), named("a", "9", "same"), named("b", "10", "same_9"),
 		named("b", "11", "Émile"), named("b", "12", "same"), named("c", "12", "same"),
 	}
@@ -71,13 +84,16 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 		testkit.True(t, legalName(name) && !seen[name], "%q of %q", name, all[i].Name)
 		seen[name] = true
 	}
-	testkit.ContainsAll(t, strings.Join(names, " "), []string{"alone with_blank_2 with_blank_3 4 ", " same_9 mile ", " same_9_", " get_workflows_7_"})
+	testkit.ContainsAll(t, strings.Join(names, " "),
+		[]string{"alone with_blank_2 with_blank_3 4 ", " same_9 mile ", " same_9_", " get_workflows_7_"})
+
 	// The order in which they came does not matter.
 	reversed := slices.Clone(all)
 	slices.Reverse(reversed)
 	again := nameAll(reversed, "", []string{"get_workflows"}, nil)
 	slices.Reverse(again)
 	testkit.Same(t, names, again)
+
 	for _, name := range nameAll(all, strings.Repeat("p", 32), nil, nil) {
 		testkit.True(t, legalName(name) && strings.HasPrefix(name, strings.Repeat("p", 32)), "%q", name)
 	}
@@ -85,23 +101,33 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 
 func TestAnswersOfASource(t *testing.T) {
 	for text, want := range map[string]Answer{
-		`{"execution_id":"e","status":"RUNNING"}`:                      {ExecutionID: "e", State: Running},
-		`{"executionId":17,"status":"queued"}`:                         {ExecutionID: "17", State: Running},
-		`{"status":"Completed","output":{"b":1,"a":2}}`:                {State: Completed, Output: json.RawMessage(`{"b":1,"a":2}`)},
-		`{"status":"failed","error":"no disk"}`:                        {State: Failed, Error: "no disk"},
-		`{"status":"error","error":{"code":3,"message":"no disk"}}`:    {State: Failed, Error: "no disk"},
-		`{"status":"failed","error":{"code":3}}`:                       {State: Failed, Error: `{"code":3}`},
-		`{"status":"canceled"}`:                                        {State: Cancelled},
-		`{}`:                                                           {},
-		`"started"`:                                                    {Output: json.RawMessage(`"started"`)},
-		`{"progress":3,"total":4,"message":"m"}`:                       {Progress: &Progress{Value: new(3.0), Total: new(4.0), Message: "m"}},
+		`{"execution_id":"e","status":"RUNNING"}`: {ExecutionID: "e", State: Running},
+		`{"executionId":17,"status":"queued"}`:    {ExecutionID: "17", State: Running},
+		`{"status":"Completed","output":{"b":1,"a":2}}`: {
+			State:  Completed,
+			Output: json.RawMessage(`{"b":1,"a":2}`),
+		},
+		`{"status":"failed","error":"no disk"}`:                     {State: Failed, Error: "no disk"},
+		`{"status":"error","error":{"code":3,"message":"no disk"}}`: {State: Failed, Error: "no disk"},
+		`{"status":"failed","error":{"code":3}}`:                    {State: Failed, Error: `{"code":3}`},
+		`{"status":"canceled"}`:                                     {State: Cancelled},
+		`{}`:                                                        {},
+		`"started"`:                                                 {Output: json.RawMessage(`"started"`)},
+		`{"progress":3,"total":4,"message":"m"}`: {Progress: &Progress{
+			Value:   new(3.0),
+			Total:   new(4.0),
+			Message: "m",
+		}},
 		`{"status":7,"execution_id":{},"progress":null,"output":null}`: {},
 	} {
 		for name, r := range map[string]reply{
-			"structured":      {Structured: json.RawMessage(text)},
-			"text":            {Content: mustJSON(t, []block{{Type: "text", Text: text}})},
-			"wrapped":         {Structured: json.RawMessage(`{"result":` + text + `}`)},
-			"a text, wrapped": {Content: mustJSON(t, []block{{Type: "text", Text: text}}), Structured: mustJSON(t, map[string]string{"result": text})},
+			"structured": {Structured: json.RawMessage(text)},
+			"text":       {Content: mustJSON(t, []block{{Type: "text", Text: text}})},
+			"wrapped":    {Structured: json.RawMessage(`{"result":` + text + `}`)},
+			"a text, wrapped": {
+				Content:    mustJSON(t, []block{{Type: "text", Text: text}}),
+				Structured: mustJSON(t, map[string]string{"result": text}),
+			},
 		} {
 			if text[0] != '{' && strings.HasSuffix(name, "wrapped") {
 				continue // only fields of an execution are taken out
@@ -122,7 +148,8 @@ func TestAnswersAreNotEscapedForHTML(t *testing.T) {
 	testkit.Equal(t, string(r.syncAnswer().Output), `"a <b> & c"`)
 	r = reply{Content: json.RawMessage(`[{"type":"text","text":"{\"x\":\"<\"}"},{"type":"text","text":"{}"}]`)}
 	testkit.Equal(t, string(r.list()), `[{"x":"<"},{}]`)
-	testkit.Contains(t, string(shallow(json.RawMessage(strings.Repeat("[", 300)+`"<"`+strings.Repeat("]", 300)))), `\"<\"`)
+	testkit.Contains(t, string(shallow(json.RawMessage(strings.Repeat("[", 300)+`"<"`+strings.Repeat("]", 300)))),
+		`\"<\"`)
 }
 
 func TestListsThatFrameworksWrap(t *testing.T) {
@@ -163,19 +190,34 @@ func TestRememberedNamesAreBounded(t *testing.T) {
 // What a task says becomes what a run is; an answer of a kind that is not known is never an empty success.
 func TestAnswersThatAreTasks(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"resultType":"task","taskId":"x","status":"working","statusMessage":"half","pollIntervalMs":5000}`:                                                        "task:x running half 5s",
-		`{"resultType":"task","taskId":"x","status":"working","pollIntervalMs":9e9}`:                                                                                "task:x running 30s",
-		`{"resultType":"complete","taskId":"x","status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Which city?"}}}}`: "task:x running it waits for an answer of a person: Which city? Which city? 0s",
-		`{"resultType":"complete","taskId":"x","status":"completed","result":{"content":[{"type":"text","text":"{\"a\":1}"}]}}`:                                     `task:x completed {"a":1} 0s`,
-		`{"resultType":"complete","taskId":"x","status":"completed","result":{"structuredContent":{"a":12345678901234567890},"content":[]}}`:                        `task:x completed {"a":12345678901234567890} 0s`,
-		`{"resultType":"complete","taskId":"x","status":"completed","result":{"isError":true,"content":[{"type":"text","text":"no"}]}}`:                             `task:x failed no "no" 0s`,
-		`{"resultType":"complete","taskId":"x","status":"failed","error":{"code":-32603,"message":"broke"}}`:                                                        "task:x failed broke 0s",
-		`{"resultType":"complete","taskId":"x","status":"cancelled","statusMessage":"by you"}`:                                                                      "task:x cancelled by you by you 0s",
-		`{"resultType":"complete","taskId":"x","status":"completed","result":{"resultType":"task","taskId":"y","status":"working"}}`:                                "the result of its task is not that of a tool",
-		`{"resultType":"task","status":"working"}`:                                  "fault: it is a task without an id, or is not written as one",
-		`{"resultType":"task","taskId":5,"status":"working"}`:                       "fault: it is a task without an id, or is not written as one",
-		`{"resultType":"later","content":[]}`:                                       `fault: it is of the kind "later", which this server does not know`,
-		`{"resultType":"input_required","inputRequests":{}}`:                        `fault: it is of the kind "input_required", which this server does not know`,
+		`{"resultType":"task","taskId":"x","status":"working","statusMessage":"half",` +
+			`"pollIntervalMs":5000}`: "task:x running half 5s",
+		`{"resultType":"task","taskId":"x","status":"working",` +
+			`"pollIntervalMs":9e9}`: "task:x running 30s",
+		`{"resultType":"complete","taskId":"x","status":"input_required",` +
+			`"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Which ` +
+			`city?"}}}}`: "task:x running it waits for an answer of a person: Which city? Which city? 0s",
+		`{"resultType":"complete","taskId":"x","status":"completed","result":{"content":[{"type":"text",` +
+			`"text":"{\"a\":1}"}]}}`: `task:x completed {"a":1} 0s`,
+		`{"resultType":"complete","taskId":"x","status":"completed",` +
+			`"result":{"structuredContent":{"a":12345678901234567890},"content":[]}}`: `task:x completed ` +
+			`{"a":12345678901234567890} 0s`,
+		`{"resultType":"complete","taskId":"x","status":"completed","result":{"isError":true,` +
+			`"content":[{"type":"text","text":"no"}]}}`: `task:x failed no "no" 0s`,
+		`{"resultType":"complete","taskId":"x","status":"failed","error":{"code":-32603,` +
+			`"message":"broke"}}`: "task:x failed broke 0s",
+		`{"resultType":"complete","taskId":"x","status":"cancelled","statusMessage":"by you"}`: "task:x cancelled by " +
+			"you by you 0s",
+		`{"resultType":"complete","taskId":"x","status":"completed","result":{"resultType":"task","taskId":"y",` +
+			`"status":"working"}}`: "the result of its task is not that of a tool",
+		`{"resultType":"task","status":"working"}`: "fault: it is a task without an id, or is not written " +
+			"as one",
+		`{"resultType":"task","taskId":5,"status":"working"}`: "fault: it is a task without an id, or is not written " +
+			"as one",
+		`{"resultType":"later","content":[]}`: `fault: it is of the kind ` +
+			`"later", which this server does not know`,
+		`{"resultType":"input_required","inputRequests":{}}`: `fault: it is of the kind ` +
+			`"input_required", which this server does not know`,
 		`{"taskId":"of the workflow's own","content":[{"type":"text","text":"1"}]}`: "no task",
 		`{"content":[]}`: "no task",
 	} {
@@ -190,7 +232,8 @@ func TestAnswersThatAreTasks(t *testing.T) {
 				got = err.Error()
 			} else {
 				p := cmp.Or(a.Progress, &Progress{})
-				parts := []string{a.ExecutionID, string(a.State), p.Message, p.Asks, a.Error, string(a.Output), fmt.Sprint(a.Pause.Round(time.Second))}
+				parts := []string{a.ExecutionID, string(a.State), p.Message, p.Asks, a.Error, string(a.Output),
+					fmt.Sprint(a.Pause.Round(time.Second))}
 				got = strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 			}
 		}
@@ -208,6 +251,7 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 		name, schema, good, bad := lines[0], lines[1], json.RawMessage(lines[2]), json.RawMessage(lines[3])
 		s := compileSchema(json.RawMessage(schema))
 		testkit.Need(t, s.err == nil, "%s: %v", name, s.err)
+
 		listed := string(s.listed)
 		testkit.Equal(t, s.adapted == nil, listed == schema, "%s: nothing is said to be changed", name)
 		if listed == schema {
@@ -253,6 +297,7 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 		case !names && (o["type"] == "array" || o["prefixItems"] != nil) && items == nil:
 			return "an array has no items"
 		}
+
 		for name, child := range o {
 			if names && !key.MatchString(name) {
 				return "a property is named " + name
@@ -267,6 +312,7 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 				}
 			}
 		}
+
 		return ""
 	}
 	return walk(top, 0, false)
@@ -274,13 +320,23 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 
 // Properties whose names model APIs refuse have others, wherever they are, and go to the source under their own names.
 func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
-	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
-		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
-		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
+	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a ` +
+		`b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
+		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},` +
+		`"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],` +
+		`"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},` +
+		`"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object",` +
+		`"additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
+		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a ` +
+		`tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},` +
+		`"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a ` +
+		`b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
 	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
 	testkit.Need(t, err == nil && w.Adapted != nil, "%v %v", err, w)
+
 	why := refusedByModelAPIs(t, w.InputSchema)
 	testkit.Need(t, why == "", "%s: %s", why, w.InputSchema)
+
 	listed := map[string]string{}
 	for name, original := range w.Adapted.Renamed {
 		listed[original] = name
@@ -290,23 +346,35 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	testkit.Need(t, listed["2 x"] == "p_2_x", "%v", listed)
 	testkit.Need(t, len(listed) == 8, "%v", listed)
 	testkit.Need(t, listed["user id"] != "user_id", "%v", listed)
+
 	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
 	user, japan, tree := listed["user id"], listed["日本"], listed["a tree"]
 	for given, want := range map[string]string{
-		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user + `"}`:                              `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,
-		`{"` + user + `":1,"` + japan + `":[null,{"a_b":2,"filter_name":3}],"other":{"a_b":[1]}}`:       `{"user id":1,"日本":[null,{"a b":2,"filter_name":3}],"other":{"a b":[1]}}`,
-		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`:                                       `{"user id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
-		`{"` + user + `":1,"` + tree + `":{"` + tree + `":{"` + tree + `":{"a_b":1,"filter_name":2}}}}`: `{"user id":1,"a tree":{"a tree":{"a tree":{"a b":1,"filter_name":2}}}}`,
-		`{"` + user + `":1,"x-1":{"a_b":1},"deep":{"only_required":1,"other":{"only_required":2}}}`:     `{"user id":1,"x-1":{"a b":1},"deep":{"only required":1,"other":{"only_required":2}}}`,
-		`{"` + user + `":1,"pair":[{"a_b":{"filter_name":1}},{"a_b":1}]}`:                               `{"user id":1,"pair":[{"a_b":{"filter[name]":1}},{"a b":1}]}`,
+		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user +
+			`"}`: `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,
+		`{"` + user + `":1,"` + japan +
+			`":[null,{"a_b":2,"filter_name":3}],"other":{"a_b":[1]}}`: `{"user id":1,"日本":[null,{"a b":2,` +
+			`"filter_name":3}],"other":{"a b":[1]}}`,
+		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`: `{"user ` +
+			`id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
+		`{"` + user + `":1,"` + tree + `":{"` + tree + `":{"` + tree +
+			`":{"a_b":1,"filter_name":2}}}}`: `{"user id":1,"a tree":{"a tree":{"a tree":{"a b":1,"filter_name":2}}}}`,
+		`{"` + user +
+			`":1,"x-1":{"a_b":1},"deep":{"only_required":1,"other":{"only_required":2}}}`: `{"user id":1,"x-1":{"a ` +
+			`b":1},"deep":{"only required":1,"other":{"only_required":2}}}`,
+		`{"` + user +
+			`":1,"pair":[{"a_b":{"filter_name":1}},{"a_b":1}]}`: `{"user id":1,"pair":[{"a_b":{"filter[name]":1}},` +
+			`{"a b":1}]}`,
 		`[1]`: `[1]`, `{"a`: `{"a`, ``: ``,
 	} {
 		testkit.Equal(t, string(tool.Original(json.RawMessage(given))), want, "%v", given)
 	}
 	for _, change := range w.Adapted.Changes {
-		testkit.True(t, !strings.Contains(change, "the top has properties") && !strings.Contains(change, "the type at the top"), "it says that this was changed: %s", change)
+		testkit.True(t, !strings.Contains(change, "the top has properties") &&
+			!strings.Contains(change, "the type at the top"), "it says that this was changed: %s", change)
 	}
-	testkit.Fails(t, tool.Check(tool.Original(json.RawMessage(`{"filter_name":"x"}`))), `("user id" is `+user+` in the listed schema)`)
+	testkit.Fails(t, tool.Check(tool.Original(json.RawMessage(`{"filter_name":"x"}`))),
+		`("user id" is `+user+` in the listed schema)`)
 }
 
 // A schema that doubles with each reference, or refers to a long text again and again, is listed in a bounded form.
@@ -316,7 +384,9 @@ func TestField03_ListedSchemasAreBounded(t *testing.T) {
 		ref := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i)
 		doubling += fmt.Sprintf(`,"d%d":{"type":"object","properties":{"a":%s,"b":%s,"c":%s}}`, i+1, ref, ref, ref)
 	}
-	long := `{"type":"object","$defs":{"long":{"description":"` + strings.Repeat("x", maxSchema/2) + `"}},"properties":{"p0":{}`
+
+	long := `{"type":"object","$defs":{"long":{"description":"` + strings.Repeat("x", maxSchema/2) +
+		`"}},"properties":{"p0":{}`
 	for i := range 3000 {
 		long += fmt.Sprintf(`,"p%d":{"$ref":"#/$defs/long"}`, i+1)
 	}

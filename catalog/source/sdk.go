@@ -84,6 +84,7 @@ func (c rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
 		if call := callIn(ctx); call != nil {
 			call.sent.Store(true)
 		}
+
 		if method, ok := strings.CutPrefix(r.Method, raw); ok {
 			renamed := *r
 			renamed.Method = method

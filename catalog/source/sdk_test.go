@@ -67,11 +67,14 @@ func (w *memoryWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	w.conn = &written{Connection: c}
 	return rawConn{w.conn}, err
 }
-func (w *memoryWire) transport() mcp.Transport          { return w }
-func (w *memoryWire) begun()                            {}
-func (w *memoryWire) end()                              { w.conn.Close() }
-func (w *memoryWire) leave(_ context.Context, f func()) { w.conn.Close(); f() }
-func (w *memoryWire) reason(err error) error            { return err }
+func (w *memoryWire) transport() mcp.Transport { return w }
+func (w *memoryWire) begun()                   {}
+func (w *memoryWire) end()                     { w.conn.Close() }
+func (w *memoryWire) leave(_ context.Context, f func()) {
+	w.conn.Close()
+	f()
+}
+func (w *memoryWire) reason(err error) error { return err }
 
 func linkTo(t *testing.T, w wire) *link {
 	t.Helper()
@@ -93,13 +96,15 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": wireTo(t, serving(t, handler.ServeHTTP))} {
 		l := linkTo(t, w)
 		got, err := callTool(t, l)
-		testkit.True(t, err == nil && string(got.Structured) == digits, "%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
+		testkit.True(t, err == nil && string(got.Structured) == digits,
+			"%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
 		testkit.Works(t, l.findTools(t.Context(), "t"), "%s: the list of tools is not read", name)
 		testkit.True(t, l.has("t"), "%s: the list of tools is not read", name)
 		l.close(t.Context())
 		testkit.Equal(t, context.Cause(l.ctx), errClosed, "why the calls of %s end", name)
 	}
-	testkit.True(t, memory.conn.call != nil && memory.conn.call.sent.Load(), "the context of a call does not reach the write of its message")
+	testkit.True(t, memory.conn.call != nil && memory.conn.call.sent.Load(),
+		"the context of a call does not reach the write of its message")
 }
 
 func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
@@ -119,17 +124,22 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 	refuse.Store(true)
 	_, err := callTool(t, l)
 	_, lost := errors.AsType[transportError](err)
-	testkit.True(t, lost && err.Error() == "calling a tool: 418 I'm a teapot", "a refusal does not come back as the call's error: %v", err)
+	testkit.True(t, lost && err.Error() == "calling a tool: 418 I'm a teapot",
+		"a refusal does not come back as the call's error: %v", err)
+
 	says = `{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"out of cheese"}}`
 	_, err = callTool(t, l)
 	refused, ok := errors.AsType[*RefusedError](err)
-	testkit.True(t, ok && refused.Text == "out of cheese", "an error in the body of a response does not come back as the call's error: %v", err)
+	testkit.True(t, ok && refused.Text == "out of cheese",
+		"an error in the body of a response does not come back as the call's error: %v", err)
+
 	refuse.Store(false)
 	testkit.Works(t, testkit.Get(callTool(t, l)).Err(), "a refused call has ended the session")
 	web.CloseClientConnections()
 	web.Close()
 	e, ok := errors.AsType[*jsonrpc.Error](l.session.Ping(t.Context(), nil))
-	testkit.True(t, ok && e.Code == rejectedCode, "the error of a message that could not be sent has not the code %d: %v", rejectedCode, e)
+	testkit.True(t, ok && e.Code == rejectedCode,
+		"the error of a message that could not be sent has not the code %d: %v", rejectedCode, e)
 }
 
 func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
@@ -140,5 +150,6 @@ func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})
 	_, err := callTool(t, l)
 	_, lost := errors.AsType[transportError](err)
-	testkit.True(t, lost && strings.Contains(err.Error(), "made of cheese"), "the error of Read is not that of the call: %v", err)
+	testkit.True(t, lost && strings.Contains(err.Error(), "made of cheese"),
+		"the error of Read is not that of the call: %v", err)
 }

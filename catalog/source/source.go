@@ -59,7 +59,9 @@ type source struct {
 
 // newSource makes a source. before is the one that it replaces, or nil; its tools stay listed until
 // the first query.
-func newSource(def config.WorkflowSource, o Options, before *source, p policy, changed wait.Signal, grace context.Context) *source {
+func newSource(
+	def config.WorkflowSource, o Options, before *source, p policy, changed wait.Signal, grace context.Context,
+) *source {
 	s := &source{
 		def: def, options: o, logger: o.Logger.With("source", def.Name), changed: changed, grace: grace,
 		version: handshake, requests: make(chan chan error), adjusted: wait.NewSignal(), done: make(chan struct{}),
@@ -67,6 +69,7 @@ func newSource(def config.WorkflowSource, o Options, before *source, p policy, c
 	if def.Tools != nil {
 		s.version = newestVersion // in which there are tasks
 	}
+
 	s.policy.Store(&p)
 	first := offer{since: time.Now()}
 	if before != nil {
@@ -95,9 +98,11 @@ func (s *source) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+
 		if time.Since(began) > steadyAfter {
 			pause.Reset()
 		}
+
 		_, malformed := errors.AsType[malformedError](err)
 		if s.served && (malformed || s.def.URL != "") && time.Since(repaired) > settleBetween {
 			// A good connection that breaks on a message is replaced immediately, and the source is
@@ -107,6 +112,7 @@ func (s *source) run(ctx context.Context) {
 			continue
 		}
 		s.served = false
+
 		s.failed(err, false)
 		next := time.NewTimer(pause.Next())
 		select { // until the next attempt, or until a query is requested
@@ -116,6 +122,7 @@ func (s *source) run(ctx context.Context) {
 		}
 		next.Stop()
 	}
+
 	s.answer(errClosed)
 }
 
@@ -138,6 +145,7 @@ func (s *source) connection(ctx context.Context) (err error) {
 			err = fmt.Errorf("its connection failed: %v", r)
 		}
 	}()
+
 	l, err := s.dial(ctx)
 	if err != nil {
 		return err
@@ -157,6 +165,7 @@ func (s *source) dial(ctx context.Context) (*link, error) {
 	if err == nil || errorOf(err) == nil && s.def.Tools == nil || ctx.Err() != nil {
 		return l, err
 	}
+
 	other := newestVersion
 	if s.version == newestVersion {
 		other = handshake
@@ -165,7 +174,8 @@ func (s *source) dial(ctx context.Context) (*link, error) {
 	if again != nil {
 		return nil, fmt.Errorf("%w; and in another version of MCP: %w", err, again)
 	}
-	s.logger.Debug("a source refuses initialize, and is spoken to in another version of MCP", "version", l.session.InitializeResult().ProtocolVersion, "error", err)
+	s.logger.Debug("a source refuses initialize, and is spoken to in another version of MCP", "version",
+		l.session.InitializeResult().ProtocolVersion, "error", err)
 	s.version = other
 	return l, nil
 }
@@ -197,6 +207,7 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		w = c
 	}
 	ctx, cancel := bounded(ctx, limit, "its initialize")
@@ -227,6 +238,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		defer ticker.Stop()
 		probe = ticker.C
 	}
+
 	a := schedule{next: time.Now(), pause: wait.Backoff{Min: firstRetry, Max: lastRetry}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -236,10 +248,12 @@ func (s *source) converse(ctx context.Context, l *link) error {
 			timer.Reset(time.Until(a.next))
 			next = timer.C
 		}
+
 		requests := s.requests
 		if s.waiting != nil { // for the first query
 			requests = nil
 		}
+
 		var err error
 		select {
 		case <-ctx.Done():
@@ -287,6 +301,7 @@ func (s *source) queryNow(ctx context.Context, l *link, a *schedule) error {
 		// A source that is busy with a call may be slow to answer; otherwise it hangs.
 		return err
 	}
+
 	s.failed(err, true)
 	if a.failures++; a.failures <= s.policy.Load().retries {
 		a.next = time.Now().Add(a.pause.Next())
@@ -314,10 +329,12 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	if l.calls.Load() > 0 {
 		return nil
 	}
+
 	ctx, cancel := bounded(ctx, probeTimeout, "its answer to a ping")
 	defer cancel()
 	stop := context.AfterFunc(l.ctx, cancel)
 	defer stop()
+
 	// An error from the source counts as an answer.
 	if err := l.session.Ping(ctx, nil); err != nil && errorOf(err) == nil && l.calls.Load() == 0 {
 		if l.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		beSource(mode)
 		return
 	}
+
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
@@ -46,7 +47,8 @@ func TestMain(m *testing.M) {
 type fakery struct {
 	mu      sync.Mutex
 	list    func(cursor string) *mcp.CallToolResult // what the list tool answers
-	execute func(ctx context.Context, r *mcp.CallToolRequest, id string, input json.RawMessage) (*mcp.CallToolResult, error)
+	execute func(ctx context.Context, r *mcp.CallToolRequest, id string,
+		input json.RawMessage) (*mcp.CallToolResult, error)
 	status  func(id string) *mcp.CallToolResult // nil: there is no such tool
 	cancel  func(id string) *mcp.CallToolResult // nil: there is no such tool
 	queries atomic.Int64
@@ -67,7 +69,8 @@ func failure(s string) *mcp.CallToolResult {
 }
 
 func workflow(id, name string, more ...string) string {
-	return fmt.Sprintf(`{"id":%q,"name":%q,"description":"does %s"%s}`, id, name, name, strings.Join(append([]string{""}, more...), ","))
+	return fmt.Sprintf(`{"id":%q,"name":%q,"description":"does %s"%s}`, id, name, name,
+		strings.Join(append([]string{""}, more...), ","))
 }
 
 func listOf(workflows ...string) func(string) *mcp.CallToolResult {
@@ -91,34 +94,42 @@ func (f *fakery) server() *mcp.Server {
 		Input       json.RawMessage
 	}
 	add := func(name string, h func(context.Context, *mcp.CallToolRequest, arguments) (*mcp.CallToolResult, error)) {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			var in arguments
-			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-				return nil, err
-			}
-			return h(ctx, r, in)
-		})
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				var in arguments
+				if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+					return nil, err
+				}
+				return h(ctx, r, in)
+			})
 	}
-	add("workflows-list-tool", func(_ context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+	add("workflows-list-tool", func(
+		_ context.Context, r *mcp.CallToolRequest, in arguments,
+	) (*mcp.CallToolResult, error) {
 		f.queries.Add(1)
 		f.mu.Lock()
 		list := f.list
 		f.mu.Unlock()
 		return list(in.Cursor), nil
 	})
-	add("workflows-execute-tool", func(ctx context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
-		if f.execute == nil {
-			return text(string(in.Input)), nil
-		}
-		return f.execute(ctx, r, in.WorkflowID, in.Input)
-	})
+
+	add("workflows-execute-tool",
+		func(ctx context.Context, r *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+			if f.execute == nil {
+				return text(string(in.Input)), nil
+			}
+			return f.execute(ctx, r, in.WorkflowID, in.Input)
+		})
+
 	for name, h := range map[string]func(string) *mcp.CallToolResult{"status": f.status, "cancel": f.cancel} {
 		if h != nil {
-			add("workflows-"+name+"-tool", func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
-				return h(in.WorkflowID + "/" + in.ExecutionID), nil
-			})
+			add("workflows-"+name+"-tool",
+				func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, error) {
+					return h(in.WorkflowID + "/" + in.ExecutionID), nil
+				})
 		}
 	}
+
 	return s
 }
 
@@ -130,6 +141,7 @@ func beSource(mode string) {
 		os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600)
 		os.Rename(file+".new", file)
 	}
+
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	switch mode {
 	case "good":
@@ -215,6 +227,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	r.refresh(t)
 	s := r.tools(t, "own", "send_1", "send_2")
 	testkit.Equal(t, found(s, "send")+" "+found(s, "nothing"), "[send_1 send_2] [] [] []")
+
 	// The other does not take the name when the first is away, nor one that a name with an id was once another's.
 	away := *c
 	away.WorkflowTools.Sources = slices.Clone(c.WorkflowTools.Sources)
@@ -224,10 +237,12 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	for name, want := range map[string]string{"send": "[send_2] [first]", "own": "[] [first]", "send_1": "[] [first]"} {
 		testkit.Equal(t, found(s, name), want, "%s means", name)
 	}
+
 	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
 	r.refresh(t)
 	s = r.until(t, "two tools", func(s *source.Snapshot) bool { return len(s.Tools) == 2 })
 	testkit.True(t, s.Tool("send_1") == nil, "the name send_1 was the other source's: %s", toolNames(s))
+
 	// A source that is renamed, or taken out, holds no names.
 	b.set(listOf(workflow("2", "send")))
 	r.settings.Store(settings(c.WorkflowTools.Sources[1]))
@@ -240,16 +255,22 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 	for _, f := range []*fakery{hangs, broken} {
 		f.list = listOf(workflow("1", "known"))
 	}
-	r := open(t, settings(overHTTP(t, "hangs", hangs), overHTTP(t, "broken", broken), overHTTP(t, "fine", fine), command("dead", "exit")))
+	r := open(t, settings(overHTTP(t, "hangs", hangs), overHTTP(t, "broken", broken), overHTTP(t, "fine", fine),
+		command("dead", "exit")))
 	r.until(t, "three sources", func(s *source.Snapshot) bool { return len(s.Tools) == 3 })
 	let := make(chan struct{})
 	defer close(let)
-	hangs.set(func(string) *mcp.CallToolResult { <-let; return text("[]") })
+	hangs.set(func(string) *mcp.CallToolResult {
+		<-let
+		return text("[]")
+	})
 	broken.set(func(string) *mcp.CallToolResult { return failure("the database is down") })
 	report, err := r.Refresh(t.Context(), time.Second)
 	testkit.Need(t, err == nil && len(report.Silent) == 3, "%+v, %v", report, err)
-	for i, want := range [][2]string{{"hangs", "did not answer within 1s; its earlier workflows stay listed"}, {"broken", "the database is down"}, {"dead", "exit"}} {
-		testkit.True(t, report.Silent[i].Source == want[0] && strings.Contains(report.Silent[i].Reason, want[1]), "%+v", report.Silent[i])
+	for i, want := range [][2]string{{"hangs", "did not answer within 1s; its earlier workflows stay listed"},
+		{"broken", "the database is down"}, {"dead", "exit"}} {
+		testkit.True(t, report.Silent[i].Source == want[0] && strings.Contains(report.Silent[i].Reason, want[1]), "%+v",
+			report.Silent[i])
 	}
 	testkit.Equal(t, len(report.Removed), 0, "what a silent source said before is gone: %v", report.Removed)
 }
@@ -270,7 +291,8 @@ func TestAResultOverTheLimitIsRefused(t *testing.T) {
 		name, kind string
 		r          *rig
 		w          *source.Workflow
-	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", isJSON, overWeb, ofWeb}, {"a stream over HTTP", isStream, overWeb, ofWeb}} {
+	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", isJSON, overWeb, ofWeb},
+		{"a stream over HTTP", isStream, overWeb, ofWeb}} {
 		size := 17 << 20
 		web.call = func(w http.ResponseWriter, r *http.Request, id string) {
 			text := `{"jsonrpc":"2.0","id":%ID%,"result":` + largeResult(size) + `}`
@@ -286,7 +308,8 @@ func TestAResultOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// newest is a server that speaks the newest version of MCP alone: it does not know initialize, and takes no request that does not say its version.
+// newest is a server that speaks the newest version of MCP alone: it does not know initialize, and takes no
+// request that does not say its version.
 func (f *fakery) newest() *mcp.Server {
 	s := f.server()
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -295,21 +318,29 @@ func (f *fakery) newest() *mcp.Server {
 			if p := r.GetParams(); p != nil && method != "initialize" && !strings.HasPrefix(method, "notifications/") {
 				meta = p.GetMeta()
 			}
-			if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < "2026-07-28" && !strings.HasPrefix(method, "notifications/") {
+			version, _ := meta[mcp.MetaKeyProtocolVersion].(string)
+			if version < "2026-07-28" && !strings.HasPrefix(method, "notifications/") {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not known"}
 			}
 			return next(ctx, method, r)
 		}
 	})
+
 	return s
 }
 
-// A source that speaks only the newest version of MCP is reached, as a command and by its URL, and its next connection begins in that version.
+// A source that speaks only the newest version of MCP is reached, as a command and by its URL, and its next
+// connection begins in that version.
 func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
-	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+		return f.newest()
+	}, &mcp.StreamableHTTPOptions{Stateless: true}))
 	stdio, pid := withPID(t, "newest")
-	for name, src := range map[string]config.WorkflowSource{"command": stdio, "url": named(config.WorkflowSource{Name: "s", URL: web.URL})} {
+	for name, src := range map[string]config.WorkflowSource{
+		"command": stdio,
+		"url":     named(config.WorkflowSource{Name: "s", URL: web.URL}),
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := offering(t, src, "one", "two")
 			// Whatever is asked of it, and not only at first.
@@ -320,6 +351,7 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			if name != "command" {
 				return
 			}
+
 			kill(t, pid)
 			r.until(t, "it to be gone", away)
 			r.back(t, "one", "two")

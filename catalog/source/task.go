@@ -58,9 +58,17 @@ const maxPoll = 30 * time.Second
 
 // answer returns what a task says of the run.
 func (t *sourceTask) answer() (*Answer, error) {
-	a := &Answer{ExecutionID: taskID + t.TaskID, State: Running, Pause: min(time.Duration(t.PollMS)*time.Millisecond, maxPoll)}
+	a := &Answer{
+		ExecutionID: taskID + t.TaskID,
+		State:       Running,
+		Pause:       min(time.Duration(t.PollMS)*time.Millisecond, maxPoll),
+	}
 	if len(a.ExecutionID) > maxID {
-		return nil, &RefusedError{Text: fmt.Sprintf("the id of its task has %d bytes, at most %d are allowed", len(t.TaskID), maxID-len(taskID)), Garbled: true}
+		return nil, &RefusedError{
+			Text: fmt.Sprintf("the id of its task has %d bytes, at most %d are allowed", len(t.TaskID),
+				maxID-len(taskID)),
+			Garbled: true,
+		}
 	}
 	if message := jsontext.Clip(t.StatusMessage, maxMessageText); message != "" {
 		a.Progress = &Progress{Message: message}
@@ -72,7 +80,8 @@ func (t *sourceTask) answer() (*Answer, error) {
 			asks = append(asks, r.Params.Message)
 		}
 		slices.Sort(asks)
-		words := jsontext.Clip(cmp.Or(strings.TrimSpace(strings.Join(asks, "\n")), t.StatusMessage, "it wants input"), maxMessageText)
+		words := jsontext.Clip(cmp.Or(strings.TrimSpace(strings.Join(asks, "\n")), t.StatusMessage, "it wants input"),
+			maxMessageText)
 		a.Progress = &Progress{Message: "it waits for an answer of a person: " + words, Asks: words}
 	case "cancelled":
 		a.State, a.Error = Cancelled, t.StatusMessage
@@ -111,6 +120,7 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 		if err != nil {
 			return fmt.Errorf("listing its tools: %w", err)
 		}
+
 		named := slices.ContainsFunc(s.def.Tools, func(glob string) bool {
 			is, _ := path.Match(glob, tool.Name) // the config was checked
 			return is
@@ -118,8 +128,16 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 		if !named || slices.Contains(s.own(), tool.Name) {
 			continue
 		}
-		page, err := jsontext.Encode([]any{map[string]any{"id": toolID + tool.Name, "name": tool.Name, "category": "tool", "executionType": "sync",
-			"description": cmp.Or(strings.TrimSpace(tool.Description), tool.Title, "The tool "+tool.Name+" of "+s.def.Name), "inputSchema": tool.InputSchema}})
+
+		page, err := jsontext.Encode([]any{map[string]any{
+			"id":            toolID + tool.Name,
+			"name":          tool.Name,
+			"category":      "tool",
+			"executionType": "sync",
+			"description": cmp.Or(strings.TrimSpace(tool.Description), tool.Title,
+				"The tool "+tool.Name+" of "+s.def.Name),
+			"inputSchema": tool.InputSchema,
+		}})
 		if err == nil {
 			all.tool = tool.Name
 			_, err = all.add(page)
@@ -129,6 +147,7 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -137,5 +156,6 @@ func (s *source) own() []string {
 	return []string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}
 }
 
-// toolID is before the name of a tool where the id of a workflow is expected. A workflow's own id may begin with it, too.
+// toolID is before the name of a tool where the id of a workflow is expected. A workflow's own id may begin
+// with it, too.
 const toolID = "tool:"

@@ -22,13 +22,14 @@ import (
 // A Workflow is a workflow that a source offers, checked, with defaults for what was missing (seed
 // 003, 3.3 and 6.1). It is immutable.
 type Workflow struct {
-	Source      string          // the source's name in the config
-	ID          string          // unique at its source; at most 1,024 bytes
-	Name        string          // as the source gave it; at most 256 characters
-	Description string          // at most 8,000 characters
-	Category    string          // default "workflow"
-	Version     string          // default "1.0.0"
-	InputSchema json.RawMessage // an object schema that model APIs accept; that of any object if the source gave no usable one
+	Source      string // the source's name in the config
+	ID          string // unique at its source; at most 1,024 bytes
+	Name        string // as the source gave it; at most 256 characters
+	Description string // at most 8,000 characters
+	Category    string // default "workflow"
+	Version     string // default "1.0.0"
+	// an object schema that model APIs accept; that of any object if the source gave no usable one
+	InputSchema json.RawMessage
 	Adapted     *Adaptation     // how InputSchema differs from the source's own; nil means not at all
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
@@ -69,6 +70,7 @@ func (t *Tool) Check(arguments json.RawMessage) error {
 	if err == nil || t.Adapted == nil {
 		return err
 	}
+
 	for _, listed := range slices.Sorted(maps.Keys(t.Adapted.Renamed)) {
 		if name := t.Adapted.Renamed[listed]; strings.Contains(err.Error(), name) {
 			err = fmt.Errorf("%w (%q is %s in the listed schema)", err, name, listed)
@@ -111,7 +113,9 @@ type Snapshot struct {
 
 // Tool returns the tool of this name, or nil.
 func (s *Snapshot) Tool(name string) *Tool {
-	i, ok := slices.BinarySearchFunc(s.Tools, name, func(t *Tool, name string) int { return strings.Compare(t.Name, name) })
+	i, ok := slices.BinarySearchFunc(s.Tools, name, func(t *Tool, name string) int {
+		return strings.Compare(t.Name, name)
+	})
 	if !ok {
 		return nil
 	}
@@ -126,6 +130,7 @@ func (s *Snapshot) Find(name string) (candidates []*Tool, gone []Skipped) {
 			candidates = append(candidates, t)
 		}
 	}
+
 	for _, g := range s.gone {
 		if g.Workflow == name {
 			gone = append(gone, g)

@@ -32,6 +32,7 @@ func load(t *testing.T) map[string]*job.Job {
 		testkit.Same(t, job.CheckFiles(j), nil, "the files of the bundled job %s", e.Name())
 		jobs[e.Name()] = j
 	}
+
 	return jobs
 }
 
@@ -40,15 +41,18 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
 	jobs := load(t)
 	for dir, j := range jobs {
-		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
+		testkit.Equal(t, j.Name, dir,
+			"the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
 	}
 	j := jobs["deepwork_jobs"]
 	testkit.Need(t, j != nil, "there is no job deepwork_jobs")
+
 	var workflows []string
 	for _, w := range j.Workflows {
 		workflows = append(workflows, fmt.Sprint(w.Name, w.Entries))
 	}
-	testkit.Same(t, workflows, []string{"new_job[[define] [implement] [test] [iterate]]", "repair[[diagnose] [fix]]", "learn[[reflect] [apply]]"})
+	testkit.Same(t, workflows, []string{"new_job[[define] [implement] [test] [iterate]]", "repair[[diagnose] [fix]]",
+		"learn[[reflect] [apply]]"})
 }
 
 // Each step also has an instructions file of its own, and there is no other one.
@@ -58,16 +62,21 @@ func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 		for _, s := range j.Steps {
 			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
 			named[s.InstructionsFile] = true
-			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }), "%s/%s requires no output", j.Name, s.ID)
+			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }),
+				"%s/%s requires no output", j.Name, s.ID)
 			testkit.True(t, len(s.Reviews) != 0, "%s/%s has no review", j.Name, s.ID)
-			testkit.True(t, len(s.Checks) == 0, "%s/%s has checks, which would need an approval in each project", j.Name, s.ID)
+			testkit.True(t, len(s.Checks) == 0, "%s/%s has checks, which would need an approval in each project",
+				j.Name, s.ID)
+
 			for _, r := range s.Reviews {
 				for _, c := range r.Criteria {
-					testkit.True(t, strings.HasSuffix(c.Question, "?"), "%s/%s: criterion %s is no question: %q", j.Name, s.ID, c.Name, c.Question)
+					testkit.True(t, strings.HasSuffix(c.Question, "?"), "%s/%s: criterion %s is no question: %q",
+						j.Name, s.ID, c.Name, c.Question)
 				}
 			}
 			for _, in := range s.Inputs {
-				testkit.True(t, in.FromStep == "" || j.Step(in.FromStep).Output(in.File) != nil, "%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
+				testkit.True(t, in.FromStep == "" || j.Step(in.FromStep).Output(in.File) != nil,
+					"%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
 			}
 		}
 		for _, f := range testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t) {
@@ -76,7 +85,8 @@ func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 	}
 }
 
-// An agent reads common info and instructions with every step; what is too long is read with less care, and what is too short says nothing.
+// An agent reads common info and instructions with every step; what is too long is read with less care, and
+// what is too short says nothing.
 func TestTextsAreOfSensibleSize(t *testing.T) {
 	const maxCommon, maxInstructions, maxTemplate = 10_000, 8_000, 8_000
 	for dir, j := range load(t) {
@@ -85,9 +95,12 @@ func TestTextsAreOfSensibleSize(t *testing.T) {
 		for _, s := range j.Steps {
 			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			lines := strings.Count(text, "\n")
-			testkit.True(t, lines >= 40, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
-			testkit.True(t, lines <= 150, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
-			testkit.True(t, len(text) <= maxInstructions, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines, len(text))
+			testkit.True(t, lines >= 40, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines,
+				len(text))
+			testkit.True(t, lines <= 150, "%s/%s: the instructions have %d lines and %d bytes", j.Name, s.ID, lines,
+				len(text))
+			testkit.True(t, len(text) <= maxInstructions, "%s/%s: the instructions have %d lines and %d bytes", j.Name,
+				s.ID, lines, len(text))
 		}
 		for name, text := range texts(t, path.Join(dir, "templates")) {
 			testkit.True(t, len(text) <= maxTemplate, "%s has %d bytes, more than %d", name, len(text), maxTemplate)
@@ -134,7 +147,8 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 				target = filepath.Join(filepath.Dir(target), filepath.FromSlash(file))
 			}
 			testkit.Works(t, testkit.Get(os.Stat(target)).Err(), "%s links to %s", p.Path, m[1])
-			testkit.True(t, anchor == "" || hasHeading(t, target, anchor), "%s links to the heading %s, which is not there", p.Path, m[1])
+			testkit.True(t, anchor == "" || hasHeading(t, target, anchor),
+				"%s links to the heading %s, which is not there", p.Path, m[1])
 		}
 	}
 }
@@ -154,6 +168,7 @@ func TestEveryPageIsShortAndLinked(t *testing.T) {
 	lines := strings.Count(pages[0].Text, "\n")
 	testkit.True(t, lines <= 400, "README.md has %d lines; expected at most 400", lines)
 	testkit.Contains(t, pages[0].Text, "]("+testkit.Docs, "README.md does not link to the documentation")
+
 	index := string(testkit.Get(os.ReadFile(filepath.Join(repository, testkit.Docs, "README.md"))).Must(t))
 	for _, p := range pages {
 		name, ok := strings.CutPrefix(p.Path, testkit.Docs)
@@ -162,8 +177,10 @@ func TestEveryPageIsShortAndLinked(t *testing.T) {
 		}
 		testkit.Contains(t, index, "]("+name, "the index of the documentation does not link to %s", name)
 		words := len(strings.Fields(p.Text))
-		testkit.True(t, words <= 800 || strings.HasPrefix(name, "reference/") || !strings.Contains(name, "/"), "%s has %d words; expected at most 800", name, words)
-		testkit.True(t, regexp.MustCompile("^# .*\n.*\n[A-Z].*\n").MatchString(p.Text), "%s does not begin with a title and a sentence", name)
+		testkit.True(t, words <= 800 || strings.HasPrefix(name, "reference/") || !strings.Contains(name, "/"),
+			"%s has %d words; expected at most 800", name, words)
+		testkit.True(t, regexp.MustCompile("^# .*\n.*\n[A-Z].*\n").MatchString(p.Text),
+			"%s does not begin with a title and a sentence", name)
 	}
 }
 
@@ -174,6 +191,7 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	testkit.Need(t, found, "CONTRIBUTING.md has no section of dependencies")
+
 	names := func(pattern, text string) map[string]bool {
 		all := map[string]bool{}
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -183,11 +201,13 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	}
 	required := names(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`, string(data))
 	testkit.Need(t, len(required) >= 10, "go.mod requires %d modules; were they found?", len(required))
+
 	required["honnef.co/go/tools"] = true // a tool, which go.mod marks as indirect
 	testkit.Same(t, names("`([a-z.]+\\.[a-z]+/[^`]+)`", section), required, "what CONTRIBUTING.md gives reasons for")
 }
 
-// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and their help.
+// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their
+// schemas and their help.
 func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	text := ""
 	for _, p := range testkit.Pages(t, repository) {
@@ -207,7 +227,8 @@ func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	}
 }
 
-// The tools and their arguments that the texts may name. A tool that is renamed or loses an argument must be renamed in the texts too.
+// The tools and their arguments that the texts may name. A tool that is renamed or loses an argument must be
+// renamed in the texts too.
 var tools = map[string][]string{
 	"get_workflows":  {},
 	"start_workflow": {"goal", "job_name", "workflow_name", "instance_id", "parent_session_id", "request_id"},
@@ -219,11 +240,14 @@ var tools = map[string][]string{
 
 // What else of the program the texts may name: fields of replies, keys of a session's record, subcommands.
 var (
-	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts", "idle_timeout"}
+	fields = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status",
+		"step_progress", "quality_attempts", "idle_timeout"}
 	examples = []string{"release_notes", "draft_notes"} // which the texts make up
-	keys     = []string{"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance", "after_agent", "before_tool", "before_prompt", "prompt_file",
+	keys     = []string{"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance",
+		"after_agent", "before_tool", "before_prompt", "prompt_file",
 		"stop_hooks", "doc_spec", "post_workflow_instructions", "step_arguments", "workflow_name", "json_schema"}
-	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo", "trust"}
+	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion",
+		"demo", "trust"}
 )
 
 var (
@@ -287,7 +311,8 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 	}
 }
 
-// The common info claims to name every key; whatever the schema allows and it does not mention would be refused by an agent's reading of it.
+// The common info claims to name every key; whatever the schema allows and it does not mention would be
+// refused by an agent's reading of it.
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
 	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))
@@ -296,6 +321,7 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 		checkJob(t, name, templateFile(t, name))
 		info += string(templateFile(t, name))
 	}
+
 	seen := 0
 	var walk func(v any)
 	walk = func(v any) {
@@ -305,7 +331,9 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 				for key := range properties {
 					seen++
 					// The old name of hooks.after_agent is for old files alone.
-					testkit.True(t, key == "stop_hooks" || regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info), "neither the common info nor an example names the key %s", key)
+					testkit.True(t, key == "stop_hooks" ||
+						regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info),
+						"neither the common info nor an example names the key %s", key)
 				}
 			}
 			for _, child := range v {
@@ -343,28 +371,36 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 				var call map[string]any
 				testkit.Must(t, json.Unmarshal([]byte(block), &call))
 				fits := slices.ContainsFunc(slices.Collect(maps.Values(tools)), func(arguments []string) bool {
-					return !slices.ContainsFunc(slices.Collect(maps.Keys(call)), func(key string) bool { return !slices.Contains(arguments, key) })
+					return !slices.ContainsFunc(slices.Collect(maps.Keys(call)), func(key string) bool {
+						return !slices.Contains(arguments, key)
+					})
 				})
 				testkit.True(t, fits, "%s: no tool takes all these arguments:\n%s", s.InstructionsFile, block)
+
 				outputs, ok := call["outputs"].(map[string]any)
 				if !ok {
 					continue
 				}
+
 				shown = true
 				for name, value := range outputs {
 					o := s.Output(name)
-					testkit.Need(t, o != nil, "%s: the call has an output %s that the step does not declare", s.InstructionsFile, name)
+					testkit.Need(t, o != nil, "%s: the call has an output %s that the step does not declare",
+						s.InstructionsFile, name)
 					_, list := value.([]any)
-					testkit.Equal(t, list, o.Type == job.Files, "%s: output %s is of type %s, the call gives %v", s.InstructionsFile, name, o.Type, value)
+					testkit.Equal(t, list, o.Type == job.Files, "%s: output %s is of type %s, the call gives %v",
+						s.InstructionsFile, name, o.Type, value)
 				}
 				for _, o := range s.Outputs {
 					_, ok := outputs[o.Name]
-					testkit.True(t, !o.Required || ok, "%s: the call leaves out the required output %s", s.InstructionsFile, o.Name)
+					testkit.True(t, !o.Required || ok, "%s: the call leaves out the required output %s",
+						s.InstructionsFile, o.Name)
 				}
 			}
 			testkit.True(t, shown, "%s shows no call of finished_step", s.InstructionsFile)
 			for _, o := range s.Outputs {
-				testkit.True(t, strings.Contains(text, "`"+o.Name+"`") || strings.Contains(text, `"`+o.Name+`"`), "%s never names the output %s", s.InstructionsFile, o.Name)
+				testkit.True(t, strings.Contains(text, "`"+o.Name+"`") || strings.Contains(text, `"`+o.Name+`"`),
+					"%s never names the output %s", s.InstructionsFile, o.Name)
 			}
 		}
 	}
@@ -390,13 +426,16 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 		for name, text := range prose(t, j) {
 			for _, m := range template.FindAllStringSubmatch(text, -1) {
 				used[m[1]] = true
-				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
+				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s",
+					name, m[1])
 			}
 			plain := fence.ReplaceAllString(text, "")
 			for _, m := range code.FindAllStringSubmatch(plain, -1) {
-				testkit.True(t, !snake.MatchString(m[1]) || slices.Contains(known, m[1]), "%s names %s, which is no tool, argument, key, step or output", name, m[1])
+				testkit.True(t, !snake.MatchString(m[1]) || slices.Contains(known, m[1]),
+					"%s names %s, which is no tool, argument, key, step or output", name, m[1])
 				for _, c := range command.FindAllStringSubmatch(m[1], -1) {
-					testkit.True(t, slices.Contains(commands, c[1]), "%s names the command deepwork %s, which does not exist", name, c[1])
+					testkit.True(t, slices.Contains(commands, c[1]),
+						"%s names the command deepwork %s, which does not exist", name, c[1])
 				}
 			}
 		}
@@ -409,8 +448,10 @@ func TestTextsNameOnlyWhatExists(t *testing.T) {
 func TestTextsAreCleanAndPortable(t *testing.T) {
 	for name, text := range texts(t, ".") {
 		testkit.Equal(t, absolute.FindString(text), "", "%s has an absolute path", name)
-		testkit.True(t, !strings.Contains(text, "\r") && !strings.Contains(text, "\t"), "%s has carriage returns or tabs", name)
-		testkit.True(t, strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n"), "%s does not end in exactly one newline", name)
+		testkit.True(t, !strings.Contains(text, "\r") && !strings.Contains(text, "\t"),
+			"%s has carriage returns or tabs", name)
+		testkit.True(t, strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n"),
+			"%s does not end in exactly one newline", name)
 		for i, line := range strings.Split(text, "\n") {
 			testkit.Equal(t, strings.TrimRight(line, " "), line, "%s:%d ends in blanks", name, i+1)
 		}

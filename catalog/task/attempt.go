@@ -92,9 +92,9 @@ type WorkflowProgress struct{ SessionID, Status, Step string }
 const ShownExecutions = 50
 
 // AttemptDetails is an attempt with its newest execution and its newest session, as of one moment;
-// Executions are the newest ones, the newest first, with the beginnings of their texts. Session is nil until one of its processes was started. Open and Ahead are set if its execution
-// waits, else 0: the number of executions on the whole board that are starting or running, and of
-// those waiting for a slot before it.
+// Executions are the newest ones, the newest first, with the beginnings of their texts. Session is nil until
+// one of its processes was started. Open and Ahead are set if its execution waits, else 0: the number of
+// executions on the whole board that are starting or running, and of those waiting for a slot before it.
 type AttemptDetails struct {
 	Attempt   *Attempt
 	Execution *Execution
@@ -162,7 +162,8 @@ type Ending struct {
 	ExitCode     *int
 	FinalMessage *string
 	Error        *string
-	Task         Status     // the new status of the task, "inreview" only once its workflow is complete; "" leaves it unchanged
+	// the new status of the task, "inreview" only once its workflow is complete; "" leaves it unchanged
+	Task         Status
 	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
 	Conversation *string    // the name that its program gave to it; nil means unknown
 	LimitedUntil *time.Time // set if a limit of the provider ended it
@@ -339,7 +340,8 @@ type Comment struct {
 // A Place is the folder of a project on one machine, where work lies that other machines cannot
 // reach. The zero value is that of a store which only one machine uses.
 type Place struct {
-	MachineID   string `json:"machine_id"`   // of the installation: 8 hexadecimal digits; a name may change, or be another's, too
+	// of the installation: 8 hexadecimal digits; a name may change, or be another's, too
+	MachineID   string `json:"machine_id"`
 	MachineName string `json:"machine_name"` // of the host, for people
 	Root        string `json:"root"`         // the project root there, absolute
 }

@@ -171,9 +171,11 @@ func (c TaskChange) Apply(t *Task) error {
 	if c.Title != nil {
 		t.Title = *c.Title
 	}
+
 	if c.Status != nil {
 		t.Status = *c.Status
 	}
+
 	for _, f := range []struct{ to, from **string }{
 		{&t.Description, &c.Description}, {&t.JobName, &c.JobName}, {&t.WorkflowName, &c.WorkflowName},
 	} {
@@ -181,12 +183,15 @@ func (c TaskChange) Apply(t *Task) error {
 			*f.to = NonEmpty(*f.from)
 		}
 	}
+
 	if c.Labels != nil {
 		t.Labels = c.Labels
 	}
+
 	if c.Priority != nil {
 		t.Priority = *c.Priority
 	}
+
 	if c.Inputs != nil {
 		t.Inputs = c.Inputs
 	}
@@ -203,14 +208,18 @@ func (t *Task) Check() error {
 	case strings.TrimSpace(t.Title) == "":
 		return fmt.Errorf("%w: the title is blank", ErrInvalid)
 	case t.JobName != nil && t.WorkflowName == nil:
-		return fmt.Errorf("%w: job_name is %q, and workflow_name is missing: a task names both or neither", ErrInvalid, Clip(*t.JobName))
+		return fmt.Errorf("%w: job_name is %q, and workflow_name is missing: a task names both or neither", ErrInvalid,
+			Clip(*t.JobName))
 	case t.Lead == ServerLeads && t.WorkflowName == nil:
-		return fmt.Errorf("%w: lead is %q, and the task names no workflow: a server leads agents through one", ErrInvalid, t.Lead)
+		return fmt.Errorf("%w: lead is %q, and the task names no workflow: a server leads agents through one",
+			ErrInvalid, t.Lead)
 	case t.Lead != "" && t.Lead != AgentLeads && t.Lead != ServerLeads:
 		return fmt.Errorf("%w: lead %q is not one of %s, %s", ErrInvalid, Clip(t.Lead), AgentLeads, ServerLeads)
 	case t.JobName == nil && t.WorkflowName != nil:
-		return fmt.Errorf("%w: workflow_name is %q, and job_name is missing: a task names both or neither", ErrInvalid, Clip(*t.WorkflowName))
+		return fmt.Errorf("%w: workflow_name is %q, and job_name is missing: a task names both or neither", ErrInvalid,
+			Clip(*t.WorkflowName))
 	}
+
 	return cmp.Or(t.Status.Check(), t.Priority.Check())
 }
 
@@ -325,6 +334,7 @@ func Cyclic(dependsOn map[string][]string) string {
 			return found
 		}
 	}
+
 	return ""
 }
 
@@ -346,6 +356,7 @@ func Cycle(id string, dependsOn map[string][]string) []string {
 				return found
 			}
 		}
+
 		return nil
 	}
 	return walk([]string{id})
@@ -383,7 +394,11 @@ type Listing struct {
 // list is refused with ErrCursor, since matching rows would be left out silently.
 func (p Page) Listing(list ...string) (Listing, error) {
 	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
-	l := Listing{Limit: min(max(1, p.Limit), maxPage), CreatedAt: "9999-12-31T23:59:59.999999Z", list: cursor.List(fmt.Sprintf("1 %x ", sum[:6]))}
+	l := Listing{
+		Limit:     min(max(1, p.Limit), maxPage),
+		CreatedAt: "9999-12-31T23:59:59.999999Z",
+		list:      cursor.List(fmt.Sprintf("1 %x ", sum[:6])),
+	}
 	if p.Cursor == "" {
 		return l, nil
 	}
@@ -392,7 +407,9 @@ func (p Page) Listing(list ...string) (Listing, error) {
 	at, _ := ParseTime(l.CreatedAt)
 	id, _ := uuid.Parse(l.ID)
 	if !ok || FormatTime(at)+" "+id.String() != position { // also where one of them cannot be parsed
-		return l, fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came with, with the same arguments, or none to start from the beginning", ErrCursor, Clip(p.Cursor))
+		return l,
+			fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came "+
+				"with, with the same arguments, or none to start from the beginning", ErrCursor, Clip(p.Cursor))
 	}
 	return l, nil
 }

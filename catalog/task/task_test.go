@@ -21,7 +21,8 @@ func TestTasksAreChecked(t *testing.T) {
 	}{
 		{TaskChange{Title: new("Other"), Status: new(Done), Priority: new(High)}, "", ""},
 		{TaskChange{Title: new(" \t")}, "", "the title is blank"},
-		{TaskChange{Status: new(Status("open"))}, "", `status "open" is not one of [todo inprogress inreview done cancelled]`},
+		{TaskChange{Status: new(Status("open"))}, "",
+			`status "open" is not one of [todo inprogress inreview done cancelled]`},
 		{TaskChange{Priority: new(Priority("urgent"))}, AgentLeads, `priority "urgent" is not low, normal or high`},
 		{TaskChange{JobName: new("j")}, "", "workflow_name is missing"},
 		{TaskChange{WorkflowName: new("w")}, "", "job_name is missing"},
@@ -34,12 +35,29 @@ func TestTasksAreChecked(t *testing.T) {
 		testkit.Equal(t, errors.Is(err, ErrInvalid), c.fault != "", "%+v: %v", c.change, err)
 		testkit.Contains(t, fmt.Sprint(err), cmp.Or(c.fault, "<nil>"))
 	}
-	was := Task{Title: "Title", Description: new("d"), Status: Todo, JobName: new("j"), WorkflowName: new("w"), Inputs: json.RawMessage("{}"), Labels: []string{"a"}, Priority: Normal}
+
+	was := Task{
+		Title:        "Title",
+		Description:  new("d"),
+		Status:       Todo,
+		JobName:      new("j"),
+		WorkflowName: new("w"),
+		Inputs:       json.RawMessage("{}"),
+		Labels:       []string{"a"},
+		Priority:     Normal,
+	}
 	now := was
 	testkit.Must(t, TaskChange{}.Apply(&now))
 	testkit.Same(t, now, was, "unchanged")
+
 	none := ""
-	testkit.Must(t, TaskChange{Description: &none, JobName: &none, WorkflowName: &none, Inputs: json.RawMessage{}, Labels: []string{}}.Apply(&now))
+	testkit.Must(t, TaskChange{
+		Description:  &none,
+		JobName:      &none,
+		WorkflowName: &none,
+		Inputs:       json.RawMessage{},
+		Labels:       []string{},
+	}.Apply(&now))
 	testkit.Same(t, now, Task{Title: "Title", Status: Todo, Labels: []string{}, Priority: Normal}, "cleared")
 }
 
@@ -54,11 +72,20 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 }
 
 func TestStatesAreOpenOrHaveEnded(t *testing.T) {
-	for state, open := range map[AttemptState]bool{Waiting: true, Starting: true, Running: true, Completed: false, Failed: false, Stopped: false, Interrupted: false} {
+	for state, open := range map[AttemptState]bool{
+		Waiting:     true,
+		Starting:    true,
+		Running:     true,
+		Completed:   false,
+		Failed:      false,
+		Stopped:     false,
+		Interrupted: false,
+	} {
 		testkit.Equal(t, state.Open(), open, "%s", state)
 		testkit.Equal(t, state.Ended(), !open, "%s", state)
 	}
 	testkit.Equal(t, AttemptState("").Open() || AttemptState("").Ended(), false)
+
 	made, unmade := AttemptRepo{BaseCommit: new("c")}, AttemptRepo{}
 	testkit.Equal(t, (&Attempt{Repos: []AttemptRepo{made, made}}).Made(), true)
 	testkit.Equal(t, (&Attempt{Repos: []AttemptRepo{made, unmade}}).Made(), false)
@@ -66,7 +93,11 @@ func TestStatesAreOpenOrHaveEnded(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	here := Place{"0a", "host", "/p"}
-	for other, want := range map[Place]bool{{"0a", "renamed", "/p"}: true, {"0a", "host", "/q"}: false, {"0b", "host", "/p"}: false} {
+	for other, want := range map[Place]bool{
+		{"0a", "renamed", "/p"}: true,
+		{"0a", "host", "/q"}:    false,
+		{"0b", "host", "/p"}:    false,
+	} {
 		testkit.Equal(t, other.Is(here), want, "%v", other)
 		testkit.Equal(t, other.Elsewhere(here), !want, "%v", other)
 		testkit.Equal(t, other.Key() == here.Key(), want, "%v", other)
@@ -80,6 +111,7 @@ func TestLists(t *testing.T) {
 	for limit, want := range map[int]int{-1: 1, 0: 1, 7: 7, 100_000: 100_000, 100_001: 100_000} {
 		testkit.Equal(t, testkit.Get(Page{Limit: limit}.Listing("tasks")).Must(t).Limit, want, "a limit of %d", limit)
 	}
+
 	at := func(n int) (time.Time, string) { return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317" }
 	l := testkit.Get(Page{Limit: 2}.Listing("tasks")).Must(t)
 	rows, next := Cut(l, []int{9, 8}, at)
@@ -102,8 +134,16 @@ func firstCursor(l Listing) string {
 func FuzzCursor(f *testing.F) {
 	list, err := Page{}.Listing("tasks", "x", "")
 	testkit.Must(f, err)
-	good := Listing{CreatedAt: "2026-03-01T11:00:00.123456Z", ID: "32616586-b283-4707-b52a-b3e56f0eb317", list: list.list}
-	early := Listing{CreatedAt: "0001-01-01T00:00:00.000000Z", ID: "00000000-0000-0000-0000-000000000000", list: list.list}
+	good := Listing{
+		CreatedAt: "2026-03-01T11:00:00.123456Z",
+		ID:        "32616586-b283-4707-b52a-b3e56f0eb317",
+		list:      list.list,
+	}
+	early := Listing{
+		CreatedAt: "0001-01-01T00:00:00.000000Z",
+		ID:        "00000000-0000-0000-0000-000000000000",
+		list:      list.list,
+	}
 	for _, l := range []Listing{good, early} {
 		got, err := Page{Cursor: firstCursor(l)}.Listing("tasks", "x", "")
 		got.Limit = 0
@@ -111,12 +151,17 @@ func FuzzCursor(f *testing.F) {
 		testkit.FailsWith(f, testkit.Get(Page{Cursor: firstCursor(l)}.Listing("tasks")).Err(), ErrCursor)
 		f.Add(firstCursor(l))
 	}
-	testkit.Equal(f, firstCursor(good), "MSBmYjc5Y2MwNTQ0NzEgMjAyNi0wMy0wMVQxMTowMDowMC4xMjM0NTZaIDMyNjE2NTg2LWIyODMtNDcwNy1iNTJhLWIzZTU2ZjBlYjMxNw") // clients have such cursors
+
+	// clients have such cursors
+	testkit.Equal(f, firstCursor(good),
+		"MSBmYjc5Y2MwNTQ0NzEgMjAyNi0wMy0wMVQxMTowMDowMC4xMjM0NTZaIDMyNjE2NTg2LWIyODMtNDcwNy1iNTJhLWIzZTU2ZjBlYjMxNw")
 	f.Add("")
 	f.Add("=")
-	for _, text := range []string{string(list.list) + "a b", "2" + string(list.list[1:]) + good.CreatedAt + " " + good.ID, string(list.list) + "2026-02-30T11:00:00.123456Z " + good.ID} {
+	for _, text := range []string{string(list.list) + "a b", "2" + string(list.list[1:]) + good.CreatedAt + " " +
+		good.ID, string(list.list) + "2026-02-30T11:00:00.123456Z " + good.ID} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(text)))
 	}
+
 	f.Fuzz(func(t *testing.T, cursor string) {
 		l, err := Page{Cursor: cursor}.Listing("tasks", "x", "")
 		switch {
@@ -136,7 +181,9 @@ func TestCycle(t *testing.T) {
 		testkit.Same(t, Cycle(id, on), want, "%s", id)
 	}
 	testkit.Equal(t, Cyclic(on), "d", "is said to be on a cycle")
-	testkit.Equal(t, Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}), "d", "is said to be on a cycle")
+	testkit.Equal(t, Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}), "d",
+		"is said to be on a cycle")
+
 	// A graph with 2^60 ways is looked at once per task.
 	wide := map[string][]string{}
 	for i := range 60 {

@@ -34,7 +34,8 @@ func CheckOf(root, jobName, stepID string, c *job.StepCheck) (Entry, error) {
 	if in = filepath.ToSlash(in); in == "." {
 		in = ""
 	}
-	b.add(fmt.Sprintf("checks.%s.%s.%s", jobName, stepID, c.Name), checkValue{c.Run, in, c.Limit().String(), c.PassEnv}, c.Run)
+	b.add(fmt.Sprintf("checks.%s.%s.%s", jobName, stepID, c.Name),
+		checkValue{c.Run, in, c.Limit().String(), c.PassEnv}, c.Run)
 	return b.set[0], b.err
 }
 
@@ -66,9 +67,14 @@ func ChecksOf(root string, jobs []*job.Job) (all Set) {
 				c := &steps[i].Checks[k]
 				e, err := CheckOf(root, j.Name, steps[i].ID, c)
 				if err != nil {
-					e = Entry{Key: fmt.Sprintf("checks.%s.%s.%s", j.Name, steps[i].ID, c.Name), Fault: err.Error(), Runs: true}
+					e = Entry{
+						Key:   fmt.Sprintf("checks.%s.%s.%s", j.Name, steps[i].ID, c.Name),
+						Fault: err.Error(),
+						Runs:  true,
+					}
 					e.Value, _ = json.Marshal(c.Run)
 				}
+
 				if !slices.ContainsFunc(all, func(o Entry) bool { return o.sameCheck(e) && o.Fault == e.Fault }) {
 					all = append(all, e)
 				}

@@ -81,6 +81,7 @@ func (p *Policy) Approved(user *config.User, key string, command []string) (*con
 	case InFolders(p.Root, user.TrustedFolders):
 		return &config.Approval{}, nil
 	}
+
 	var files []map[string]string
 	for _, g := range record.Grants {
 		for _, e := range g.Set {
@@ -118,9 +119,18 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		p.good, p.set = project, set
 		return &config.Approval{Use: project, Files: record.files(set)}
 	}
+
 	// No file in the project is approved, for a command of the user's own config neither.
 	asked := xslices.Map(set, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
-	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: asked, Changed: record.changed(set)}}
+	a := &config.Approval{
+		Files: []map[string]string{},
+		Withheld: &config.Withheld{
+			Denied:  err == nil && record.Denied,
+			Fault:   fault,
+			Asked:   asked,
+			Changed: record.changed(set),
+		},
+	}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}
@@ -132,6 +142,7 @@ func (p *Policy) log(before, after *config.Approval) {
 	if p.Logger == nil {
 		return
 	}
+
 	w := after.Withheld
 	switch {
 	case w != nil && w.Plain() && !w.Denied && w.Fault == "":
@@ -144,7 +155,8 @@ func (p *Policy) log(before, after *config.Approval) {
 		if w.Denied {
 			what = "the user denied what would run in the project: it does not run"
 		}
-		attrs := []any{"keys", strings.Join(keys, ", "), "changed", strings.Join(w.Changed, ", "), "remedy", "run deepwork trust in a terminal"}
+		attrs := []any{"keys", strings.Join(keys, ", "), "changed", strings.Join(w.Changed, ", "), "remedy",
+			"run deepwork trust in a terminal"}
 		if w.Fault != "" {
 			attrs = append(attrs, "fault", w.Fault)
 		}
@@ -196,6 +208,7 @@ func (e Entry) Text() string {
 	case []any:
 		return strings.Join(xslices.Map(v, func(w any) string { return quoted(fmt.Sprint(w)) }), " ")
 	}
+
 	return string(e.Value)
 }
 
@@ -232,11 +245,14 @@ func Check(root string, a *config.Approval, command []string) error {
 		if sum == "" && len(a.Files) == 0 {
 			continue // nothing of the project would run
 		}
-		approvals = slices.DeleteFunc(slices.Clone(approvals), func(files map[string]string) bool { return files[f.name] != sum })
+		approvals = slices.DeleteFunc(slices.Clone(approvals), func(files map[string]string) bool {
+			return files[f.name] != sum
+		})
 		if fault != "" || len(approvals) == 0 {
 			return fmt.Errorf("%s %w", f.name, ErrChanged)
 		}
 	}
+
 	return nil
 }
 
@@ -275,8 +291,8 @@ func (r *Record) Granted(hash string) bool {
 	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
 }
 
-// changed returns what differs from the approved set that is the nearest to a set: files by their names, and keys of the
-// config. nil means that no set is approved.
+// changed returns what differs from the approved set that is the nearest to a set: files by their names, and
+// keys of the config. nil means that no set is approved.
 func (r *Record) changed(s Set) (names []string) {
 	var nearest []Change
 	for _, g := range slices.Backward(r.Grants) {
@@ -320,9 +336,11 @@ func (l *Ledger) Read() (*Record, error) {
 			return emptyRecord, fmt.Errorf("what was approved cannot be relied on: %s", fault)
 		}
 	}
-	if err == nil && l.seen != nil && os.SameFile(fi, l.seen) && fi.ModTime().Equal(l.seen.ModTime()) && fi.Size() == l.seen.Size() {
+	if err == nil && l.seen != nil && os.SameFile(fi, l.seen) && fi.ModTime().Equal(l.seen.ModTime()) &&
+		fi.Size() == l.seen.Size() {
 		return l.last, nil
 	}
+
 	var r Record
 	var text []byte
 	if err == nil {
@@ -370,6 +388,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	if err != nil {
 		return fmt.Errorf("keeping what was approved: %w", err)
 	}
+
 	r, err := l.Read()
 	if err == nil {
 		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants), Checks: r.Checks}
@@ -382,6 +401,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	if err = errors.Join(err, lock.Unlock()); err != nil {
 		return fmt.Errorf("keeping what was approved: %w", durable.Explain(err, l.file))
 	}
+
 	return nil
 }
 

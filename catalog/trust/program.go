@@ -36,6 +36,7 @@ func filesOf(root, dir string, command []string) (all []file) {
 		if word == "" || n == 0 && process.Bare(word) {
 			continue // found in PATH, which never is inside the project
 		}
+
 		path := word
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
@@ -49,6 +50,7 @@ func filesOf(root, dir string, command []string) (all []file) {
 				real = ""
 			}
 		}
+
 		// By its name in the project too: a link to a program outside may be changed.
 		for _, p := range []string{path, real} {
 			if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
@@ -67,13 +69,15 @@ func unchecked(root, dir string, command []string) (words []string) {
 	for _, f := range filesOf(root, dir, command) {
 		covered[f.name] = f.path != ""
 	}
+
 	for n, word := range command {
 		path := word
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
 		rel, err := filepath.Rel(root, path)
-		if _, serr := os.Lstat(path); n == 0 && process.Bare(word) || word == "" || err != nil || serr != nil || !filepath.IsLocal(rel) {
+		_, serr := os.Lstat(path)
+		if n == 0 && process.Bare(word) || word == "" || err != nil || serr != nil || !filepath.IsLocal(rel) {
 			continue
 		}
 		if !covered[filepath.ToSlash(rel)] {
@@ -94,6 +98,7 @@ func (f file) read() (sum, fault string, err error) {
 		return "", "", fmt.Errorf("reading %s: %w", f.name, err)
 	}
 	defer r.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, r); err != nil {
 		return "", "", fmt.Errorf("reading %s: %w", f.name, err)

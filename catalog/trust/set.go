@@ -58,7 +58,8 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		value    any
 		commands [][]string
 	}{
-		{q.AgentReviewCommand != nil, "quality_gate.agent_review_command", q.AgentReviewCommand, [][]string{q.AgentReviewCommand}},
+		{q.AgentReviewCommand != nil, "quality_gate.agent_review_command", q.AgentReviewCommand,
+			[][]string{q.AgentReviewCommand}},
 		{q.ReviewerExecutor != "", "quality_gate.reviewer_executor", q.ReviewerExecutor, nil},
 		{c.Git.Branch != config.BranchName, "git.branch", c.Git.Branch, nil},
 		{c.Run.Executor != "", "run.executor", c.Run.Executor, nil},
@@ -71,20 +72,36 @@ func SetOf(root string, c *config.Config) (Set, error) {
 			b.add(e.key, e.value, e.commands...)
 		}
 	}
+
 	for _, s := range c.WorkflowTools.Sources {
-		value := map[string]any{"command": s.Command, "env": s.Env, "pass_env": s.PassEnv, "url": s.URL, "headers": s.Headers, "tools": s.Tools}
-		for key, tool := range map[string]string{"list": s.ListTool, "execute": s.ExecuteTool, "status": s.StatusTool, "cancel": s.CancelTool} {
+		value := map[string]any{
+			"command":  s.Command,
+			"env":      s.Env,
+			"pass_env": s.PassEnv,
+			"url":      s.URL,
+			"headers":  s.Headers,
+			"tools":    s.Tools,
+		}
+		for key, tool := range map[string]string{
+			"list":    s.ListTool,
+			"execute": s.ExecuteTool,
+			"status":  s.StatusTool,
+			"cancel":  s.CancelTool,
+		} {
 			if tool != "workflows-"+key+"-tool" { // the default
 				value[key+"_tool"] = tool
 			}
 		}
 		b.add("workflow_tools.sources."+s.Name, value, s.Command)
 	}
+
 	b.executors(c.Executors)
 	b.projects(c.Projects)
 	if s := a.AutoStart; s != nil {
-		b.add("attempts.auto_start", map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
+		b.add("attempts.auto_start",
+			map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
 	}
+
 	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
 	return b.set, b.err
 }
@@ -95,9 +112,20 @@ func (b *builder) executors(all []config.Executor) {
 		variants := map[string]any{}
 		for _, v := range e.Variants {
 			commands = append(commands, v.Command, v.Resume)
-			variants[v.Name] = map[string]any{"command": v.Command, "prompt": v.Prompt, "resume": v.Resume, "env": v.Env}
+			variants[v.Name] = map[string]any{
+				"command": v.Command,
+				"prompt":  v.Prompt,
+				"resume":  v.Resume,
+				"env":     v.Env,
+			}
 		}
-		b.add("executors."+e.Name, map[string]any{"command": e.Command, "prompt": e.Prompt, "resume": e.Resume, "env": e.Env, "variants": variants}, commands...)
+		b.add("executors."+e.Name, map[string]any{
+			"command":  e.Command,
+			"prompt":   e.Prompt,
+			"resume":   e.Resume,
+			"env":      e.Env,
+			"variants": variants,
+		}, commands...)
 	}
 }
 
@@ -148,6 +176,7 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 			if f.path == "" {
 				continue
 			}
+
 			if e.Files == nil {
 				e.Files = map[string]string{}
 			}
@@ -155,6 +184,7 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 			e.Fault = cmp.Or(e.Fault, fault)
 		}
 	}
+
 	b.set = append(b.set, e)
 }
 
@@ -197,9 +227,11 @@ func (s Set) Changes(was Set) []Change {
 	for i := range s {
 		at(s[i].Key).Is = &s[i]
 	}
+
 	var all []Change
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		if c := byKey[key]; c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) || !maps.Equal(c.Was.Files, c.Is.Files) {
+		c := byKey[key]
+		if c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) || !maps.Equal(c.Was.Files, c.Is.Files) {
 			all = append(all, *c)
 		}
 	}
@@ -235,10 +267,12 @@ func (e Entry) Print(w io.Writer, indent string) {
 		fmt.Fprintf(w, "%scoding agents may be started here, with all your rights\n", indent)
 		return
 	}
+
 	var value any
 	if json.Unmarshal(e.Value, &value) == nil {
 		showValue(w, indent, "", value)
 	}
+
 	checked := false
 	for _, name := range slices.Sorted(maps.Keys(e.Files)) {
 		if sum := e.Files[name]; sum != "" {
@@ -285,7 +319,8 @@ func showValue(w io.Writer, indent, name string, value any) {
 			showValue(w, indent, under, v[key])
 		}
 	case []any:
-		showLine(w, indent, name, strings.Join(xslices.Map(v, func(word any) string { return Quote(fmt.Sprint(word)) }), " "))
+		showLine(w, indent, name,
+			strings.Join(xslices.Map(v, func(word any) string { return Quote(fmt.Sprint(word)) }), " "))
 	case string:
 		if v != "" || strings.HasPrefix(name, "env.") || strings.Contains(name, ".env.") {
 			showLine(w, indent, name, Quote(v))

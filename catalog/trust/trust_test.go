@@ -28,7 +28,8 @@ executors:
   CODEX: {command: "codex exec", variants: {FAST: {command: "codex exec --fast"}}}
 projects:
   - {name: other, repos: [{path: ../other, setup: "make deps"}]}
-attempts: {push_to: origin, worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env], max_cost_usd: 5, auto_start: {executor: CODEX, max_in_review: 2}}
+attempts: {push_to: origin, worktrees: /elsewhere, setup: "tools/setup.sh", copy: [.env], max_cost_usd: 5, ` +
+	`auto_start: {executor: CODEX, max_in_review: 2}}
 git: {branch: checkout}
 `
 
@@ -52,7 +53,8 @@ func setOf(t *testing.T, root, text string) Set {
 }
 
 func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
-	s := setOf(t, newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"}), asks)
+	s := setOf(t, newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3"}),
+		asks)
 	var got []string
 	files := map[string]bool{}
 	for _, e := range s {
@@ -61,9 +63,13 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 			files[f] = true
 		}
 	}
-	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
+
+	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees " +
+		"executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci " +
+		"workflow_tools.sources.web"
 	testkit.Equal(t, strings.Join(got, " "), want)
 	testkit.Same(t, files, map[string]bool{"tools/review.py": true, "tools/ci.sh": true, "tools/setup.sh": true})
+
 	// That an executor reviews is approved, and its command is as an executor.
 	s = setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
 	testkit.Need(t, len(s) == 2, "%+v", s)
@@ -97,6 +103,7 @@ func TestWhatChangesASet(t *testing.T) {
 		testkit.Equal(t, is.Hash() == was.Hash(), c.same, "%s instead of %s: the same", c.to, c.from)
 		testkit.Equal(t, len(is.Changes(was)) == 0, c.same, "%s instead of %s: no changes", c.to, c.from)
 	}
+
 	command := []string{"python3", "-u", "tools/review.py"}
 	approved := &config.Approval{Files: []map[string]string{was.files()}}
 	must(t, Check(root, approved, command))
@@ -104,8 +111,11 @@ func TestWhatChangesASet(t *testing.T) {
 	script := filepath.Join(root, "tools/review.py")
 	must(t, os.WriteFile(script, []byte("evil"), 0o755))
 	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that was changed")
+
 	changes := setOf(t, root, asks).Changes(was)
-	testkit.True(t, len(changes) == 1 && changes[0].Is.Key == "quality_gate.agent_review_command", "the changes are %v", changes)
+	testkit.True(t, len(changes) == 1 && changes[0].Is.Key == "quality_gate.agent_review_command",
+		"the changes are %v", changes)
+
 	must(t, os.Remove(script))
 	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that is missing")
 	must(t, os.Mkdir(script, 0o755)) // python3 runs __main__.py in it
@@ -119,7 +129,8 @@ func TestWhatChangesASet(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o755))
 		for _, dir := range []string{root, filepath.Join(root, "tools")} {
 			must(t, os.Chmod(dir, 0o777))
-			testkit.Contains(t, setOf(t, root, asks).Fault()+"\n", "everybody may write to "+dir+": run chmod o-w on it\n")
+			testkit.Contains(t, setOf(t, root, asks).Fault()+"\n",
+				"everybody may write to "+dir+": run chmod o-w on it\n")
 			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
 			testkit.Equal(t, setOf(t, root, asks).Fault(), "", "a folder like /tmp")
 			must(t, os.Chmod(dir, 0o755))
@@ -148,6 +159,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted(two, true)
 	kept := testkit.Get(there.Read()).Must(t).Grants[1].Set
 	testkit.Equal(t, len(two.Changes(kept)), 0, "what was kept of a set differs from it: %v", kept)
+
 	must(t, here.Deny(ctx))
 	granted(two, false)
 	must(t, here.Grant(ctx, two, time.Now()))
@@ -155,10 +167,12 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted(one, false)
 	read := testkit.Get(OpenLedger(file, root).Read()).Must(t).Grants[0].Set
 	testkit.Equal(t, len(two.Changes(read)), 0, "what was read again differs: %v", read)
+
 	must(t, here.Revoke(ctx))
 	granted(two, false)
 	r, err := OpenLedger(file, root+"-other").Read()
 	testkit.True(t, err != nil && !r.Granted(one.Hash()), "the record of another project was taken: %v", r)
+
 	if runtime.GOOS == "windows" {
 		return // permissions are not looked at there
 	}
@@ -168,6 +182,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	r, err = here.Read()
 	testkit.Fails(t, err, "run chmod o-w", "a record that everybody may write to")
 	testkit.True(t, !r.Granted(one.Hash()), "it was taken")
+
 	must(t, os.Chmod(file, 0o600))
 	granted(one, true)
 }
@@ -187,7 +202,12 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink(filepath.Join(dir, "work"), link))
 	for c, want := range map[[2]string]bool{
-		{"work/a", "work"}: true, {"work", "work"}: true, {"worker", "work"}: false, {"work", "work/a"}: false, {"link/a", "work"}: true, {"work/a", "link"}: true,
+		{"work/a", "work"}: true,
+		{"work", "work"}:   true,
+		{"worker", "work"}: false,
+		{"work", "work/a"}: false,
+		{"link/a", "work"}: true,
+		{"work/a", "link"}: true,
 	} {
 		testkit.Equal(t, InFolders(filepath.Join(dir, c[0]), []string{filepath.Join(dir, c[1])}), want, "%v", c)
 	}
@@ -211,6 +231,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	s := config.Open(root)
 	policy := &Policy{Root: root, File: file, Ledger: ledger}
 	s.Approve = policy.Approve
+
 	is := func(command string, withheld, kept bool) {
 		t.Helper()
 		c := testkit.Get(s.Current(ctx)).Must(t)
@@ -220,6 +241,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		testkit.Equal(t, (w != nil), withheld, "in force is %q, withheld %+v", got, w)
 		testkit.True(t, (w == nil || w.Kept == kept), "in force is %q, withheld %+v", got, w)
 	}
+
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("", true, false)
 	must(t, ledger.Grant(ctx, set, time.Now()))
@@ -236,12 +258,14 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		return Check(root, c.Approval, c.QualityGate.AgentReviewCommand)
 	}
 	testkit.FailsWith(t, script("evil"), ErrChanged, "a script that was changed")
+
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
 	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
 		testkit.Works(t, script(text), "a script as it was approved once")
 	}
 	testkit.FailsWith(t, script("new"), ErrChanged)
+
 	write("quality_gate: {agent_review_command: ./review.sh one} # read with another script")
 	is("./review.sh one", true, true)
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("one"), 0o755)) // as by switching back
@@ -252,8 +276,10 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	was := testkit.Get(s.Current(ctx)).Must(t)
 	policy.recheckAt = time.Time{}
 	testkit.True(t, testkit.Get(s.Current(ctx)).Must(t) == was, "without a change it is another config")
+
 	testkit.Write(t, config.UserFile(), "trusted_folders: ['"+filepath.Dir(root)+"']")
 	is("./review.sh one", false, false)
+
 	if runtime.GOOS != "windows" {
 		must(t, os.Chmod(file, 0o666))
 		write("quality_gate: {agent_review_command: ./review.sh three}")
@@ -314,19 +340,26 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	approves(false, "denied", entry(root, base), filepath.Dir(root))
 	testkit.Must(t, os.Symlink(workspace, filepath.Join(root, "away")))
 	for _, folder := range []string{"gone", "away"} { // missing, and outside
-		testkit.Fails(t, testkit.Get(CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})).Err(), "", folder)
+		testkit.Fails(t, testkit.Get(CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: folder})).
+			Err(), "", folder)
 	}
 }
 
 // An approval that has ended names the files and keys that differ from the nearest one, also to a server that began
 // later; that of a check names the script.
 func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
-	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3", "check.sh": "exit 0"})
+	root := newProject(t, map[string]string{
+		"tools/review.py": "1",
+		"tools/ci.sh":     "2",
+		"tools/setup.sh":  "3",
+		"check.sh":        "exit 0",
+	})
 	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "p.json"), root)
 	changed := func(text string, want ...string) {
 		t.Helper()
 		c, _ := config.Parse("config.yml", []byte(text))
-		w := (&Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}).Approve(c, &config.User{}).Withheld
+		w := (&Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}).Approve(c,
+			&config.User{}).Withheld
 		testkit.Need(t, w != nil, "it is approved")
 		testkit.Same(t, w.Changed, want, "of what changed")
 	}
@@ -338,7 +371,8 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("edited"), 0o755))
 	must(t, os.Remove(filepath.Join(root, "tools/setup.sh")))
 	changed(asks, "tools/review.py", "tools/setup.sh")
-	changed(strings.Replace(other, "git: {branch: checkout}", "", 1), "git.branch in .deepwork/config.yml", "tools/review.py", "tools/setup.sh")
+	changed(strings.Replace(other, "git: {branch: checkout}", "", 1), "git.branch in .deepwork/config.yml",
+		"tools/review.py", "tools/setup.sh")
 	check := &job.StepCheck{Run: []string{"sh", "check.sh"}, Name: "tests"}
 	entry := testkit.Get(CheckOf(root, "job", "step", check)).Must(t)
 	testkit.Equal(t, ledger.ApprovesCheck(entry, nil), ErrUnapproved)
@@ -353,15 +387,25 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and what differs from before.
+// What a person is shown of what they approve: each setting, with the files that are checked and those that
+// are not, and what differs from before.
 func TestWhatAPersonApproves(t *testing.T) {
-	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/setup.sh": "3", "tools/lib/x": "", "tools/more.sh": "4", "check.sh": "exit 0"})
+	root := newProject(t, map[string]string{
+		"tools/review.py": "1",
+		"tools/setup.sh":  "3",
+		"tools/lib/x":     "",
+		"tools/more.sh":   "4",
+		"check.sh":        "exit 0",
+	})
+
 	c, faults := config.Parse("config.yml", []byte(asks+"version: 1\n"))
 	testkit.Need(t, c != nil, "%v", faults)
+
 	c.WorkflowTools.Sources[0].Env["EMPTY\u202e"] = ""
 	set := testkit.Get(SetOf(root, c)).Must(t)
 	set = append(set, setOf(t, root, `
-workflow_tools: {sources: [{name: words, command: 'tools/setup.sh -x tools/lib a~b é "" -- tools/more.sh /etc check.sh'}, {name: none, url: "https://example.com"}]}
+workflow_tools: {sources: [{name: words, command: 'tools/setup.sh -x tools/lib a~b é "" -- tools/more.sh /etc `+
+		`check.sh'}, {name: none, url: "https://example.com"}]}
 projects:
   - {name: own, repos: [{name: r, path: ., setup: "tools/setup.sh"}]}
   - {name: itself, repos: [{name: r, path: "`+filepath.ToSlash(root)+`", setup: "make"}]}
@@ -369,10 +413,18 @@ projects:
   - {name: away, repos: [{name: r, path: /x, setup: "make"}]}
 attempts: {setup: "tools/lib tools/more.sh"}
 `)...)
+
 	check := func(in string, words ...string) job.StepCheck {
 		return job.StepCheck{Name: "tests", Run: words, In: in}
 	}
-	steps := []job.Step{{ID: "a", Checks: []job.StepCheck{check("", "sh", "check.sh", "a     b"), check("gone", "make")}}, {ID: "b", Checks: []job.StepCheck{check("gone", "make"), check("", "sh", "check.sh", "a     b"), check("", "make")}}}
+	steps := []job.Step{{
+		ID:     "a",
+		Checks: []job.StepCheck{check("", "sh", "check.sh", "a     b"), check("gone", "make")},
+	}, {
+		ID:     "b",
+		Checks: []job.StepCheck{check("gone", "make"), check("", "sh", "check.sh", "a     b"), check("", "make")},
+	}}
+
 	var b strings.Builder
 	for _, e := range append(set, ChecksOf(root, []*job.Job{{Name: "job", Steps: steps}})...) {
 		fmt.Fprintf(&b, "%s = %s\n", e.Key, e.Text())
@@ -382,12 +434,14 @@ attempts: {setup: "tools/lib tools/more.sh"}
 		e.Print(&b, "  ")
 	}
 	testkit.Golden(t, "testdata/approves.txt", strings.ReplaceAll(b.String(), filepath.ToSlash(root), "ROOT"), *update)
+
 	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
 	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
 	changes := Set{is, Entry{Key: "b"}}.Changes(Set{was})
 	testkit.Equal(t, len(changes), 2)
 	testkit.Same(t, changes[0].Files(), []string{"edited", "gone", `"new\n"`})
 	testkit.Same(t, changes[1].Files(), nil)
+
 	is.Value = []byte("2")
 	testkit.Same(t, Set{is}.Changes(Set{was})[0].Files(), nil, "its value differs too")
 	testkit.Equal(t, len(Set{is}.Changes(Set{is})), 0)
@@ -398,7 +452,13 @@ func TestACommandApprovedEarlier(t *testing.T) {
 	root := newProject(t, map[string]string{"review.sh": "one"})
 	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "p.json"), root)
 	var logged strings.Builder
-	p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	p := &Policy{
+		Root:   root,
+		File:   filepath.Join(root, "config.yml"),
+		Ledger: ledger,
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	}
+
 	const key = "quality_gate.agent_review_command"
 	approved := func(files int, user *config.User, words ...string) {
 		t.Helper()
@@ -416,10 +476,12 @@ func TestACommandApprovedEarlier(t *testing.T) {
 	approved(-1, new(config.User), "./review.sh", "-x")
 	p.Approve(project, new(config.User))
 	p.Approve(project, new(config.User))
-	(&Policy{Root: root, File: p.File, Ledger: ledger, Logger: p.Logger}).Approve(project, new(config.User)) // of a later process, which says nothing
+	// of a later process, which says nothing
+	(&Policy{Root: root, File: p.File, Ledger: ledger, Logger: p.Logger}).Approve(project, new(config.User))
 	testkit.Equal(t, strings.Count(logged.String(), "the user approved the project's config"), 1, "%s", &logged)
 	must(t, ledger.Deny(t.Context()))
 	approved(-1, trusted, "./review.sh")
 	p.Approve(project, trusted)
-	testkit.ContainsAll(t, logged.String(), []string{"does not run\" keys=\"agents, quality_gate", "the user denied what would run"})
+	testkit.ContainsAll(t, logged.String(),
+		[]string{"does not run\" keys=\"agents, quality_gate", "the user denied what would run"})
 }

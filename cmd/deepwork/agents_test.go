@@ -38,7 +38,8 @@ import (
 //	call TOOL ARGS    calls another tool of it and prints what it says
 //	at DIR TOOL ARGS  does so with the deepwork of another folder
 //	workflow N        walks N steps of the workflow that the prompt names, and prints the last status
-//	review GATE       hands out.txt in for the first step of that workflow, to be reviewed, and again when GATE is there
+//	review GATE hands out.txt in for the first step of that workflow, to be reviewed, and again when GATE is
+//	there
 //	nest N            begins that workflow, and in its first step once more, which it walks N steps
 //	exit N            ends
 func coder() {
@@ -82,6 +83,7 @@ func ordinary(verb, rest string, path func(string) string) (known bool, err erro
 	default:
 		return false, nil
 	}
+
 	return true, nil
 }
 
@@ -98,7 +100,11 @@ func obey(order, prompt string) {
 		value, _, _ := strings.Cut(rest, `"`)
 		return value
 	}
-	start := map[string]any{"goal": value("goal"), "job_name": value("job_name"), "workflow_name": value("workflow_name")}
+	start := map[string]any{
+		"goal":          value("goal"),
+		"job_name":      value("job_name"),
+		"workflow_name": value("workflow_name"),
+	}
 	var at server
 	defer func() {
 		if at.process != nil {
@@ -138,14 +144,16 @@ func obey(order, prompt string) {
 			now = at.must("start_workflow", start)
 		}
 		for range n {
-			now = at.must("finished_step", map[string]any{"outputs": map[string]any{}, "step_id": lookup(now, "begin_step.step_id")})
+			now = at.must("finished_step",
+				map[string]any{"outputs": map[string]any{}, "step_id": lookup(now, "begin_step.step_id")})
 		}
 		fmt.Println("workflow", strings.Trim(string(lookup(now, "status")), `"`))
 	case "review":
 		at = inProject(".")
 		at.must("start_workflow", start)
 		for range 2 {
-			fmt.Println("reviewed", string(at.must("finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}})))
+			fmt.Println("reviewed",
+				string(at.must("finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}})))
 			obey("await "+rest, prompt)
 		}
 	case "nest":
@@ -167,7 +175,8 @@ type server struct {
 }
 
 func inProject(dir string, flags ...string) server {
-	cmd := exec.Command("deepwork", append([]string{"serve", "--path", filepath.Clean(dir), "--log-level", "error"}, flags...)...)
+	cmd := exec.Command("deepwork",
+		append([]string{"serve", "--path", filepath.Clean(dir), "--log-level", "error"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	client, err := connect(context.Background(), cmd)
 	mustDo("connecting", err)
@@ -232,10 +241,20 @@ func stepper() {
 			mustDo("beginning", err)
 		}
 	}
+
 	dir, err := os.Getwd()
 	mustDo("beginning", err)
-	s := stepped{Event: "begin", Args: os.Args[2:], Session: os.Getenv(config.SessionEnv), Folder: dir, Prompt: a.prompt,
-		URL: os.Getenv(config.MCPURLEnv), Token: os.Getenv(executors.TokenEnv), Config: os.Getenv(config.MCPConfigEnv)}
+	s := stepped{
+		Event:   "begin",
+		Args:    os.Args[2:],
+		Session: os.Getenv(config.SessionEnv),
+		Folder:  dir,
+		Prompt:  a.prompt,
+		URL:     os.Getenv(config.MCPURLEnv),
+		Token:   os.Getenv(executors.TokenEnv),
+		Config:  os.Getenv(config.MCPConfigEnv),
+	}
+
 	if info, err := os.Stat(s.Config); err == nil {
 		s.Mode = info.Mode().String()
 	}
@@ -335,7 +354,8 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		a.client.Close()
 		a.client = nil
 	case "child":
-		a.call(ctx, "finished_step", map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
+		a.call(ctx, "finished_step",
+			map[string]any{"session_id": a.child, "step_id": rest, "outputs": map[string]any{}})
 	case "finish":
 		name := a.step + ".md"
 		if !fileExists(name) {
@@ -358,15 +378,22 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 	case "asks":
 		var err error
 		url, token := endpoint(os.Args)
-		client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		client := mcp.NewClient(&mcp.Implementation{
+			Name:    "stepper",
+			Version: "1",
+		}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			a.record(stepped{Event: "asked"})
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
 		}})
-		a.client, err = client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+		a.client, err = client.Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint:   url,
+			HTTPClient: &http.Client{Transport: bearer(token)},
+		}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 		return err
 	case "run":
 		words := strings.Fields(os.ExpandEnv(rest))
-		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput() // that it fails is in what it prints
+		// that it fails is in what it prints
+		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
 		a.record(stepped{Event: "run", Text: string(out)})
 	case "span":
 		return telemetrytest.Send(ctx, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("TRACEPARENT"), rest)
@@ -380,6 +407,7 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		}
 		return err
 	}
+
 	return nil
 }
 
@@ -421,7 +449,8 @@ func endpoint(args []string) (url, token string) {
 	case "config":
 		file = args[3]
 	case "codex":
-		m := regexp.MustCompile(`^mcp_servers\.deepwork-run=\{url="(.+)",bearer_token_env_var="(.+)"\}$`).FindStringSubmatch(named("-c"))
+		m := regexp.MustCompile(`^mcp_servers\.deepwork-run=\{url="(.+)",bearer_token_env_var="(.+)"\}$`).
+			FindStringSubmatch(named("-c"))
 		fits(m != nil)
 		return m[1], os.Getenv(m[2])
 	case "gemini":
@@ -450,8 +479,10 @@ func scriptedReviewer() {
 		fmt.Fprintln(os.Stderr, "out of tokens")
 		os.Exit(3)
 	case said("bad"):
-		fmt.Println(`{"passed": false, "feedback": "Write more.\nMuch more.", "criteria_results": [{"criterion": "good", "passed": false, "feedback": "too short"}]}`)
+		fmt.Println(`{"passed": false, "feedback": "Write more.\nMuch more.", "criteria_results": [{"criterion": ` +
+			`"good", "passed": false, "feedback": "too short"}]}`)
 	default:
-		fmt.Println(`{"passed": true, "feedback": "", "criteria_results": [{"criterion": "good", "passed": true, "feedback": null}]}`)
+		fmt.Println(`{"passed": true, "feedback": "", "criteria_results": [{"criterion": "good", "passed": true, ` +
+			`"feedback": null}]}`)
 	}
 }

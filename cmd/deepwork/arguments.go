@@ -40,6 +40,7 @@ func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 	for _, a := range tool.Arguments(value.Type()) {
 		known[a.Name] = a
 	}
+
 	for _, both := range names {
 		name, flag, renamed := strings.Cut(both, "=")
 		if !renamed {
@@ -97,6 +98,7 @@ func (f *argumentFlag) Type() string {
 	case f.argument.Kind == "number":
 		return "number"
 	}
+
 	return "text"
 }
 
@@ -117,8 +119,10 @@ func (f *argumentFlag) Set(text string) error {
 			d, err = time.ParseDuration(text)
 			n = d.Seconds()
 		}
+
 		least, most := f.argument.Schema.Minimum, f.argument.Schema.Maximum
-		if err != nil || f.argument.Kind == "integer" && n != math.Trunc(n) || least != nil && !(n >= *least) || most != nil && !(n <= *most) || f.seconds() && n == 0 {
+		if err != nil || f.argument.Kind == "integer" && n != math.Trunc(n) || least != nil && !(n >= *least) ||
+			most != nil && !(n <= *most) || f.seconds() && n == 0 {
 			return f.expects()
 		}
 		if value = n; f.argument.Kind == "integer" {
@@ -130,6 +134,7 @@ func (f *argumentFlag) Set(text string) error {
 		}
 		value = text
 	}
+
 	to := f.field
 	if to.Kind() == reflect.Pointer {
 		to.Set(reflect.New(to.Type().Elem()))
@@ -145,7 +150,8 @@ func (f *argumentFlag) expects() error {
 	form := "a number such as 2.5"
 	switch {
 	case f.seconds():
-		return expected(fmt.Sprintf("a time such as 90s, 90m or 2h, at most %v", time.Duration(*f.argument.Schema.Maximum)*time.Second))
+		return expected(fmt.Sprintf("a time such as 90s, 90m or 2h, at most %v",
+			time.Duration(*f.argument.Schema.Maximum)*time.Second))
 	case f.argument.Kind == "integer":
 		form = "a whole number"
 	}
@@ -195,7 +201,8 @@ type inputFlag struct {
 
 // onInputs adds --input.
 func onInputs(cmd *cobra.Command, values *board.Inputs) {
-	cmd.Flags().Var(&inputFlag{values: values}, "input", "value of an input of the workflow, or NAME=@FILE; may be repeated")
+	cmd.Flags().Var(&inputFlag{values: values}, "input",
+		"value of an input of the workflow, or NAME=@FILE; may be repeated")
 }
 
 // String returns what was given last.
@@ -219,6 +226,7 @@ func (f *inputFlag) Set(given string) error {
 	} else if ok {
 		value = file
 	}
+
 	if *f.values == nil {
 		*f.values = board.Inputs{}
 	}
@@ -247,14 +255,22 @@ func neededInputs(w *job.Workflow, given board.Inputs) string {
 		if _, ok := given[p.Name]; ok || !p.Required || p.Default != nil {
 			continue
 		}
-		value := map[job.OutputType]string{job.Text: "TEXT", job.File: "PATH", job.Files: "PATH...", job.FilePath: "PATH"}[p.Type]
+
+		value := map[job.OutputType]string{
+			job.Text:     "TEXT",
+			job.File:     "PATH",
+			job.Files:    "PATH...",
+			job.FilePath: "PATH",
+		}[p.Type]
 		flags = append(flags, "--input "+p.Name+"="+value+" ("+p.Description+")")
 	}
 	return strings.Join(flags, " ")
 }
 
 // offerInputs completes the inputs of the workflow that the command names.
-func (a *app) offerInputs(cmd *cobra.Command, args []string, _ string) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
+func (a *app) offerInputs(
+	cmd *cobra.Command, args []string, _ string,
+) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
 	name := strings.Join(args, "")
 	if job := cmd.Flags().Lookup("job"); job != nil {
 		name = job.Value.String() + "/" + cmd.Flags().Lookup("workflow").Value.String()
@@ -273,5 +289,6 @@ func (a *app) offerInputs(cmd *cobra.Command, args []string, _ string) (offers [
 	if err != nil {
 		cobra.CompDebugln(err.Error(), false)
 	}
-	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveKeepOrder
+	return offers,
+		cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveKeepOrder
 }

@@ -52,7 +52,8 @@ func asksAtNoPipe(t *testing.T, command ...string) {
 	cmd.Stdin = strings.NewReader("yes\n")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.CombinedOutput()
-	testkit.True(t, err != nil && strings.Contains(string(out), "no terminal to ask at"), "without a terminal: %v, %s", err, out)
+	testkit.True(t, err != nil && strings.Contains(string(out), "no terminal to ask at"),
+		"without a terminal: %v, %s", err, out)
 }
 
 // The user approves at the terminal, and nowhere else.
@@ -75,22 +76,28 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	// Not by stdin.
 	asksAtNoPipe(t, trust...)
 	list("Nothing was approved")
-	types(t, false, "no", trust, "git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)", `"./review.sh" "\x1b[2J"`, `checks the content of "review.sh"`, "coding agents", "Type yes", "nothing was approved")
+	types(t, false, "no", trust, "git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)",
+		`"./review.sh" "\x1b[2J"`, `checks the content of "review.sh"`, "coding agents", "Type yes",
+		"nothing was approved")
 	list("Nothing was approved")
 	out, _, err := typingAhead(t, "yes\n", "no", trust...) // a yes before the question
 	testkit.Fails(t, err, "")
 	testkit.Contains(t, out, "nothing was approved")
+
 	list("Nothing was approved")
 	types(t, true, "yes", trust, "Approved.")
 	list("agent_review_command")
 	types(t, true, "", trust, "approved already")
 	write(first, "#!/bin/sh\n:\n")
 	types(t, false, "no", trust, "changed: quality_gate.agent_review_command, the content of review.sh\n")
-	write("quality_gate:\n  agent_review_command: [./review.sh, other]\nprojects: [{name: p, repos: [{path: /tmp}]}]\n", "#!/bin/sh\n")
-	types(t, false, "no", trust, "new: projects.p", "gone: git.branch", "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"")
+	write("quality_gate:\n  agent_review_command: [./review.sh, other]\nprojects: [{name: p, repos: [{path: /tmp}]}]\n",
+		"#!/bin/sh\n")
+	types(t, false, "no", trust, "new: projects.p", "gone: git.branch",
+		"changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"")
 	ownUser(t, "trusted_folders: ["+root+"]\n")
 	testkit.Contains(t, mustPrint(t, root, "trust"), "needs no approval", "in a trusted folder")
-	for _, c := range [][3]string{{"--revoke", "needs none", "needs no approval"}, {"--deny", "is denied", "is denied"}} {
+	for _, c := range [][3]string{{"--revoke", "needs none", "needs no approval"},
+		{"--deny", "is denied", "is denied"}} {
 		testkit.Contains(t, mustPrint(t, root, "trust", c[0]), c[1])
 		list(c[2])
 	}
@@ -111,7 +118,10 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 	client, _ := startClient(t, root)
 	finish := func(id, code string, says ...string) {
 		t.Helper()
-		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"text": "out.txt"}, "step_id": "a", "session_id": id}})).Must(t)
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{
+			Name:      "finished_step",
+			Arguments: map[string]any{"outputs": map[string]any{"text": "out.txt"}, "step_id": "a", "session_id": id},
+		})).Must(t)
 		testkit.Equal(t, codeOf(r), code)
 		testkit.ContainsAll(t, resultText(r), says)
 	}
@@ -120,31 +130,44 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 		finish(id, codes.Untrusted, "'tests' (sh check.sh)", "deepwork trust --path")
 	}
 	testkit.Need(t, !fileExists(filepath.Join(root, "tried")), "a check ran before it was approved")
-	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "checks.one.a.tests", "checks.two.a.tests", `"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved.",
+
+	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "checks.one.a.tests", "checks.two.a.tests",
+		`"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved.",
 		"2 checks (not approved before: 2)")
 	testkit.Contains(t, mustPrint(t, root, "trust", "--list"), "checks.two.a.tests", "the list")
+
 	finish(one, "", "Checks failed: 1 of 1", "exit code 1")
-	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one), []string{"check tests: failed", "calls whose checks failed: 1"})
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one),
+		[]string{"check tests: failed", "calls whose checks failed: 1"})
 
 	// Another edit of the job needs nothing; another script does.
-	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": strings.Replace(jobOf("one", ""), "name: A,", "name: B,", 2), "out.txt": "good\n", "check.sh": "exit 0 # edited"})
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": strings.Replace(jobOf("one", ""), "name: A,", "name: B,", 2),
+		"out.txt":                    "good\n",
+		"check.sh":                   "exit 0 # edited",
+	})
 	finish(one, codes.Untrusted)
 	writeFiles(t, root, map[string]string{"check.sh": check})
 	finish(one, "", `"next_step"`)
-	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one), []string{"evidence: its checks passed", "check tests passed", "bound to outputs"})
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", one),
+		[]string{"evidence: its checks passed", "check tests passed", "bound to outputs"})
+
 	mustPrint(t, root, "trust", "--revoke")
 	finish(two, codes.Untrusted)
-	types(t, true, "yes", []string{"deepwork", "sessions", "override", two, "a", "--reason", "known", "--path", root}, "the check tests: sh check.sh")
+	types(t, true, "yes", []string{"deepwork", "sessions", "override", two, "a", "--reason", "known", "--path", root},
+		"the check tests: sh check.sh")
 	finish(two, "", `"next_step"`)
 }
 
 // jobs convert asks at the terminal before it writes, and any answer but yes leaves the file as it is.
 func TestConvertAsks(t *testing.T) {
-	const old = "name: old\nversion: \"0.3.0\"\nsummary: Old\ndescription: Be careful.\nsteps: [{id: a, name: A, description: A, instructions: A, outputs: [a.md]}]\n"
+	const old = "name: old\nversion: \"0.3.0\"\nsummary: Old\ndescription: Be careful.\nsteps: [{id: a, name: A, " +
+		"description: A, instructions: A, outputs: [a.md]}]\n"
 	root := projectOf(t, old)
 	for answer, says := range map[string]string{"no": "nothing was written", "yes": "Wrote "} {
 		writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": old})
-		types(t, answer == "yes", answer, []string{"sh", "-c", `deepwork jobs convert --path "$1" 2>&1`, "sh", root}, "Write 1 converted job? Type yes: ", says)
+		types(t, answer == "yes", answer, []string{"sh", "-c", `deepwork jobs convert --path "$1" 2>&1`, "sh", root},
+			"Write 1 converted job? Type yes: ", says)
 		testkit.Equal(t, readAll(root, ".deepwork/jobs/one/job.yml") != old, answer == "yes", "the file is changed")
 	}
 }
@@ -162,12 +185,22 @@ func TestInitAsks(t *testing.T) {
 		absent  string
 	}{
 		{"all", nil, []string{"claude, codex", "workflows board", "y"},
-			map[string]string{".deepwork/config.yml": "platforms: [claude, codex]\ntoolsets: [workflows, board]\n", ".codex/config.toml": "deepwork", ".claude/settings.json": "deepwork hook compact"}, ""},
+			map[string]string{
+				".deepwork/config.yml":  "platforms: [claude, codex]\ntoolsets: [workflows, board]\n",
+				".codex/config.toml":    "deepwork",
+				".claude/settings.json": "deepwork hook compact",
+			}, ""},
 		{"the defaults", nil, []string{"", "", ""},
-			map[string]string{".deepwork/config.yml": "platforms: [claude]\ntoolsets: [workflows, remote, board]\n", ".claude/skills/deepwork-start/SKILL.md": "start_workflow"}, ""},
-		{"not for Claude Code", []string{"--toolsets", "board"}, []string{"codex"}, map[string]string{".deepwork/config.yml": board}, ".claude"},
-		{"again", nil, []string{"", "no"}, map[string]string{".deepwork/config.yml": board}, ".claude"}, // toolsets are not asked again
-		{"no skills", []string{"--client", "claude"}, []string{"", "no"}, map[string]string{".mcp.json": "deepwork"}, ".claude"},
+			map[string]string{
+				".deepwork/config.yml":                   "platforms: [claude]\ntoolsets: [workflows, remote, board]\n",
+				".claude/skills/deepwork-start/SKILL.md": "start_workflow",
+			}, ""},
+		{"not for Claude Code", []string{"--toolsets", "board"}, []string{"codex"},
+			map[string]string{".deepwork/config.yml": board}, ".claude"},
+		// toolsets are not asked again
+		{"again", nil, []string{"", "no"}, map[string]string{".deepwork/config.yml": board}, ".claude"},
+		{"no skills", []string{"--client", "claude"}, []string{"", "no"}, map[string]string{".mcp.json": "deepwork"},
+			".claude"},
 	} {
 		root := t.TempDir()
 		if c.name == "again" {
@@ -194,11 +227,14 @@ func TestInitAsks(t *testing.T) {
 		}
 		must(t, master.Close())
 		testkit.Works(t, cmd.Wait(), "%s: %s", c.name, screen)
-		testkit.True(t, asked == len(c.answers) && strings.Count(screen, "]: ") == asked, "%s: after %d questions:\n%s", c.name, asked, screen)
+		testkit.True(t, asked == len(c.answers) && strings.Count(screen, "]: ") == asked, "%s: after %d questions:\n%s",
+			c.name, asked, screen)
+
 		for name, want := range c.want {
 			testkit.Contains(t, readAll(root, name), want, "%s: %s", c.name, name)
 		}
-		testkit.True(t, c.absent == "" || !fileExists(filepath.Join(root, c.absent)), "%s: %s was made", c.name, c.absent)
+		testkit.True(t, c.absent == "" || !fileExists(filepath.Join(root, c.absent)), "%s: %s was made",
+			c.name, c.absent)
 	}
 }
 
@@ -215,6 +251,7 @@ func onScreen() {
 	if err != nil {
 		panic(err)
 	}
+
 	cmd := exec.Command(os.Args[2], os.Args[3:]...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave

@@ -41,8 +41,9 @@ const (
 // attackedJob has a step with an output, report, that is reviewed.
 var attackedJob = strings.ReplaceAll(reviewedJob("j", isItGood, "one"), "{out:", "{report:")
 
-// A victim is a user who has cloned a prepared repository, with canaries around it: a home folder and another project that
-// must stay as they are, a program that leaves a mark when it runs, and a listener that records who connects.
+// A victim is a user who has cloned a prepared repository, with canaries around it: a home folder and another
+// project that must stay as they are, a program that leaves a mark when it runs, and a listener that records
+// who connects.
 type victim struct {
 	t       *testing.T
 	top     string
@@ -66,8 +67,23 @@ type victim struct {
 
 func newVictim(t *testing.T, name string) *victim {
 	top := testkit.Dir(t)
-	v := &victim{t: t, top: top, root: filepath.Join(top, name), home: filepath.Join(top, "home"), outside: filepath.Join(top, "outside"), program: filepath.Join(top, "program"), marks: filepath.Join(top, "marks"), attempt: uuid.NewString(), text: "T", sums: map[string]string{}}
-	writeFiles(t, v.home, map[string]string{".profile": "# of the shell\n", ".ssh/id": secret + "\n", "documents/thesis.txt": "Chapter 1\n"})
+	v := &victim{
+		t:       t,
+		top:     top,
+		root:    filepath.Join(top, name),
+		home:    filepath.Join(top, "home"),
+		outside: filepath.Join(top, "outside"),
+		program: filepath.Join(top, "program"),
+		marks:   filepath.Join(top, "marks"),
+		attempt: uuid.NewString(),
+		text:    "T",
+		sums:    map[string]string{},
+	}
+	writeFiles(t, v.home, map[string]string{
+		".profile":             "# of the shell\n",
+		".ssh/id":              secret + "\n",
+		"documents/thesis.txt": "Chapter 1\n",
+	})
 	writeFiles(t, v.outside, map[string]string{"work.txt": "unsaved work\n", "tree/work.txt": "unsaved work\n"})
 	inGit(t, v.outside)
 	writeFiles(t, top, map[string]string{"program": "#!/bin/sh\necho \"$0 $* in $PWD\" >> '" + v.marks + "'\nexit 1\n"})
@@ -110,7 +126,8 @@ func (v *victim) as(who, userConfig string) {
 
 // filled puts the canaries into a text.
 func (v *victim) filled(text string) string {
-	return strings.NewReplacer("MARK", v.program, "URL", v.url, "OUTSIDE", v.outside, "HOME", v.home, "ROOT", v.root).Replace(text)
+	return strings.NewReplacer("MARK", v.program, "URL", v.url, "OUTSIDE", v.outside, "HOME", v.home, "ROOT",
+		v.root).Replace(text)
 }
 
 func (v *victim) write(name, text string) {
@@ -169,8 +186,10 @@ func (v *victim) tree(root string) map[string]string {
 		case d.Type()&fs.ModeSymlink != 0:
 			all[path], err = os.Readlink(path)
 		}
+
 		return err
 	}))
+
 	return all
 }
 
@@ -207,7 +226,8 @@ func (v *victim) intact(after string) {
 	v.arrived = nil
 	v.mu.Unlock()
 	for path, sum := range v.tree(v.stateDir()) {
-		testkit.True(v.t, sum != v.guarded[filepath.Join(v.home, ".ssh", "id")], "after %s: a secret was copied to %s", after, path)
+		testkit.True(v.t, sum != v.guarded[filepath.Join(v.home, ".ssh", "id")], "after %s: a secret was copied to %s",
+			after, path)
 	}
 	now := v.canaries()
 	v.same(v.guarded, now, "after %s, outside of the project", after)
@@ -226,7 +246,8 @@ func (v *victim) reads(all bool) {
 	before, had := v.tree(v.root), v.tree(v.stateDir())
 	commands := []string{"jobs show j", "check", "sessions list", "board tasks"}
 	if all {
-		commands = append(commands, "jobs", "validate", "sessions show "+cmp.Or(v.session, "0a0b0c0d"), "board projects", "board show "+cmp.Or(v.task, "x"), "where", "trust --list")
+		commands = append(commands, "jobs", "validate", "sessions show "+cmp.Or(v.session, "0a0b0c0d"),
+			"board projects", "board show "+cmp.Or(v.task, "x"), "where", "trust --list")
 	}
 	for _, words := range commands {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
@@ -299,7 +320,8 @@ func (s *attackedServer) call(tool string, args map[string]any) (text, code stri
 	}
 	text = resultText(r)
 	code = codeOf(r)
-	testkit.True(s.v.t, code != "untrusted" || strings.Contains(text, "deepwork trust --path "+s.v.root), "%s does not say how to approve: %s", tool, text)
+	testkit.True(s.v.t, code != "untrusted" || strings.Contains(text, "deepwork trust --path "+s.v.root),
+		"%s does not say how to approve: %s", tool, text)
 	testkit.True(s.v.t, !strings.Contains(text, smuggled), "%s shows the agent what the attacker wrote: %s", tool, text)
 	testkit.True(s.v.t, !strings.Contains(text, secret), "%s shows a secret: %s", tool, text)
 	return text, code
@@ -319,6 +341,7 @@ func (s *attackedServer) calls() map[string]string {
 	defer cancel()
 	_, err := s.client.ListTools(ctx, nil)
 	testkit.True(s.v.t, err == nil, "%v %v", "tools/list:", err)
+
 	codes := map[string]string{}
 	call := func(tool string, args map[string]any) string {
 		text, code := s.call(tool, args)
@@ -341,9 +364,14 @@ func (s *attackedServer) calls() map[string]string {
 	repo := found(call("list_repos", map[string]any{"project_id": project}), "repo_id")
 	call("list_executors", nil)
 	call("list_tasks", map[string]any{"project_id": project})
-	task := found(call("create_task", map[string]any{"project_id": project, "title": v.text, "description": "D"}), "task_id")
+	task := found(call("create_task", map[string]any{"project_id": project, "title": v.text, "description": "D"}),
+		"task_id")
 	v.task = cmp.Or(v.task, task)
-	started := call("start_task_attempt", map[string]any{"task_id": task, "executor": "EVIL", "repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+	started := call("start_task_attempt", map[string]any{
+		"task_id":  task,
+		"executor": "EVIL",
+		"repos":    []map[string]any{{"repo_id": repo, "target_branch": "main"}},
+	})
 	v.attempt = cmp.Or(found(started, "attempt_id"), v.attempt)
 	s.ended(codes["start_task_attempt"])
 	for _, tool := range []string{"get_attempt", "tail_attempt", "get_attempt_diff"} {
@@ -357,7 +385,8 @@ func (s *attackedServer) calls() map[string]string {
 // ended waits for the agent of the attempt, if the call that was to start it was not refused. It makes no call
 // that runs git in the worktree: an agent that edits the git config at that moment is not held off.
 func (s *attackedServer) ended(refusal string) {
-	for end := time.Now().Add(20 * time.Second); refusal == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); refusal == "" &&
+		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if text, _ := s.call("list_task_attempts", map[string]any{"task_id": s.v.task}); !unfinished.MatchString(text) {
 			return
 		}

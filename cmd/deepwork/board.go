@@ -86,6 +86,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 	if err != nil {
 		return err
 	}
+
 	logger := a.logger()
 	a.traced(ctx, root, logger)
 	settings := approvedConfig(folder, logger)
@@ -99,22 +100,41 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 			return fmt.Errorf("making a folder for an empty board: %w", err)
 		}
 		defer os.RemoveAll(temp)
-		folder = &state.Folder{Root: folder.Root, Base: temp, Dir: filepath.Join(temp, "projects", state.Name(folder.Root))}
+		folder = &state.Folder{
+			Root: folder.Root,
+			Base: temp,
+			Dir:  filepath.Join(temp, "projects", state.Name(folder.Root)),
+		}
 	}
 	stores, err := backend.Open(ctx, folder, choice, false, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
-	o := attempt.Options{Passive: true, Leader: transport.Leader(transport.Options{Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version}, folder)}
-	o.Options = board.Options{Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Steps: a.awaiting,
+	o := attempt.Options{
+		Passive: true,
+		Leader: transport.Leader(transport.Options{
+			Store:   a.store,
+			Project: a.project,
+			Logger:  logger,
+			Version: readBuild().Version,
+		}, folder),
+	}
+	o.Options = board.Options{
+		Root:   root,
+		State:  folder,
+		Stores: stores,
+		Config: settings.Current,
+		Logger: logger,
+		Steps:  a.awaiting,
 		CheckWorkflow: func(ctx context.Context, job, name string) (wf *job.Workflow, err error) {
 			err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) (err error) {
 				wf, err = workflow.CheckWorkflow(ctx, jobs, job, name)
 				return err
 			})
 			return wf, err
-		}}
+		},
+	}
 	engine, err := attempt.Open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("opening the task board of %s: %w", root, err)
@@ -139,12 +159,20 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// traced has this process export its spans until its command ends, if the user's config or the environment says where to.
+// traced has this process export its spans until its command ends, if the user's config or the environment
+// says where to.
 func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
 	settings := config.Open(root)
 	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
 	to := settings.Telemetry(ctx)
-	if stop := telemetry.Start(telemetry.Options{Endpoint: to.OTLP, Content: to.Content, Service: "deepwork", Version: readBuild().Version, Logger: logger}); stop != nil {
+	stop := telemetry.Start(telemetry.Options{
+		Endpoint: to.OTLP,
+		Content:  to.Content,
+		Service:  "deepwork",
+		Version:  readBuild().Version,
+		Logger:   logger,
+	})
+	if stop != nil {
 		a.stopTracing = stop
 	}
 }
@@ -176,7 +204,8 @@ func allPages[T any](page func(cursor *string) (entries []T, next *string, err e
 
 func allProjects(ctx context.Context, engine *attempt.Engine) ([]board.Project, error) {
 	return allPages(func(cursor *string) ([]board.Project, *string, error) {
-		r, err := engine.ListProjects(ctx, atTerminal, board.ListProjectsArgs{Limit: new(board.MaxLimit), Cursor: cursor})
+		r, err := engine.ListProjects(ctx, atTerminal,
+			board.ListProjectsArgs{Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the projects: %w", err)
 		}
@@ -191,6 +220,7 @@ func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*boar
 	if err != nil {
 		return nil, err
 	}
+
 	var names []string
 	var found []*board.Project
 	for i, p := range all {
@@ -205,7 +235,9 @@ func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*boar
 	if len(found) == 1 {
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("there is no project %q on the board; the projects are %s (those in .deepwork/config.yml need your approval first: 'deepwork trust')", name, strings.Join(names, ", "))
+	return nil,
+		fmt.Errorf("there is no project %q on the board; the projects are %s (those in .deepwork/config.yml need "+
+			"your approval first: 'deepwork trust')", name, strings.Join(names, ", "))
 }
 
 // tasksOfAll returns the tasks of all projects.
@@ -214,6 +246,7 @@ func tasksOfAll(ctx context.Context, engine *attempt.Engine) ([]board.Task, erro
 	if err != nil {
 		return nil, err
 	}
+
 	var all []board.Task
 	for _, p := range projects {
 		tasks, err := allTasks(ctx, engine, board.ListTasksArgs{ProjectID: p.ProjectID})
@@ -243,11 +276,13 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 		a.out.Prose(a.here("Nothing waits for you. 'deepwork board tasks' lists the tasks."))
 		return nil
 	}
+
 	var rows [][]string
 	for _, i := range r.Items {
 		rows = append(rows, []string{string(i.Kind), sinceText(optional(i.Since)), i.Title, i.Command})
 	}
-	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 30}, {Title: "COMMAND", Below: true}}, rows)
+	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 30},
+		{Title: "COMMAND", Below: true}}, rows)
 	if r.Truncated {
 		fmt.Fprintln(a.out, "Older attempts aren't listed.")
 	}
@@ -255,7 +290,9 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 }
 
 // awaiting returns the steps that wait for a person, of all sessions of the project and of attempts.
-func (a *app) awaiting(ctx context.Context, who session.Caller, attempts []string) (steps []session.AwaitingStep, err error) {
+func (a *app) awaiting(
+	ctx context.Context, who session.Caller, attempts []string,
+) (steps []session.AwaitingStep, err error) {
 	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
 		steps, err = engine.Awaiting(ctx, who, attempts)
 		return err

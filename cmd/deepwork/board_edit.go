@@ -21,11 +21,13 @@ import (
 	"deepwork/session/show"
 )
 
-// argumentOrStdin returns an argument, or what is read from stdin if it is "-": the shell limits the length of an argument.
+// argumentOrStdin returns an argument, or what is read from stdin if it is "-": the shell limits the length
+// of an argument.
 func (a *app) argumentOrStdin(argument, what string) (string, error) {
 	if argument != "-" {
 		return argument, nil
 	}
+
 	if _, _, ok := show.TerminalSize(a.in); ok {
 		fmt.Fprintf(a.err, "Type the %s, and end it with Ctrl-D on a line of its own:\n", what)
 	}
@@ -67,6 +69,7 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 				} else if err != nil {
 					return err
 				}
+
 				_ = os.Remove(file) // a copy may stay
 				fmt.Fprintf(a.out, "changed %s\n", board.Short(t.TaskID))
 				return nil
@@ -83,6 +86,7 @@ func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string
 	if err != nil {
 		return "", fmt.Errorf("making a file to edit: %w", err)
 	}
+
 	before := t.Title + "\n\n" + optional(t.Description)
 	_, err = f.WriteString(before)
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -96,8 +100,11 @@ func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string
 		return "", fmt.Errorf("reading the edited file: %w", err)
 	}
 	if string(text) == before {
-		return "", fmt.Errorf("nothing was changed when the editor had ended; if it is still open, as code is without --wait, your text is in %s", f.Name())
+		return "",
+			fmt.Errorf("nothing was changed when the editor had ended; if it is still open, as code is without "+
+				"--wait, your text is in %s", f.Name())
 	}
+
 	title, description, _ := strings.Cut(string(text), "\n")
 	if title = strings.TrimSpace(title); title != t.Title {
 		change.Title = &title
@@ -110,18 +117,21 @@ func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string
 
 // inEditor opens a file or a folder in the user's editor, and waits until that has ended.
 func (a *app) inEditor(path string) error {
-	editor, err := config.SplitCommand(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR"))))
+	editor, err := config.SplitCommand(
+		cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR"))))
 	if err == nil && len(editor) == 0 {
 		err = errors.New("neither VISUAL nor EDITOR is set")
 	}
 	if err != nil {
 		return fmt.Errorf(`no editor: %w; set EDITOR to the command of yours, such as EDITOR="code --wait"`, err)
 	}
+
 	cmd := exec.Command(editor[0], append(editor[1:], path)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.rawOut, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("the editor %s failed: %w", editor[0], err)
 	}
+
 	return nil
 }
 
@@ -130,7 +140,8 @@ func (a *app) boardStatusCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "status ID STATUS",
 		Short: "Set the status of a task",
-		Long:  "Set the status of a task: " + choices(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
+		Long: "Set the status of a task: " + choices(states) +
+			". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
 		Example: `  deepwork board status 3f2a cancelled
   deepwork board status latest todo`,
 		Args: taskIDs.first(2, 2, "a task's id and a status"),
@@ -159,9 +170,11 @@ func (a *app) boardDoneCommand() *cobra.Command {
 func (a *app) setStatus(given, status string) error {
 	return a.onTask(false, given, func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 		if t.HasInProgressAttempt && (status == "done" || status == "cancelled") {
-			return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
+			return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop "+
+				"%[1]s' first", t.TaskID[:shortID])
 		}
-		if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: &status}); err != nil {
+		_, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: &status})
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(a.out, "%s %s\n", status, board.Short(t.TaskID))
@@ -204,7 +217,8 @@ Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.`
 	argumentFlags(cmd, &one, "side", "repo")
 	argumentFlags(cmd, &args, "send")
 	cmd.Flags().Lookup("send").Usage = "send all comments to the agent, and follow it"
-	cmd.Flags().StringArrayVar(&args.Remove, "remove", nil, "`id` of a comment to remove, or its beginning, or all; may be repeated")
+	cmd.Flags().StringArrayVar(&args.Remove, "remove", nil,
+		"`id` of a comment to remove, or its beginning, or all; may be repeated")
 	return onDetach(cmd, &detach)
 }
 
@@ -248,6 +262,7 @@ func (a *app) comment(ctx context.Context, engine *attempt.Engine, args merge.Co
 	for _, c := range now.Comments {
 		a.out.Text("", fmt.Sprintf("%s  %s:%d  %s", board.Short(c.CommentID), c.File, c.Line, c.Text))
 	}
+
 	return nil
 }
 
@@ -265,14 +280,17 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+
 				if cfg, err := engine.Config(ctx); err == nil && cfg.Approval != nil {
 					if _, ok := cfg.Approval.Withheld.Of("executors."); ok {
-						fmt.Fprintf(a.err, "deepwork: note: .deepwork/config.yml has executors that you have not approved; '%s' shows them, and asks\n", a.onPath("deepwork trust"))
+						fmt.Fprintf(a.err, "deepwork: note: .deepwork/config.yml has executors that you have not "+
+							"approved; '%s' shows them, and asks\n", a.onPath("deepwork trust"))
 					}
 				}
 				if a.json {
 					return a.printJSON(r.Executors)
 				}
+
 				var rows [][]string
 				for _, x := range r.Executors {
 					installed := "no"
@@ -281,7 +299,8 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{x.Name, installed, x.Program, strings.Join(x.Variants, ", ")})
 				}
-				a.out.Table([]show.Column{{Title: "NAME"}, {Title: "INSTALLED"}, {Title: "PROGRAM", Least: 8}, {Title: "VARIANTS", Least: 8, Optional: true}}, rows)
+				a.out.Table([]show.Column{{Title: "NAME"}, {Title: "INSTALLED"}, {Title: "PROGRAM", Least: 8},
+					{Title: "VARIANTS", Least: 8, Optional: true}}, rows)
 				return nil
 			})
 		},
@@ -289,14 +308,16 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 }
 
 func (a *app) boardPathCommand() *cobra.Command {
-	return a.folderCommand("path", "Print the folder in which the agent of an attempt works", `cd "$(deepwork board path latest)"`, func(path string) error {
-		_, err := fmt.Fprintln(a.out, path)
-		return err
-	})
+	return a.folderCommand("path", "Print the folder in which the agent of an attempt works",
+		`cd "$(deepwork board path latest)"`, func(path string) error {
+			_, err := fmt.Fprintln(a.out, path)
+			return err
+		})
 }
 
 func (a *app) boardOpenCommand() *cobra.Command {
-	return a.folderCommand("open", "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR", "EDITOR=code deepwork board open latest", a.inEditor)
+	return a.folderCommand("open", "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR",
+		"EDITOR=code deepwork board open latest", a.inEditor)
 }
 
 // folderCommand returns a command that does something with the folder in which the agent of an attempt works.
@@ -326,7 +347,8 @@ func (a *app) workspace(given string) (path string, err error) {
 		}
 		path = at.Workspace
 		if _, err := os.Stat(path); path == "" || err != nil {
-			return fmt.Errorf("the folder of attempt %s is not on this machine; its commits are on the branch %s", board.Short(at.AttemptID), at.WorkspaceBranch)
+			return fmt.Errorf("the folder of attempt %s is not on this machine; its commits are on the branch %s",
+				board.Short(at.AttemptID), at.WorkspaceBranch)
 		}
 		return nil
 	})

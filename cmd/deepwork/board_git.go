@@ -33,7 +33,11 @@ its worktrees.` + attemptIDs.help(),
 		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
-				return a.diff(ctx, engine, merge.DiffArgs{Target: t, Paths: args[1:], MaxBytes: new(merge.MaxDiff)}, stat)
+				return a.diff(ctx, engine, merge.DiffArgs{
+					Target:   t,
+					Paths:    args[1:],
+					MaxBytes: new(merge.MaxDiff),
+				}, stat)
 			})
 		},
 	})
@@ -64,6 +68,7 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 		if len(r.Diffs) > 1 && text != "" {
 			text = "# repository " + inline(d.RepoName) + "\n" + text
 		}
+
 		to := a.rawOut // unchanged, so that git can apply it
 		if _, _, ok := show.TerminalSize(to); ok {
 			to = a.out // made safe
@@ -76,6 +81,7 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 	if r.Truncated {
 		return tooLong
 	}
+
 	return nil
 }
 
@@ -84,6 +90,7 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 	if diff == "" {
 		return "", nil
 	}
+
 	if !attempt.Exists(dir) {
 		dir = os.TempDir()
 	}
@@ -96,7 +103,10 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 
 // onBranches completes a command that does something with the branches of an attempt, and prints what
 // was done.
-func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error)) *cobra.Command {
+func (a *app) onBranches(
+	cmd *cobra.Command, do func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string,
+		args []string) (*merge.Reply, error),
+) *cobra.Command {
 	var name string
 	if cmd.Args == nil {
 		cmd.Args = attemptArgument
@@ -107,6 +117,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 			if err != nil {
 				return err
 			}
+
 			var repo *string
 			for _, r := range now.Repos {
 				if r.RepoName == name {
@@ -114,9 +125,11 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 				}
 			}
 			if name != "" && repo == nil {
-				return fmt.Errorf("the attempt has no repository %q; 'deepwork board show %s' lists them", name, now.TaskID[:shortID])
+				return fmt.Errorf("the attempt has no repository %q; 'deepwork board show %s' lists them", name,
+					now.TaskID[:shortID])
 			}
 			r, err := do(ctx, engine, t, repo, args[1:])
+
 			var done []merge.Repo
 			if refused, ok := errors.AsType[*session.Error](err); ok {
 				done, _ = refused.Details["done"].([]merge.Repo)
@@ -127,6 +140,7 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 			if err != nil {
 				return err
 			}
+
 			if slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Conflicts }) {
 				if now, err = engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t}); err != nil {
 					return err
@@ -138,9 +152,11 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 				if r != nil && r.TaskDone {
 					fmt.Fprintln(a.out, "the task is done")
 				} else if err == nil && t.Status != "done" {
-					a.out.Prose(a.here(fmt.Sprintf("'deepwork board done %s' sets the task done", now.TaskID[:shortID])))
+					a.out.Prose(a.here(fmt.Sprintf("'deepwork board done %s' sets the task done",
+						now.TaskID[:shortID])))
 				}
 			}
+
 			return failed
 		})
 	}
@@ -177,19 +193,22 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, "nothing to do")
 		case merge.Updated:
 			failed = &exitError{exitFailure}
-			fmt.Fprintf(a.out, "the commits of %s can't be rebased onto %s one by one, so %[2]s was merged into it; now run '%s', with --squash if you like\n", branch, target, a.onPath("deepwork board merge "+id))
+			fmt.Fprintf(a.out, "the commits of %s can't be rebased onto %s one by one, so %[2]s was merged into it; "+
+				"now run '%s', with --squash if you like\n", branch, target, a.onPath("deepwork board merge "+id))
 		case merge.Conflicts:
 			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
 			}
-			fmt.Fprintf(a.out, "Resolve them there and commit; then run '%s' again.\n", a.onPath(cmd.CommandPath()+" "+id))
+			fmt.Fprintf(a.out, "Resolve them there and commit; then run '%s' again.\n",
+				a.onPath(cmd.CommandPath()+" "+id))
 		default:
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if len(m.Untracked) > 0 && m.Status != merge.Conflicts { // --commit is refused while there are conflicts
-			fmt.Fprintf(a.out, "not committed, so not merged: %s\n'%s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), a.onPath("deepwork board merge --commit "+id))
+			fmt.Fprintf(a.out, "not committed, so not merged: %s\n'%s' commits and merges them, too\n",
+				oneLine(strings.Join(m.Untracked, ", "), 500), a.onPath("deepwork board merge --commit "+id))
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
@@ -227,10 +246,13 @@ false.` + attemptIDs.help(),
 	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
 	argumentFlags(cmd, &given, "message", "commit", "force", "keep_open")
-	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
+	return a.onBranches(cmd, func(
+		ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string,
+	) (*merge.Reply, error) {
 		if abort {
 			return merge.Abort(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 		}
+
 		given.Target, given.RepoID = t, repo
 		if squash {
 			given.Way = new("squash")
@@ -248,7 +270,9 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Long: `Rebase the commits of an attempt onto its current target branches. If they have
 conflicts, the target is merged into the attempt's branch instead.` + attemptIDs.help(),
 		Example: `  deepwork board rebase latest`,
-	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
+	}, func(
+		ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string,
+	) (*merge.Reply, error) {
 		return merge.Rebase(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 	})
 }
@@ -256,13 +280,16 @@ conflicts, the target is merged into the attempt's branch instead.` + attemptIDs
 func (a *app) boardPushCommand() *cobra.Command {
 	var push merge.PushArgs
 	cmd := &cobra.Command{
-		Use:     "push ID",
-		Short:   "Push the branch of an attempt to a remote",
-		Long:    `Push the branch of an attempt to the same branch of a remote, with your own credentials.` + attemptIDs.help(),
+		Use:   "push ID",
+		Short: "Push the branch of an attempt to a remote",
+		Long: `Push the branch of an attempt to the same branch of a remote, with your own credentials.` +
+			attemptIDs.help(),
 		Example: `  deepwork board push 3f2a --remote origin`,
 	}
 	argumentFlags(cmd, &push, "remote", "force")
-	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
+	return a.onBranches(cmd, func(
+		ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string,
+	) (*merge.Reply, error) {
 		push.Target, push.RepoID = t, repo
 		return merge.Push(ctx, engine, atTerminal, push)
 	})
@@ -276,7 +303,10 @@ func (a *app) boardTargetCommand() *cobra.Command {
 as it is: see 'deepwork board rebase'.` + attemptIDs.help(),
 		Example: `  deepwork board target 3f2a release-2`,
 		Args:    attemptIDs.first(2, 2, "an id and a branch"),
-	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error) {
-		return merge.ChangeTarget(ctx, engine, atTerminal, merge.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
+	}, func(
+		ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string,
+	) (*merge.Reply, error) {
+		return merge.ChangeTarget(ctx, engine, atTerminal,
+			merge.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})
 }

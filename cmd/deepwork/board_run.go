@@ -33,10 +33,13 @@ type startFlags struct {
 	detach bool
 }
 
-// onExecutor adds to a command that starts agents the flag that chooses one, in args, a pointer to the struct of a tool.
+// onExecutor adds to a command that starts agents the flag that chooses one, in args, a pointer to the struct
+// of a tool.
 func onExecutor(cmd *cobra.Command, args any) {
 	argumentFlags(cmd, args, "executor")
-	cmd.Flags().Lookup("executor").Usage = "`NAME` or NAME:VARIANT of the agent (default: run.executor of the config, else the only one there, else the only one installed)"
+	cmd.Flags().Lookup("executor").
+		Usage = "`NAME` or NAME:VARIANT of the agent (default: run.executor of the config, " +
+		"else the only one there, else the only one installed)"
 }
 
 func (a *app) boardStartCommand() *cobra.Command {
@@ -66,14 +69,17 @@ merged into them.
 	})
 	flags := onDetach(cmd, &f.detach).Flags()
 	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
-	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
+	flags.StringArrayVar(&f.repos, "repo", nil,
+		"`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
 	onExecutor(cmd, &f.StartArgs)
 	argumentFlags(cmd, &f.StartArgs, "prompt")
 	return cmd
 }
 
 // start starts an agent on a task for a command, and follows it.
-func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
+func (a *app) start(
+	ctx context.Context, cmd *cobra.Command, engine *attempt.Engine, t *board.Task, f startFlags,
+) (err error) {
 	defer surviveBrokenPipes()() // the agent starts although nobody reads what is printed before
 	args := f.StartArgs
 	args.TaskID = t.TaskID
@@ -85,7 +91,8 @@ func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Eng
 	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
 		if cmd.Name() == "add" { // given again, it would add another task
-			fmt.Fprintf(a.err, "deepwork: note: the task is on the board; once this is corrected, '%s' starts it\n", a.onPath("deepwork board start "+board.Short(t.TaskID)))
+			fmt.Fprintf(a.err, "deepwork: note: the task is on the board; once this is corrected, '%s' starts it\n",
+				a.onPath("deepwork board start "+board.Short(t.TaskID)))
 		}
 		return runRefused(cmd, "starting the task "+board.Short(t.TaskID), err)
 	}
@@ -93,6 +100,7 @@ func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Eng
 	for _, repo := range r.Repos {
 		a.fields("worktree", repo.WorktreePath)
 	}
+
 	fmt.Fprintln(a.out)
 	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
 }
@@ -103,6 +111,7 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 	if err != nil {
 		return nil, err
 	}
+
 	branches := map[string]string{} // of the chosen repositories, by name
 	for _, chosen := range f.repos {
 		name, branch, _ := strings.Cut(chosen, ":")
@@ -111,6 +120,7 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 		}
 		branches[name] = branch
 	}
+
 	var args []attempt.RepoArgs
 	for _, r := range all {
 		branch, chosen := branches[r.Name]
@@ -122,7 +132,8 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 		}
 		if branch == "" && r.Path != "" {
 			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
-				return nil, fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
+				return nil,
+					fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
 			} // an error is one that starting explains
 		}
 		args = append(args, attempt.RepoArgs{RepoID: r.RepoID, TargetBranch: branch})
@@ -173,18 +184,23 @@ func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.Follow
 }
 
 // sending follows an attempt to which do sends something.
-func (a *app) sending(ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error)) error {
+func (a *app) sending(
+	ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error),
+) error {
 	defer surviveBrokenPipes()() // as in start
-	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
+	before, err := engine.TailAttempt(ctx, atTerminal,
+		attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
 	}
+
 	queued, err := do()
 	if err != nil {
 		return err
 	}
 	if queued && detach {
-		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or '%s'\n", a.onPath("deepwork board tail -f "+id[:shortID]))
+		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or '%s'\n",
+			a.onPath("deepwork board tail -f "+id[:shortID]))
 		return nil
 	}
 	return a.run(ctx, engine, id, before.NextIndex, detach)
@@ -220,19 +236,24 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		if ctx.Err() != nil {
 			return a.detachedNote(id)
 		}
-		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
+		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) &&
+			time.Since(begun) > patience
 		switch {
 		case err != nil:
 			return err
 		case full:
-			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or '%s'.\n", *r.Notice, a.onPath("deepwork board tail -f "+id[:shortID]))
+			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or '%s'.\n", *r.Notice,
+				a.onPath("deepwork board tail -f "+id[:shortID]))
 			return nil
 		case r.State == board.Running:
-			fmt.Fprintln(a.out, a.here(fmt.Sprintf("The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
+			fmt.Fprintln(a.out,
+				a.here(fmt.Sprintf("The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board "+
+					"stop %[1]s' stops it.", id[:shortID])))
 			return nil
 		case !r.Open:
 			return a.ended(ctx, engine, &r.AttemptReply)
 		}
+
 		_ = wait.For(ctx, 50*time.Millisecond) // the next turn notices its end
 	}
 }
@@ -243,7 +264,14 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 	target := board.Target{AttemptID: &id}
 	begun, drawn := time.Now(), 0
 	for said := false; ; {
-		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
+		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{
+			Target:     target,
+			AfterIndex: &after,
+			Limit:      new(attempt.MaxTail),
+			Wait:       new(1.0),
+			Raw:        new(a.raw),
+		})
+
 		if ctx.Err() != nil {
 			return a.detachedNote(id)
 		}
@@ -255,6 +283,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 		if err != nil {
 			return err
 		}
+
 		open := r.State.Open()
 		if last := r.NextIndex == after; last && (!open || r.State == board.Queued && !said) {
 			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
@@ -276,7 +305,9 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 
 // detachedNote says what goes on after the command was interrupted.
 func (a *app) detachedNote(id string) error {
-	fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
+	fmt.Fprintln(a.err,
+		a.here(fmt.Sprintf("deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail "+
+			"-f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.", id[:shortID])))
 	return &exitError{exitFailure}
 }
 
@@ -289,6 +320,7 @@ func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.Atte
 	if a.json {
 		return failed
 	}
+
 	fmt.Fprintln(a.out)
 	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
@@ -374,7 +406,13 @@ func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, 
 }
 
 // labels are the names that people see for the kinds of messages.
-var labels = map[string]string{"message": "agent", "reasoning": "thinks", "tool_call": "calls", "tool_result": "result", "system": "deepwork"}
+var labels = map[string]string{
+	"message":     "agent",
+	"reasoning":   "thinks",
+	"tool_call":   "calls",
+	"tool_result": "result",
+	"system":      "deepwork",
+}
 
 // labelWidth is the length of a label with the space after it.
 const labelWidth = 10
@@ -386,6 +424,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			return err
 		}
 	}
+
 	width := max(cmp.Or(a.out.Width(), 100), 2*labelWidth)
 	for _, m := range r.Messages {
 		if a.json {
@@ -394,6 +433,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			}
 			continue
 		}
+
 		text := strings.TrimSpace(plain(m.Text))
 		label := cmp.Or(labels[m.Kind], m.Kind)
 		switch m.Kind {
@@ -415,6 +455,7 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -39,7 +39,8 @@ type aTask struct {
 
 func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 	summaries, err := allPages(func(cursor *string) ([]board.AttemptSummary, *string, error) {
-		r, err := engine.ListTaskAttempts(ctx, atTerminal, board.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(board.MaxLimit), Cursor: cursor})
+		r, err := engine.ListTaskAttempts(ctx, atTerminal,
+			board.ListTaskAttemptsArgs{TaskID: t.TaskID, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the attempts: %w", err)
 		}
@@ -48,6 +49,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	if err != nil {
 		return err
 	}
+
 	full := aTask{t, []*attempt.AttemptReply{}}
 	for _, s := range summaries {
 		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &s.AttemptID}})
@@ -59,6 +61,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	if a.json {
 		return a.printJSON(full)
 	}
+
 	a.printTask(t)
 	for i, r := range full.Attempts {
 		fmt.Fprintln(a.out)
@@ -66,6 +69,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 			a.printNext(ctx, engine, r)
 		}
 	}
+
 	return nil
 }
 
@@ -73,11 +77,13 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "priority", priorityText(t), "labels", strings.Join(t.Labels, " "), "description", optional(t.Description))
+	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "priority", priorityText(t), "labels",
+		strings.Join(t.Labels, " "), "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 		a.printInputs(t.Inputs)
 	}
+
 	for _, id := range t.DependsOn {
 		text := board.Short(id)
 		if slices.Contains(t.BlockedBy, id) {
@@ -89,7 +95,8 @@ func (a *app) printTask(t *board.Task) {
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
-	a.fields("attempt", board.Short(r.AttemptID), "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
+	a.fields("attempt", board.Short(r.AttemptID), "state", stateText(r), "executor", executorText(r), "branch",
+		r.WorkspaceBranch,
 		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
@@ -108,7 +115,8 @@ func (a *app) printNext(ctx context.Context, engine *attempt.Engine, r *attempt.
 	if r.Lead == task.ServerLeads {
 		run, _ = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.AttemptID}) // without it, less is offered
 	}
-	if budgets, err := engine.ReachedBudgets(ctx, atTerminal); err == nil && !r.Open && r.State != board.Completed && r.State != board.Merged {
+	budgets, err := engine.ReachedBudgets(ctx, atTerminal)
+	if err == nil && !r.Open && r.State != board.Completed && r.State != board.Merged {
 		for _, b := range budgets {
 			a.fields("first", b.Command+" ("+b.Title+")")
 		}
@@ -160,6 +168,7 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 		}
 		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
 	}
+
 	return strings.Join(all, "\n")
 }
 
@@ -170,9 +179,11 @@ func executorText(r *attempt.AttemptReply) string {
 // printResult prints what came of an attempt so far.
 func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
-		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
+		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep),
+			optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", a.here(inCommands(optional(r.Error))), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", a.here(inCommands(optional(r.Error))), "not pushed",
+		optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
@@ -181,7 +192,8 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		if repo.Gone {
 			where = "its worktree is gone"
 		} else if repo.Exists {
-			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
+			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead,
+				repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
 		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))
 	}
@@ -193,6 +205,7 @@ func costText(c *board.Cost) (text string) {
 	if c == nil {
 		return ""
 	}
+
 	if c.USD != nil {
 		text += fmt.Sprintf("%.4f USD\n", *c.USD)
 	}
@@ -228,17 +241,20 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 			if !run && (start.Executor != "" || start.detach) {
 				return usagef(cmd, "--executor and --detach are for --run, which is missing")
 			}
+
 			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
 				task.JobName, task.WorkflowName = &job, &workflow
 			}
 			if (optional(task.JobName) == "") != (optional(task.WorkflowName) == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
+
 			for _, id := range dependsOn {
 				if err := taskIDs.check(cmd, id); err != nil {
 					return err
 				}
 			}
+
 			if task.Description != nil {
 				if *task.Description, err = a.argumentOrStdin(*task.Description, "description"); err != nil {
 					return err
@@ -262,6 +278,7 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 				if err != nil {
 					return fmt.Errorf("adding the task: %w", err)
 				}
+
 				fmt.Fprintln(a.out, board.Short(t.TaskID))
 				if run {
 					return a.start(ctx, cmd, engine, t, start)
@@ -279,7 +296,8 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 	cmd.Flags().BoolVar(&run, "run", false, "start an agent on the task at once, and follow it")
 	onExecutor(onDetach(cmd, &start.detach), &start.StartArgs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task to be done first, its beginning, or latest; may be repeated")
+	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil,
+		"`id` of a task to be done first, its beginning, or latest; may be repeated")
 	return cmd
 }
 
@@ -314,7 +332,8 @@ that is nowhere else, this is refused, too; with --force that work is discarded.
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&force, "force", false, "discard git repositories in worktrees, even with work that is nowhere else")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"discard git repositories in worktrees, even with work that is nowhere else")
 	return cmd
 }
 
@@ -332,7 +351,9 @@ func (a *app) boardProjectsCommand() *cobra.Command {
 		Example: `  deepwork board projects --json`,
 		Args:    argumentCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error { return a.listProjects(ctx, engine) })
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+				return a.listProjects(ctx, engine)
+			})
 		},
 	})
 }
@@ -359,6 +380,7 @@ func (a *app) listProjects(ctx context.Context, engine *attempt.Engine) error {
 	if a.json {
 		return a.printJSON(full)
 	}
+
 	var rows [][]string
 	for _, p := range full {
 		if len(p.Repos) == 0 {
@@ -368,13 +390,15 @@ func (a *app) listProjects(ctx context.Context, engine *attempt.Engine) error {
 			rows = append(rows, []string{p.Name, r.Name, r.Path, p.ProjectID[:shortID]})
 		}
 	}
-	a.out.Table([]show.Column{{Title: "PROJECT", Least: 12}, {Title: "REPO", Least: 12}, {Title: "PATH", Below: true}, {Title: "ID"}}, rows)
+	a.out.Table([]show.Column{{Title: "PROJECT", Least: 12}, {Title: "REPO", Least: 12}, {Title: "PATH", Below: true},
+		{Title: "ID"}}, rows)
 	return nil
 }
 
 func allRepos(ctx context.Context, engine *attempt.Engine, project string) ([]board.Repo, error) {
 	return allPages(func(cursor *string) ([]board.Repo, *string, error) {
-		r, err := engine.ListRepos(ctx, atTerminal, board.ListReposArgs{ProjectID: project, Limit: new(board.MaxLimit), Cursor: cursor})
+		r, err := engine.ListRepos(ctx, atTerminal,
+			board.ListReposArgs{ProjectID: project, Limit: new(board.MaxLimit), Cursor: cursor})
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the repositories of project %s: %w", project, err)
 		}
@@ -443,11 +467,19 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 		fmt.Fprintln(a.out, "There are no tasks.")
 		return nil
 	}
+
 	var rows [][]string
 	for _, t := range tasks {
-		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), priorityText(&t), strings.Join(t.Labels, " "), t.Title})
+		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch),
+			sinceText(t.CreatedAt), priorityText(&t), strings.Join(t.Labels, " "), t.Title})
 	}
-	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "PRIORITY", Optional: true}, {Title: "LABELS", Optional: true}, {Title: "TITLE", Least: 20}}, rows)
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {
+		Title:    "BRANCH",
+		Least:    12,
+		Optional: true,
+	}, {Title: "AGE"}, {Title: "PRIORITY", Optional: true}, {Title: "LABELS", Optional: true},
+		{Title: "TITLE", Least: 20}}, rows)
+
 	return nil
 }
 

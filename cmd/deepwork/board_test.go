@@ -42,21 +42,31 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	now, x, out := done("! workflow 3", "inreview", "completed", "three")
 	testkit.Contains(t, out, "workflow workflow_complete")
 	testkit.True(t, len(deref(x.WorkflowSession)) == 8 && deref(now.JobName) == "release", "%+v\n%+v", now, x)
-	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
-	testkit.Equal(t, len(glob(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json")), 1, "sessions in the workspace")
+	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "the workflow's sessions are among the changes: %v",
+		x.Repos[0].ChangedFiles)
+	testkit.Equal(t, len(glob(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json")), 1,
+		"sessions in the workspace")
 	testkit.Equal(t, len(glob(p.root, ".deepwork", "tmp", "session_*.json")), 0, "sessions in the project")
 
-	// A run of the task's workflow inside another one of the same is a part of that one's work: its end is not the task's.
+	// A run of the task's workflow inside another one of the same is a part of that one's work: its end is
+	// not the task's.
 	_, _, out = done("! nest 3", "inprogress", "active", "one")
 	testkit.Contains(t, out, "workflow_complete")
 
 	// An agent that stops early leaves its task inprogress with the step it stopped at; a follow-up goes on from there.
 	_, x, _ = done("! workflow 1", "inprogress", "active", "two")
-	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
+	boardCall[attempt.FollowUpReply](p, "follow_up",
+		map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
 	x = p.ends(x.AttemptID)
-	testkit.ContainsAll(t, p.output(x.AttemptID), []string{`"workflow_session_id":"` + deref(x.WorkflowSession), `"workflow_step":"two"`}, "get_context")
+	testkit.ContainsAll(t, p.output(x.AttemptID),
+		[]string{`"workflow_session_id":"` + deref(x.WorkflowSession), `"workflow_step":"two"`}, "get_context")
 	testkit.Equal(t, p.getTask(x.TaskID).Status+deref(x.WorkflowStatus), "inreviewcompleted")
-	for want, of := range map[string][2]string{"Workflow 'none' not found": {"release", "none"}, "Job not found: none": {"none", "w"}, "workflow_name": {"release"}} {
+
+	for want, of := range map[string][2]string{
+		"Workflow 'none' not found": {"release", "none"},
+		"Job not found: none":       {"none", "w"},
+		"workflow_name":             {"release"},
+	} {
 		args := map[string]any{"project_id": p.project, "title": "x", "job_name": of[0], "workflow_name": of[1]}
 		if of[1] == "" {
 			delete(args, "workflow_name")
@@ -65,8 +75,8 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	}
 }
 
-// Sessions that an agent begins with servers elsewhere, and earlier ones there, are not the attempt's: of another project,
-// and of its own outside of the worktree.
+// Sessions that an agent begins with servers elsewhere, and earlier ones there, are not the attempt's: of
+// another project, and of its own outside of the worktree.
 func TestBoardServersElsewhere(t *testing.T) {
 	t.Parallel()
 	p := newBoardProject(t)
@@ -77,9 +87,11 @@ func TestBoardServersElsewhere(t *testing.T) {
 		beginSession(t, before, job, "g")
 		callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})
 		must(t, before.Close())
-		orders = append(orders, "! at "+root+" get_workflows {}", "! at "+root+` start_workflow {"goal":"g","job_name":"`+job+`","workflow_name":"w"}`)
+		orders = append(orders, "! at "+root+" get_workflows {}",
+			"! at "+root+` start_workflow {"goal":"g","job_name":"`+job+`","workflow_name":"w"}`)
 	}
-	v := p.workflowTask(append(orders, "! at "+other+" get_context {}", "! at "+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)...)
+	v := p.workflowTask(append(orders, "! at "+other+" get_context {}",
+		"! at "+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)...)
 	x := p.ends(p.start(v).AttemptID)
 	out, now := p.output(x.AttemptID), p.getTask(v.TaskID)
 	testkit.Equal(t, x.State, "completed")
@@ -87,7 +99,8 @@ func TestBoardServersElsewhere(t *testing.T) {
 	testkit.Need(t, x.WorkflowStatus == nil, "%+v\n%+v\n%s", x, now, out)
 	testkit.Equal(t, now.Status, "inprogress")
 	testkit.Equal(t, strings.Count(out, `start_workflow said {"begin_step"`), 2, "%s", out)
-	testkit.ContainsAll(t, out, []string{`unknown tool "get_context"`, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents."})
+	testkit.ContainsAll(t, out, []string{`unknown tool "get_context"`,
+		"start_task_attempt said StateError: An agent that works on an attempt cannot start agents."})
 }
 
 // The scenarios of seed 004, through a server of the built binary, with a real git
@@ -116,6 +129,7 @@ func TestReq004_Scenarios(t *testing.T) {
 		testkit.Need(t, r.Tasks[0].TaskID == idle.TaskID, "%+v", r)
 		testkit.Need(t, r.Tasks[1].TaskID == v.TaskID, "%+v", r)
 		testkit.Need(t, r.Filters.ProjectID == p.project, "%+v", r)
+
 		got := r.Tasks[0]
 		testkit.Need(t, got.LatestAttemptID == nil, "of a task without attempts: %+v", got)
 		testkit.Need(t, got.LatestWorkspaceBranch == nil, "of a task without attempts: %+v", got)
@@ -123,13 +137,18 @@ func TestReq004_Scenarios(t *testing.T) {
 		testkit.True(t, got.LatestSessionExecutor == nil, "of a task without attempts: %+v", got)
 		testkit.True(t, !got.HasInProgressAttempt && !got.LastAttemptFailed, "of a task without attempts: %+v", got)
 		got = r.Tasks[1]
-		testkit.Same(t, []string{deref(got.LatestAttemptID), deref(got.LatestWorkspaceBranch), deref(got.LatestSessionID), deref(got.LatestSessionExecutor), got.Status},
-			[]string{second.AttemptID, second.WorkspaceBranch, deref(second.LatestSessionID), "CODER", "inreview"}, "the latest of two")
+		testkit.Same(t, []string{deref(got.LatestAttemptID), deref(got.LatestWorkspaceBranch),
+			deref(got.LatestSessionID), deref(got.LatestSessionExecutor), got.Status},
+			[]string{second.AttemptID, second.WorkspaceBranch, deref(second.LatestSessionID), "CODER", "inreview"},
+			"the latest of two")
 		testkit.True(t, !got.HasInProgressAttempt && !got.LastAttemptFailed, "the latest of two: %+v", got)
-		only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1})
+
+		only := boardCall[board.TasksReply](p, "list_tasks",
+			map[string]any{"project_id": p.project, "status": "todo", "limit": 1})
 		testkit.Equal(t, only.Total, 1)
 		testkit.Equal(t, only.Tasks[0].TaskID, idle.TaskID)
 		testkit.Equal(t, deref(only.Filters.Status), "todo")
+
 		failed := p.task("! exit 3")
 		x := p.ends(p.start(failed).AttemptID)
 		testkit.True(t, x.State == "failed" && *x.ExitCode == 3, "%+v", x)
@@ -141,36 +160,52 @@ func TestReq004_Scenarios(t *testing.T) {
 		first, second := p.ends(p.start(v).AttemptID), p.ends(p.start(v).AttemptID)
 		r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
 		testkit.Need(t, r.Count == 2 && second.LatestSessionID != nil, "%+v", r)
-		testkit.Same(t, []string{r.Attempts[0].AttemptID, r.Attempts[1].AttemptID, deref(r.LatestAttemptID), deref(r.LatestSessionID)},
+		testkit.Same(t, []string{r.Attempts[0].AttemptID, r.Attempts[1].AttemptID, deref(r.LatestAttemptID),
+			deref(r.LatestSessionID)},
 			[]string{second.AttemptID, first.AttemptID, second.AttemptID, deref(second.LatestSessionID)})
+
 		for _, a := range r.Attempts {
 			testkit.Works(t, testkit.Get(time.Parse(time.RFC3339, a.CreatedAt)).Err())
 			testkit.Works(t, testkit.Get(time.Parse(time.RFC3339, a.UpdatedAt)).Err())
-			testkit.True(t, strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") && deref(a.LatestSessionExecutor) == "CODER", "%+v", a)
+			testkit.True(t, strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") &&
+				deref(a.LatestSessionExecutor) == "CODER", "%+v", a)
 		}
 	})
 	scenario("SendFollowUpByWorkspaceID", func(t *testing.T) {
 		x := p.ends(p.start(p.task("! say first")).AttemptID)
-		r := follow(map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN", "workspace_id": x.AttemptID})
+		r := follow(map[string]any{
+			"action":       "send",
+			"prompt":       "! say second",
+			"variant":      "PLAN",
+			"workspace_id": x.AttemptID,
+		})
 		testkit.Equal(t, r.Status, "started")
 		testkit.Equal(t, r.SessionID, *x.LatestSessionID)
 		testkit.Equal(t, r.Action, "send")
 		p.ends(x.AttemptID)
 		testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
-		p.refused("follow_up", map[string]any{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"}, "ToolError")
+
+		p.refused("follow_up", map[string]any{
+			"action":     "send",
+			"attempt_id": x.AttemptID,
+			"prompt":     "x",
+			"variant":    "NONE",
+		}, "ToolError")
 	})
 	scenario("QueueFollowUpBySessionID", func(t *testing.T) {
 		gate, open := p.gate("queued")
 		v := p.task("! await " + gate)
 		id := p.start(v).AttemptID
 		session := *p.reaches(id, "running").LatestSessionID
-		p.refused("follow_up", map[string]any{"session_id": session, "action": "send", "prompt": "x"}, "StateError", "queue")
+		p.refused("follow_up", map[string]any{"session_id": session, "action": "send", "prompt": "x"},
+			"StateError", "queue")
 		r := follow(map[string]any{"session_id": session, "action": "queue", "prompt": "! say second"})
 		testkit.Equal(t, r.Status+deref(r.QueuedPrompt), "queued! say second")
 		r = follow(map[string]any{"session_id": session, "action": "queue", "prompt": "! say third"})
 		testkit.Equal(t, r.Status+deref(r.DroppedPrompt), "queued! say second")
 		testkit.Contains(t, deref(r.Notice), "second")
 		testkit.Equal(t, p.get(id).QueuedFollowUp.Prompt, "! say third")
+
 		open()
 		eventually(t, func() (bool, any) {
 			out := p.output(id)
@@ -189,18 +224,26 @@ func TestReq004_Scenarios(t *testing.T) {
 		testkit.Equal(t, r.Status, "cancelled")
 		testkit.Equal(t, deref(r.DroppedPrompt), "! say second")
 		testkit.True(t, r.QueuedPrompt == nil, "%+v", r)
-		testkit.Equal(t, follow(map[string]any{"attempt_id": id, "action": "cancel"}).Status, "empty", "with nothing queued")
+		testkit.Equal(t, follow(map[string]any{"attempt_id": id, "action": "cancel"}).Status, "empty",
+			"with nothing queued")
+
 		open()
 		p.ends(id)
 		testkit.True(t, !strings.Contains(p.output(id), "second"), "what was cancelled ran")
 	})
+
 	scenario("ContextReturnsUnifiedAttemptData", func(t *testing.T) {
 		v := p.task("! context")
 		x := p.ends(p.start(v).AttemptID)
 		_, text, _ := strings.Cut(p.output(x.AttemptID), "context ")
-		testkit.ContainsAll(t, text, []string{`"project_id":"` + p.project, `"project_name":"shop"`, `"task_id":"` + v.TaskID, `"task_title":"Add a basket"`, `"task_status":"inprogress"`,
-			`"attempt_id":"` + x.AttemptID, `"workspace_branch":"` + x.WorkspaceBranch, `"repo_id":"` + p.repo, `"repo_name":"shop"`, `"target_branch":"main"`})
-		testkit.Equal(t, x.Repos[0].ChangedCount, 0, "a server in the workspace left changes: %v", x.Repos[0].ChangedFiles)
+		testkit.ContainsAll(t, text,
+			[]string{`"project_id":"` + p.project, `"project_name":"shop"`, `"task_id":"` + v.TaskID,
+				`"task_title":"Add a basket"`, `"task_status":"inprogress"`,
+				`"attempt_id":"` + x.AttemptID, `"workspace_branch":"` + x.WorkspaceBranch, `"repo_id":"` + p.repo,
+				`"repo_name":"shop"`, `"target_branch":"main"`})
+		testkit.Equal(t, x.Repos[0].ChangedCount, 0, "a server in the workspace left changes: %v",
+			x.Repos[0].ChangedFiles)
+
 		for _, tool := range testkit.Get(p.client.ListTools(t.Context(), nil)).Must(t).Tools {
 			testkit.True(t, tool.Name != "get_context", "get_context is offered outside of a workspace")
 		}
@@ -225,8 +268,10 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	testkit.Need(t, r.Attempts[0].LatestSessionID == nil, "%+v", r)
 	testkit.Equal(t, deref(r.LatestAttemptID), waits.AttemptID)
 	for _, name := range []string{"attempt_id", "workspace_id"} {
-		p.refused("follow_up", map[string]any{name: waits.AttemptID, "action": "send", "prompt": "more"}, "StateError", "has no session", waits.AttemptID)
+		p.refused("follow_up", map[string]any{name: waits.AttemptID, "action": "send", "prompt": "more"}, "StateError",
+			"has no session", waits.AttemptID)
 	}
+
 	open()
 	p.ends(busy.AttemptID)
 	testkit.Equal(t, p.ends(waits.AttemptID).State, "completed", "what waited did not run")
@@ -236,12 +281,14 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 // a repeated call gets the same reply. The last step's own output is checked by the call itself.
 func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	t.Parallel()
-	root := projectOf(t, reviewedJob("one", "[]", "one", "two", "three"), "kept.md", "x", "gone.md", "x", "away.md", "x")
+	root := projectOf(t, reviewedJob("one", "[]", "one", "two", "three"), "kept.md", "x", "gone.md", "x",
+		"away.md", "x")
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "g")
 	finish := func(server *mcp.ClientSession, step, path string) (r *machine.FinishReply) {
 		t.Helper()
-		must(t, json.Unmarshal(callTool(t, server, "finished_step", map[string]any{"session_id": id, "step_id": step, "outputs": map[string]string{"out": path}}), &r))
+		must(t, json.Unmarshal(callTool(t, server, "finished_step",
+			map[string]any{"session_id": id, "step_id": step, "outputs": map[string]string{"out": path}}), &r))
 		return r
 	}
 	finish(client, "one", "gone.md")
@@ -256,8 +303,11 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "gone.md")))
 	last := finish(client, "three", "kept.md")
 	testkit.Need(t, last.Status == machine.WorkflowComplete && last.Summary != nil, "the last step: %+v", last)
-	testkit.ContainsAll(t, *last.Summary, []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
-	testkit.True(t, !strings.Contains(*last.Summary, "kept.md"), "the summary names a file that exists: %s", *last.Summary)
+	testkit.ContainsAll(t, *last.Summary,
+		[]string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
+	testkit.True(t, !strings.Contains(*last.Summary, "kept.md"), "the summary names a file that exists: %s",
+		*last.Summary)
+
 	writeFiles(t, root, map[string]string{"gone.md": "back"})
 	testkit.Equal(t, *finish(client, "three", "kept.md").Summary, *last.Summary, "the repeated call")
 }
@@ -267,7 +317,8 @@ type boardID struct{ project, repo, task, attempt, session string }
 
 // noID names nothing.
 func (b boardID) noID() boardID {
-	return boardID{b.project, b.repo, "3b241101-e2bb-4255-8caf-4136c566a961", "3b241101-e2bb-4255-8caf-4136c566a962", "3b241101-e2bb-4255-8caf-4136c566a963"}
+	return boardID{b.project, b.repo, "3b241101-e2bb-4255-8caf-4136c566a961", "3b241101-e2bb-4255-8caf-4136c566a962",
+		"3b241101-e2bb-4255-8caf-4136c566a963"}
 }
 
 func (b boardID) as(other boardID, text string) string {
@@ -288,7 +339,11 @@ var boardRows = []boardRow{
 	{tool: "get_attempt", args: `{"attempt_id":"{attempt}"}`},
 	{tool: "tail_attempt", args: `{"attempt_id":"{attempt}","after_index":-1}`},
 	{tool: "get_attempt_diff", args: `{"attempt_id":"{attempt}"}`},
-	{tool: "start_task_attempt", args: `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`, right: "agents"},
+	{
+		tool:  "start_task_attempt",
+		args:  `{"task_id":"{task}","executor":"CODER","repos":[{"repo_id":"{repo}","target_branch":"main"}]}`,
+		right: "agents",
+	},
 	{tool: "follow_up", args: `{"attempt_id":"{attempt}","action":"send","prompt":"more"}`, right: "agents"},
 	{tool: "follow_up", args: `{"workspace_id":"{attempt}","action":"queue","prompt":"more"}`, right: "agents"},
 	{tool: "follow_up", args: `{"session_id":"{session}","action":"queue","prompt":"more"}`, right: "agents"},
@@ -306,11 +361,13 @@ var boardRows = []boardRow{
 }
 
 // forAll are the tools that name nothing of a task, or a run, which is an attempt (TestFollowUpOfARun).
-var forAll = []string{"run_workflow", "get_run", "list_projects", "list_repos", "list_executors", "list_tasks", "create_task", "needs_attention"}
+var forAll = []string{"run_workflow", "get_run", "list_projects", "list_repos", "list_executors", "list_tasks",
+	"create_task", "needs_attention"}
 
 func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text string, refused bool) {
 	t.Helper()
-	args := strings.NewReplacer("{task}", b.task, "{repo}", b.repo, "{attempt}", b.attempt, "{session}", b.session).Replace(r.args)
+	args := strings.NewReplacer("{task}", b.task, "{repo}", b.repo, "{attempt}", b.attempt, "{session}",
+		b.session).Replace(r.args)
 	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: r.tool, Arguments: json.RawMessage(args)})
 	testkit.Need(t, err == nil, "%v %v", r.tool, err)
 	return resultText(result), result.IsError
@@ -324,7 +381,12 @@ func TestBoardHasOwners(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	token := map[string]string{}
 	lines := ""
-	for name, options := range map[string][]string{"ann": {"--group", "team", "--rights", "agents"}, "bob": {"--group", "team", "--rights", "merge"}, "eve": {"--rights", "agents,merge"}, "solo": nil} {
+	for name, options := range map[string][]string{
+		"ann":  {"--group", "team", "--rights", "agents"},
+		"bob":  {"--group", "team", "--rights", "merge"},
+		"eve":  {"--rights", "agents,merge"},
+		"solo": nil,
+	} {
 		var line string
 		token[name], line = newToken(t, name, options...)
 		lines += line
@@ -339,12 +401,21 @@ func TestBoardHasOwners(t *testing.T) {
 	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
 	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
 	for _, tool := range tools.Tools {
-		testkit.True(t, slices.Contains(forAll, tool.Name) || slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }), "no test of whose tasks %s shows", tool.Name)
+		testkit.True(t, slices.Contains(forAll, tool.Name) || slices.ContainsFunc(boardRows, func(r boardRow) bool {
+			return r.tool == tool.Name
+		}), "no test of whose tasks %s shows", tool.Name)
 	}
 
 	p.task() // the owner's
-	task := boardCall[board.Task](ann, "create_task", map[string]any{"project_id": p.project, "title": "Plans", "request_id": "r", "description": fmt.Sprintf("! write plan.txt x\n! context\n"+
-		"! call list_tasks {\"project_id\":%q}\n! call start_task_attempt {\"task_id\":%[1]q,\"executor\":\"CODER\",\"repos\":[{\"repo_id\":%q,\"target_branch\":\"main\"}]}", p.project, p.repo)})
+	task := boardCall[board.Task](ann, "create_task", map[string]any{
+		"project_id": p.project,
+		"title":      "Plans",
+		"request_id": "r",
+		"description": fmt.Sprintf("! write plan.txt x\n! context\n"+
+			"! call list_tasks {\"project_id\":%q}\n! call start_task_attempt "+
+			"{\"task_id\":%[1]q,\"executor\":\"CODER\",\"repos\":[{\"repo_id\":%q,\"target_branch\":\"main\"}]}",
+			p.project, p.repo),
+	})
 	made := p.ends(ann.start(task).AttemptID) // the owner sees it
 	id := boardID{p.project, p.repo, task.TaskID, made.AttemptID, optional(made.LatestSessionID)}
 
@@ -352,7 +423,9 @@ func TestBoardHasOwners(t *testing.T) {
 	output := ann.output(id.attempt)
 	_, listed, _ := strings.Cut(output, "list_tasks said ")
 	listed, _, _ = strings.Cut(listed, "\n")
-	testkit.ContainsAll(t, output, []string{`"task_id":"` + task.TaskID, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents"})
+	testkit.ContainsAll(t, output,
+		[]string{`"task_id":"` + task.TaskID,
+			"start_task_attempt said StateError: An agent that works on an attempt cannot start agents"})
 	testkit.ContainsAll(t, listed, []string{`"title":"Plans"`, `"total":1`})
 
 	state := func() (all string) {
@@ -367,43 +440,63 @@ func TestBoardHasOwners(t *testing.T) {
 		for _, r := range boardRows {
 			got, refused := r.call(t, who.client, id)
 			want, _ := r.call(t, who.client, id.noID())
-			testkit.True(t, refused && (who != eve || strings.HasPrefix(got, "ToolError: There is no ")), "%s %s of a stranger: %s", r.tool, r.args, got)
-			testkit.Equal(t, id.as(id.noID(), got), want, "%s %s of a stranger is not told the same as where there is nothing", r.tool, r.args)
+			testkit.True(t, refused && (who != eve || strings.HasPrefix(got, "ToolError: There is no ")),
+				"%s %s of a stranger: %s", r.tool, r.args, got)
+			testkit.Equal(t, id.as(id.noID(), got), want,
+				"%s %s of a stranger is not told the same as where there is nothing", r.tool, r.args)
 		}
 		listed := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
 		testkit.Equal(t, listed.Total, 0, "a stranger is given %+v", listed)
 		testkit.Equal(t, listed.Count, 0, "a stranger is given %+v", listed)
 		testkit.Equal(t, len(listed.Tasks), 0, "a stranger is given %+v", listed)
+
 		for _, tool := range []string{"list_projects", "list_executors"} {
-			testkit.Equal(t, string(callTool(t, who.client, tool, map[string]any{})), string(callTool(t, ann.client, tool, map[string]any{})), tool)
+			testkit.Equal(t, string(callTool(t, who.client, tool, map[string]any{})),
+				string(callTool(t, ann.client, tool, map[string]any{})), tool)
 		}
 	}
 	testkit.Equal(t, state(), was, "strangers changed it")
-	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
+
+	for who, want := range map[*boardProject]string{
+		p:    id.attempt,
+		ann:  id.attempt,
+		bob:  id.attempt,
+		eve:  "",
+		solo: "",
+	} {
 		got := ""
 		for _, i := range boardCall[board.AttentionReply](who, "needs_attention", map[string]any{}).Items {
 			got += i.ID
 		}
 		testkit.Equal(t, got, want, "needs_attention lists")
 	}
+
 	// A request_id is its identity's.
-	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
+	own := boardCall[board.Task](eve, "create_task",
+		map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})
 	for who, want := range map[*boardProject]int{p: 3, ann: 1, bob: 1, eve: 1, solo: 0} {
 		got := boardCall[board.TasksReply](who, "list_tasks", map[string]any{"project_id": p.project})
 		testkit.True(t, got.Total == want && got.Count == want, "%d of %d tasks, want %d", got.Count, got.Total, want)
 	}
 	eve.ends(eve.start(own).AttemptID)
-	solo.refused("start_task_attempt", map[string]any{"task_id": own.TaskID, "executor": "CODER", "repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}},
+	solo.refused("start_task_attempt", map[string]any{
+		"task_id":  own.TaskID,
+		"executor": "CODER",
+		"repos":    []map[string]any{{"repo_id": p.repo, "target_branch": "main"}},
+	},
 		"StateError", "right agents", "deepwork token new solo --rights agents")
 
-	solo.refused("merge_attempt", map[string]any{"attempt_id": id.attempt}, "StateError", "the right merge", "deepwork token new solo --rights merge")
+	solo.refused("merge_attempt", map[string]any{"attempt_id": id.attempt}, "StateError", "the right merge",
+		"deepwork token new solo --rights merge")
 
 	p.git(p.root, "remote", "add", "origin", p.root)
 	for _, r := range boardRows {
 		got, refused := r.call(t, bob.client, id)
 		needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have")
-		testkit.True(t, needs == refused && refused == (r.right == "agents"), "%s %s of the same group: %s", r.tool, r.args, got)
+		testkit.True(t, needs == refused && refused == (r.right == "agents"), "%s %s of the same group: %s", r.tool,
+			r.args, got)
 	}
+
 	ann.refused("get_task", map[string]any{"task_id": task.TaskID}, "ToolError", task.TaskID)
 }
 
@@ -436,7 +529,8 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 	inGit(t, p.root)
 	writeFiles(t, p.root, map[string]string{
 		".deepwork/config.yml":           boardConfig + strings.Join(more, ""),
-		".deepwork/jobs/release/job.yml": jobText("release", "one", "two", "three"), ".deepwork/jobs/release/a.md": "Do it.",
+		".deepwork/jobs/release/job.yml": jobText("release", "one", "two", "three"),
+		".deepwork/jobs/release/a.md":    "Do it.",
 	})
 	t.Cleanup(p.endAgents)
 	p.client, p.server = startClient(t, p.root)
@@ -487,7 +581,8 @@ func (p *boardProject) refused(tool string, args map[string]any, kind string, me
 	p.t.Helper()
 	result := testkit.Get(p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(p.t)
 	text := resultText(result)
-	testkit.True(p.t, result.IsError && strings.HasPrefix(text, kind+": "), "%s %v: want a %s, got: %s", tool, args, kind, text)
+	testkit.True(p.t, result.IsError && strings.HasPrefix(text, kind+": "), "%s %v: want a %s, got: %s", tool, args,
+		kind, text)
 	testkit.ContainsAll(p.t, text, mentions, "%s %v", tool, args)
 	return text
 }
@@ -495,19 +590,29 @@ func (p *boardProject) refused(tool string, args map[string]any, kind string, me
 // task makes a task whose description tells the coder what to do.
 func (p *boardProject) task(lines ...string) *board.Task {
 	p.t.Helper()
-	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
+	return boardCall[board.Task](p, "create_task",
+		map[string]any{"project_id": p.project, "title": "Add a basket", "description": strings.Join(lines, "\n")})
 }
 
 // workflowTask makes one that names a workflow.
 func (p *boardProject) workflowTask(lines ...string) *board.Task {
 	p.t.Helper()
-	return boardCall[board.Task](p, "create_task", map[string]any{"project_id": p.project, "title": "Make a release", "description": strings.Join(lines, "\n"), "job_name": "release", "workflow_name": "w"})
+	return boardCall[board.Task](p, "create_task", map[string]any{
+		"project_id":    p.project,
+		"title":         "Make a release",
+		"description":   strings.Join(lines, "\n"),
+		"job_name":      "release",
+		"workflow_name": "w",
+	})
 }
 
 func (p *boardProject) start(t *board.Task) *attempt.AttemptReply {
 	p.t.Helper()
-	return boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{"task_id": t.TaskID, "executor": "CODER",
-		"repos": []map[string]any{{"repo_id": p.repo, "target_branch": "main"}}})
+	return boardCall[attempt.AttemptReply](p, "start_task_attempt", map[string]any{
+		"task_id":  t.TaskID,
+		"executor": "CODER",
+		"repos":    []map[string]any{{"repo_id": p.repo, "target_branch": "main"}},
+	})
 }
 
 func (p *boardProject) get(id string) *attempt.AttemptReply {
@@ -525,7 +630,8 @@ func (p *boardProject) reaches(id string, states ...board.State) (now *attempt.A
 	p.t.Helper()
 	eventually(p.t, func() (bool, any) {
 		now = p.get(id)
-		return slices.Contains(states, now.State), fmt.Sprintf("%s (%s); expected %v", now.State, optional(now.Error), states)
+		return slices.Contains(states, now.State),
+			fmt.Sprintf("%s (%s); expected %v", now.State, optional(now.Error), states)
 	})
 	return now
 }
@@ -538,7 +644,8 @@ func (p *boardProject) ends(id string) *attempt.AttemptReply {
 // output is what an attempt's agents wrote, a line each.
 func (p *boardProject) output(id string) string {
 	p.t.Helper()
-	r := boardCall[attempt.TailReply](p, "tail_attempt", map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000, "raw": true})
+	r := boardCall[attempt.TailReply](p, "tail_attempt",
+		map[string]any{"attempt_id": id, "after_index": -1, "limit": 1000, "raw": true})
 	var lines []string
 	for _, e := range r.Entries {
 		if e.Stream != "system" {

@@ -35,50 +35,91 @@ func checkedStep(check, reviews string) string {
 }
 
 var (
-	checkedFiles = map[string]string{"check.sh": "cat src.txt; grep -q good src.txt", "src.txt": badly, "tests/t": "t", "report.md": "x", ".gitignore": "*.cache\n"}
-	oneReport    = map[string]any{"report": "NAME/report.md"}
-	grounds      = map[string]ground{
-		"checked": {"one, two", []string{checkedStep(checkKeys, "[]"), "two outputs: {}"}, checkedFiles, "one", func(a *cheater) {
-			a.write("src.txt", well)
-			a.passes("one", oneReport)
-		}},
+	checkedFiles = map[string]string{
+		"check.sh":   "cat src.txt; grep -q good src.txt",
+		"src.txt":    badly,
+		"tests/t":    "t",
+		"report.md":  "x",
+		".gitignore": "*.cache\n",
+	}
+	oneReport = map[string]any{"report": "NAME/report.md"}
+	grounds   = map[string]ground{
+		"checked": {"one, two", []string{checkedStep(checkKeys, "[]"), "two outputs: {}"}, checkedFiles, "one",
+			func(a *cheater) {
+				a.write("src.txt", well)
+				a.passes("one", oneReport)
+			}},
 		// Its checks pass, and its reviews, which the agent does itself, leave time for edits.
-		"reviewed": {"one, two", []string{checkedStep(checkKeys, `[{run_each: step, quality_criteria: {good: Is it good}}]`), "two outputs: {}"}, checkedFiles, "one", func(a *cheater) {
+		"reviewed": {"one, two", []string{checkedStep(checkKeys,
+			`[{run_each: step, quality_criteria: {good: Is it good}}]`), "two outputs: {}"}, checkedFiles, "one", func(
+			a *cheater,
+		) {
 			a.write("src.txt", well)
 			a.finish("one", oneReport)
 			a.passes("one", oneReport, "quality_review_override_reason", "seen")
 		}},
-		"output": {"one, two", []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, description: P, required: false}, said: {type: string, description: S, required: false}}", "two outputs: {}"},
+		"output": {"one, two", []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, " +
+			"description: P, required: false}, said: {type: string, description: S, required: false}}",
+			"two outputs: {}"},
 			map[string]string{"report.md": "x"}, "one", func(a *cheater) { a.passes("one", oneReport) }},
-		"schema": {"one, two", []string{"one outputs: {report: {type: file, description: R, schema: s.json}}", "two outputs: {}"}, map[string]string{"report.md": `{"ok": false}`}, "one", func(a *cheater) {
+		"schema": {"one, two", []string{"one outputs: {report: {type: file, description: R, schema: s.json}}",
+			"two outputs: {}"}, map[string]string{"report.md": `{"ok": false}`}, "one", func(
+			a *cheater,
+		) {
 			a.write("report.md", `{"ok": true}`)
 			a.passes("one", oneReport)
 		}},
-		"list": {"list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 5}, two", []string{"list outputs: {todo: {type: file, description: T}}", "port outputs: {}", "verify outputs: {}", "two outputs: {}"},
-			map[string]string{"todo.json": `["a","b","c"]`}, "list", func(a *cheater) { a.passes("list", map[string]any{"todo": "NAME/todo.json"}) }},
-		"items": {"list, {for_each: todo, steps: [port, verify], at_once: 2}, two", []string{"list outputs: {todo: {type: string, description: T}}", "port outputs: {}", "verify outputs: {}", "two outputs: {}"}, nil, "port[0]", func(a *cheater) {
-			for _, step := range []string{"port[0]", "verify[0]", "port[1]", "verify[1]", "port[2]", "verify[2]"} {
-				a.passes(step, map[string]any{})
-			}
-			a.passes("two", map[string]any{})
-		}},
-		"when": {`ask, {when: {output: said, is: "yes"}, steps: [docs]}, two`, []string{"ask outputs: {said: {type: string, description: S}}", "docs outputs: {}", "two outputs: {}"}, nil, "docs", func(a *cheater) { a.passes("docs", map[string]any{}) }},
-		"repeat": {"{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 2}}, two", []string{"fix outputs: {said: {type: string, description: S}}", "look outputs: {said: {type: string, description: S}}", "two outputs: {}"}, nil, "fix", func(a *cheater) {
-			a.passes("fix", map[string]any{"said": "fixed"})
-			a.passes("look", map[string]any{"said": "done"})
-			a.passes("two", map[string]any{})
-		}},
-		"until": {"{repeat: {steps: [fix], until: {run: [sh, NAME/check.sh]}, at_most: 9}}, two", []string{"fix outputs: {}", "two outputs: {}"}, map[string]string{"check.sh": "grep -q good NAME/src.txt", "src.txt": badly}, "fix", func(a *cheater) {
-			a.write("src.txt", well)
-			a.passes("fix", map[string]any{})
-			a.passes("two", map[string]any{})
-		}},
-		"person": {"one, two", []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"}, map[string]string{"report.md": "x"}, "one", func(a *cheater) {
-			a.finish("one", oneReport)
-			_, _, err := typing(a.t, "pass", a.deepwork("sessions", "review", a.id, "one")...)
-			must(a.t, err)
-			a.passes("one", oneReport)
-		}},
+		"list": {"list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 5}, two",
+			[]string{"list outputs: {todo: {type: file, description: T}}", "port outputs: {}", "verify outputs: {}",
+				"two outputs: {}"},
+			map[string]string{"todo.json": `["a","b","c"]`}, "list", func(a *cheater) {
+				a.passes("list", map[string]any{"todo": "NAME/todo.json"})
+			}},
+		"items": {"list, {for_each: todo, steps: [port, verify], at_once: 2}, two",
+			[]string{"list outputs: {todo: {type: string, description: T}}", "port outputs: {}", "verify outputs: {}",
+				"two outputs: {}"}, nil, "port[0]", func(
+				a *cheater,
+			) {
+				for _, step := range []string{"port[0]", "verify[0]", "port[1]", "verify[1]", "port[2]", "verify[2]"} {
+					a.passes(step, map[string]any{})
+				}
+				a.passes("two", map[string]any{})
+			}},
+		"when": {`ask, {when: {output: said, is: "yes"}, steps: [docs]}, two`,
+			[]string{"ask outputs: {said: {type: string, description: S}}", "docs outputs: {}", "two outputs: {}"}, nil,
+			"docs", func(
+				a *cheater,
+			) {
+				a.passes("docs", map[string]any{})
+			}},
+		"repeat": {"{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 2}}, two",
+			[]string{"fix outputs: {said: {type: string, description: S}}",
+				"look outputs: {said: {type: string, description: S}}", "two outputs: {}"}, nil, "fix", func(
+				a *cheater,
+			) {
+				a.passes("fix", map[string]any{"said": "fixed"})
+				a.passes("look", map[string]any{"said": "done"})
+				a.passes("two", map[string]any{})
+			}},
+		"until": {"{repeat: {steps: [fix], until: {run: [sh, NAME/check.sh]}, at_most: 9}}, two",
+			[]string{"fix outputs: {}", "two outputs: {}"},
+			map[string]string{"check.sh": "grep -q good NAME/src.txt", "src.txt": badly}, "fix", func(
+				a *cheater,
+			) {
+				a.write("src.txt", well)
+				a.passes("fix", map[string]any{})
+				a.passes("two", map[string]any{})
+			}},
+		"person": {"one, two", []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: " +
+			"report, by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"},
+			map[string]string{"report.md": "x"}, "one", func(
+				a *cheater,
+			) {
+				a.finish("one", oneReport)
+				_, _, err := typing(a.t, "pass", a.deepwork("sessions", "review", a.id, "one")...)
+				must(a.t, err)
+				a.passes("one", oneReport)
+			}},
 	}
 )
 
@@ -150,7 +191,8 @@ func (a *cheater) call(tool string, args map[string]any) {
 		return
 	}
 	status := string(lookup(json.RawMessage(resultText(r)), "status"))
-	a.text, a.accepted = codeOf(r)+" "+resultText(r), !r.IsError && (status == `"next_step"` || status == `"workflow_complete"`)
+	a.text, a.accepted = codeOf(r)+" "+resultText(r),
+		!r.IsError && (status == `"next_step"` || status == `"workflow_complete"`)
 }
 
 // finish hands in a step, with more arguments.
@@ -188,10 +230,12 @@ func (a *cheater) begin() {
 // stands checks that the session is still at its step, or over without it.
 func (a *cheater) stands(says string) {
 	a.t.Helper()
-	testkit.True(a.t, !a.accepted && strings.Contains(a.text, says), "the last reply does not say %q, or accepts: %.1500s", says, a.text)
+	testkit.True(a.t, !a.accepted && strings.Contains(a.text, says),
+		"the last reply does not say %q, or accepts: %.1500s", says, a.text)
 	a.call("get_step", map[string]any{"session_id": a.id})
 	at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id"))
-	testkit.True(a.t, at == `"`+a.ground.at+`"` || strings.HasPrefix(a.text, "session_ended"), "the session is at %s: %.500s", at, a.text)
+	testkit.True(a.t, at == `"`+a.ground.at+`"` || strings.HasPrefix(a.text, "session_ended"),
+		"the session is at %s: %.500s", at, a.text)
 }
 
 // Agents that cheat get nowhere, whatever they edit, claim or hand in, and the honest twin of each gets on, in the
@@ -204,7 +248,8 @@ func TestCheats(t *testing.T) {
 	for i, c := range cheats {
 		name := fmt.Sprint("c", i)
 		files[".deepwork/jobs/"+name+"/a.md"] = "Do it."
-		files[".deepwork/jobs/"+name+"/s.json"] = `{"type": "object", "required": ["ok"], "properties": {"ok": {"const": true}}}`
+		files[".deepwork/jobs/"+name+
+			"/s.json"] = `{"type": "object", "required": ["ok"], "properties": {"ok": {"const": true}}}`
 		files[".deepwork/jobs/"+name+"/job.yml"] = grounds[c.on].job(name)
 		for path, text := range grounds[c.on].files {
 			files[name+"/"+path] = strings.ReplaceAll(text, "NAME", name)
@@ -226,6 +271,7 @@ func TestCheats(t *testing.T) {
 	a.write("check.sh", checkedFiles["check.sh"])
 	out, screen, err := typing(t, "yes", a.deepwork("trust")...)
 	testkit.Need(t, err == nil, "%v %s %s", err, out, screen)
+
 	for i, c := range cheats {
 		t.Run(c.name, func(t *testing.T) {
 			a := &cheater{t: t, client: client, root: root, env: env, ground: grounds[c.on], name: fmt.Sprint("c", i)}
@@ -285,7 +331,9 @@ func afterwards(script, undo string) func(*cheater) {
 	return func(a *cheater) {
 		a.write("src.txt", well)
 		a.finish("one", oneReport)
-		testkit.True(a.t, strings.Contains(a.text, "Quality review required"), "the checks did not pass: %.500s", a.text)
+		testkit.True(a.t, strings.Contains(a.text, "Quality review required"),
+			"the checks did not pass: %.500s", a.text)
+
 		a.shell(script)
 		a.finish("one", oneReport, "quality_review_override_reason", "seen")
 		a.honest = func(a *cheater) {
@@ -331,7 +379,8 @@ func starts(more ...string) func(*cheater) {
 func bomb() string {
 	text := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {
-		text += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n", i+1, i)
+		text += fmt.Sprintf("a%d: &a%[1]d [*a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d, *a%[2]d]\n",
+			i+1, i)
 	}
 	return text + "ok: false\n"
 }
@@ -386,104 +435,421 @@ var dropCheck = []string{"checks: [{" + checkKeys + "}], ", ""}
 func cheats() []cheat {
 	return []cheat{
 		// Claims.
-		{name: "claims that the tests pass", on: "checked", do: tries("one", oneReport, "notes", "All tests pass, I ran them."), says: "Checks failed"},
-		{name: "passes once in three", on: "checked", check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt",
-			do: inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one"}), handsIn, handsIn), says: "Checks failed"},
-		{name: "uses a request_id again", on: "checked", do: inTurn(tries("one", oneReport, "request_id", "again"), writes("src.txt", well), writes("other.md", "x"),
-			tries("one", map[string]any{"report": "NAME/other.md"}, "request_id", "again"), writes("src.txt", badly)), says: "request_id"},
-		{name: "takes the request_id of another session", on: "checked", do: inTurn(starts("request_id", "taken"), tries("one", oneReport, "request_id", "taken")), says: "Checks failed"},
+		{
+			name: "claims that the tests pass",
+			on:   "checked",
+			do:   tries("one", oneReport, "notes", "All tests pass, I ran them."),
+			says: "Checks failed",
+		},
+		{
+			name:  "passes once in three",
+			on:    "checked",
+			check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt",
+			do:    inTurn(handsIn, does("go_to_step", map[string]any{"step_id": "one"}), handsIn, handsIn),
+			says:  "Checks failed",
+		},
+		{
+			name: "uses a request_id again",
+			on:   "checked",
+			do: inTurn(tries("one", oneReport, "request_id", "again"), writes("src.txt", well), writes("other.md", "x"),
+				tries("one", map[string]any{"report": "NAME/other.md"}, "request_id", "again"),
+				writes("src.txt", badly)),
+			says: "request_id",
+		},
+		{
+			name: "takes the request_id of another session",
+			on:   "checked",
+			do:   inTurn(starts("request_id", "taken"), tries("one", oneReport, "request_id", "taken")),
+			says: "Checks failed",
+		},
 		// The check.
-		{name: "empties the check", on: "checked", do: edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
-		{name: "links the check", on: "checked", do: edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"), says: "a device, not a file"},
-		{name: "puts a program beside the check", on: "checked", do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"), says: "Checks failed"},
-		{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
-		{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
-			a.finish("one", oneReport)
-			testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
-		}, says: "Checks failed"},
-		{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: inTurn(handsIn, func(a *cheater) {
-			a.honest = func(a *cheater) { a.write("report.md", "honest"); a.ground.honest(a) }
-		}), says: "Checks failed"},
+		{
+			name: "empties the check",
+			on:   "checked",
+			do:   edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"),
+			says: "untrusted",
+		},
+		{
+			name: "links the check",
+			on:   "checked",
+			do:   edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"),
+			says: "a device, not a file",
+		},
+		{
+			name: "puts a program beside the check",
+			on:   "checked",
+			do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x "+
+				"NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"),
+			says: "Checks failed",
+		},
+		{
+			name:  "holds the output open",
+			on:    "checked",
+			check: "grep -q good src.txt || setsid sleep 5 &\n exit 0",
+			do:    tries("one", oneReport),
+			says:  "Checks failed",
+		},
+		{
+			name:  "fills stdout",
+			on:    "checked",
+			check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1",
+			do: func(a *cheater) {
+				a.finish("one", oneReport)
+				testkit.True(a.t, len(a.text) <= 20_000, "the reply has %d bytes", len(a.text))
+			},
+			says: "Checks failed",
+		},
+		{
+			name:  "makes the check edit its own file",
+			on:    "checked",
+			check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md",
+			do: inTurn(handsIn, func(a *cheater) {
+				a.honest = func(a *cheater) {
+					a.write("report.md", "honest")
+					a.ground.honest(a)
+				}
+			}),
+			says: "Checks failed",
+		},
 		// The job.
 		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
 		{name: "changes the check", on: "checked", do: edited("sh, check.sh", "true"), says: "Checks failed"},
-		{name: "drops protect", on: "checked", do: inTurn(writes("src.txt", well), writes("tests/t", "easier"), edited(`, protect: ["NAME/tests/**"]`, ""), writes("tests/t", "t")), says: "was changed"},
-		{name: "moves the check to another folder", on: "checked", do: inTurn(writes("sub/check.sh", "exit 0"), edited("in: NAME", "in: NAME/sub"), removes("sub")), says: "Checks failed"},
-		{name: "leaves the step out and finishes the next", on: "checked", do: inTurn(editsJob("[one, two]", "[two]"), tries("two", map[string]any{})), says: "step_not_current"},
-		{name: "breaks the job", on: "checked", do: inTurn(writes("../.deepwork/jobs/NAME/job.yml", "{"), handsIn, editsJob()), says: "Checks failed"},
-		{name: "starts anew with a weaker job", on: "checked", do: inTurn(editsJob(dropCheck...), starts(), handsIn, editsJob()), says: "Checks failed"},
-		{name: "aborts and finishes", on: "checked", do: inTurn(does("abort_workflow", map[string]any{"explanation": "enough"}), handsIn), says: "session_ended"},
+		{
+			name: "drops protect",
+			on:   "checked",
+			do: inTurn(writes("src.txt", well), writes("tests/t", "easier"),
+				edited(`, protect: ["NAME/tests/**"]`, ""), writes("tests/t", "t")),
+			says: "was changed",
+		},
+		{
+			name: "moves the check to another folder",
+			on:   "checked",
+			do:   inTurn(writes("sub/check.sh", "exit 0"), edited("in: NAME", "in: NAME/sub"), removes("sub")),
+			says: "Checks failed",
+		},
+		{
+			name: "leaves the step out and finishes the next",
+			on:   "checked",
+			do:   inTurn(editsJob("[one, two]", "[two]"), tries("two", map[string]any{})),
+			says: "step_not_current",
+		},
+		{
+			name: "breaks the job",
+			on:   "checked",
+			do:   inTurn(writes("../.deepwork/jobs/NAME/job.yml", "{"), handsIn, editsJob()),
+			says: "Checks failed",
+		},
+		{
+			name: "starts anew with a weaker job",
+			on:   "checked",
+			do:   inTurn(editsJob(dropCheck...), starts(), handsIn, editsJob()),
+			says: "Checks failed",
+		},
+		{
+			name: "aborts and finishes",
+			on:   "checked",
+			do:   inTurn(does("abort_workflow", map[string]any{"explanation": "enough"}), handsIn),
+			says: "session_ended",
+		},
 		// The order.
-		{name: "goes to the next step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{
+			name: "goes to the next step",
+			on:   "checked",
+			do:   does("go_to_step", map[string]any{"step_id": "two"}),
+			says: "step_ahead",
+		},
 		{name: "finishes the next step", on: "checked", do: tries("two", map[string]any{}), says: "step_not_current"},
 		// Protected files.
-		{name: "edits the tests", on: "checked", do: edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"), says: "was changed"},
-		{name: "commits edited tests", on: "checked", do: edits("good:echo easier > NAME/tests/t; git commit -qam easier", "git revert --no-edit HEAD >/dev/null"), says: "was changed"},
-		{name: "has git assume that tests are unchanged", on: "checked", do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t", "git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
-		{name: "puts the tests behind a link", on: "checked", do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests", "rm NAME/tests; mv NAME/elsewhere NAME/tests"), says: "was changed"},
-		{name: "edits a test and keeps its time", on: "checked", do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref", "git checkout -q NAME/tests"), says: "was changed"},
+		{
+			name: "edits the tests",
+			on:   "checked",
+			do:   edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"),
+			says: "was changed",
+		},
+		{
+			name: "commits edited tests",
+			on:   "checked",
+			do: edits("good:echo easier > NAME/tests/t; git commit -qam easier",
+				"git revert --no-edit HEAD >/dev/null"),
+			says: "was changed",
+		},
+		{
+			name: "has git assume that tests are unchanged",
+			on:   "checked",
+			do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t",
+				"git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"),
+			says: "was changed",
+		},
+		{
+			name: "puts the tests behind a link",
+			on:   "checked",
+			do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests",
+				"rm NAME/tests; mv NAME/elsewhere NAME/tests"),
+			says: "was changed",
+		},
+		{
+			name: "edits a test and keeps its time",
+			on:   "checked",
+			do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref",
+				"git checkout -q NAME/tests"),
+			says: "was changed",
+		},
 		// Edits after the check.
-		{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
-		{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
-		{name: "links a file after the check", on: "reviewed", do: afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"), says: "Checks failed"},
-		{name: "edits what git assumes unchanged", on: "reviewed", do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-assume-unchanged NAME/src.txt"), says: "Checks failed"},
-		{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
+		{
+			name: "edits after the check",
+			on:   "reviewed",
+			do:   afterwards("echo bad > NAME/src.txt", "true"),
+			says: "Checks failed",
+		},
+		{
+			name: "leaves a daemon that edits later",
+			on:   "reviewed",
+			do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q "+
+				"bad NAME/src.txt; do sleep 0.02; done", "true"),
+			says: "Checks failed",
+		},
+		{
+			name: "links a file after the check",
+			on:   "reviewed",
+			do:   afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"),
+			says: "Checks failed",
+		},
+		{
+			name: "edits what git assumes unchanged",
+			on:   "reviewed",
+			do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt",
+				"git update-index --no-assume-unchanged NAME/src.txt"),
+			says: "Checks failed",
+		},
+		{
+			name: "has git ignore times",
+			on:   "reviewed",
+			do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > "+
+				"NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"),
+			says: "Checks failed",
+		},
 		{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
-			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
+			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad "+
+				"> NAME/src.txt; git config core.fsmonitor .git/lie",
+				"git config --unset core.fsmonitor; rm .git/lie")(a)
 			testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
 		}, says: "Checks failed"},
-		{name: "hides the repository", on: "reviewed", do: afterwards("mv .git .hidden; echo bad > NAME/src.txt", "rm -rf .git; mv .hidden .git"), says: "Checks failed"},
-		{name: "puts a repository in the way", on: "reviewed", do: afterwards("git init -q NAME; echo bad > NAME/src.txt", "rm -rf NAME/.git"), says: "Checks failed"},
-		{name: "edits the outputs after the check", on: "reviewed", check: "cat src.txt; grep -q good src.txt && ! grep -q bad report.md", do: afterwards("echo bad > NAME/report.md", "echo x > NAME/report.md"), says: "Checks failed"},
+		{
+			name: "hides the repository",
+			on:   "reviewed",
+			do:   afterwards("mv .git .hidden; echo bad > NAME/src.txt", "rm -rf .git; mv .hidden .git"),
+			says: "Checks failed",
+		},
+		{
+			name: "puts a repository in the way",
+			on:   "reviewed",
+			do:   afterwards("git init -q NAME; echo bad > NAME/src.txt", "rm -rf NAME/.git"),
+			says: "Checks failed",
+		},
+		{
+			name:  "edits the outputs after the check",
+			on:    "reviewed",
+			check: "cat src.txt; grep -q good src.txt && ! grep -q bad report.md",
+			do:    afterwards("echo bad > NAME/report.md", "echo x > NAME/report.md"),
+			says:  "Checks failed",
+		},
 		// Schemas.
-		{name: "hands in what does not fit the schema", on: "schema", do: tries("one", oneReport), says: "do not satisfy their schemas"},
-		{name: "gives a reason for a misfit", on: "schema", do: tries("one", oneReport, "quality_review_override_reason", "fine"), says: "do not satisfy their schemas"},
-		{name: "edits the schema", on: "schema", do: inTurn(writes("../.deepwork/jobs/NAME/s.json", "{}"), handsIn), says: "do not satisfy their schemas"},
-		{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
-		{name: "hands in a bomb of aliases", on: "schema", do: inTurn(writes("report.md", bomb()), handsIn), says: "schemas"},
-		{name: "hands in 11 MB", on: "schema", do: inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn), says: "schemas"},
+		{
+			name: "hands in what does not fit the schema",
+			on:   "schema",
+			do:   tries("one", oneReport),
+			says: "do not satisfy their schemas",
+		},
+		{
+			name: "gives a reason for a misfit",
+			on:   "schema",
+			do:   tries("one", oneReport, "quality_review_override_reason", "fine"),
+			says: "do not satisfy their schemas",
+		},
+		{
+			name: "edits the schema",
+			on:   "schema",
+			do:   inTurn(writes("../.deepwork/jobs/NAME/s.json", "{}"), handsIn),
+			says: "do not satisfy their schemas",
+		},
+		{
+			name: "drops the schema",
+			on:   "schema",
+			do:   edited(", schema: s.json", ""),
+			says: "do not satisfy their schemas",
+		},
+		{
+			name: "hands in a bomb of aliases",
+			on:   "schema",
+			do:   inTurn(writes("report.md", bomb()), handsIn),
+			says: "schemas",
+		},
+		{
+			name: "hands in 11 MB",
+			on:   "schema",
+			do:   inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn),
+			says: "schemas",
+		},
 		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
 			a.editJob("s.json", "../s.json")
 			a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
 			a.finish("one", oneReport)
 		}, says: "do not satisfy their schemas"},
 		// Outputs.
-		{name: "hands in a path that leads out", on: "output", do: output("NAME/../../../../../../../../etc/hostname", nil), says: "etc/hostname"},
-		{name: "hands in a link that leads out", on: "output", do: output("NAME/report.md", linked("/etc/hostname")), says: "outside"},
-		{name: "hands in a link to an endless file", on: "output", do: output("NAME/report.md", linked("/dev/zero")), says: "NAME/report.md"},
-		{name: "hands in a path through a linked folder", on: "output", do: output("NAME/etc/hostname", func(a *cheater) { must(a.t, os.Symlink("/etc", filepath.Join(a.root, a.name, "etc"))) }), says: "outside"},
-		{name: "hands in a FIFO", on: "output", do: output("NAME/report.md", func(a *cheater) { must(a.t, syscall.Mkfifo(a.removed("report.md"), 0o600)) }), says: "NAME/report.md"},
+		{
+			name: "hands in a path that leads out",
+			on:   "output",
+			do:   output("NAME/../../../../../../../../etc/hostname", nil),
+			says: "etc/hostname",
+		},
+		{
+			name: "hands in a link that leads out",
+			on:   "output",
+			do:   output("NAME/report.md", linked("/etc/hostname")),
+			says: "outside",
+		},
+		{
+			name: "hands in a link to an endless file",
+			on:   "output",
+			do:   output("NAME/report.md", linked("/dev/zero")),
+			says: "NAME/report.md",
+		},
+		{
+			name: "hands in a path through a linked folder",
+			on:   "output",
+			do: output("NAME/etc/hostname", func(a *cheater) {
+				must(a.t, os.Symlink("/etc", filepath.Join(a.root, a.name, "etc")))
+			}),
+			says: "outside",
+		},
+		{
+			name: "hands in a FIFO",
+			on:   "output",
+			do: output("NAME/report.md", func(a *cheater) {
+				must(a.t, syscall.Mkfifo(a.removed("report.md"), 0o600))
+			}),
+			says: "NAME/report.md",
+		},
 		{name: "hands in a path with a NUL", on: "output", do: output("NAME/report.md\x00.txt", nil), says: "report"},
-		{name: "hands in a huge text", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "said": strings.Repeat("x", 200_000)}), says: "said"},
-		{name: "hands in invalid UTF-8", on: "output", do: does("finished_step", map[string]any{"step_id": "one", "outputs": rawOutputs("{\"report\": \"c\xff\xfe\"}")}), says: ""},
-		{name: "hands in 100,000 paths", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "papers": strings.Split(strings.Repeat("NAME/report.md ", 100_000), " ")}), says: "argument_too_large"},
+		{
+			name: "hands in a huge text",
+			on:   "output",
+			do:   tries("one", map[string]any{"report": "NAME/report.md", "said": strings.Repeat("x", 200_000)}),
+			says: "said",
+		},
+		{
+			name: "hands in invalid UTF-8",
+			on:   "output",
+			do: does("finished_step", map[string]any{
+				"step_id": "one",
+				"outputs": rawOutputs("{\"report\": \"c\xff\xfe\"}"),
+			}),
+			says: "",
+		},
+		{
+			name: "hands in 100,000 paths",
+			on:   "output",
+			do: tries("one", map[string]any{
+				"report": "NAME/report.md",
+				"papers": strings.Split(strings.Repeat("NAME/report.md ", 100_000), " "),
+			}),
+			says: "argument_too_large",
+		},
 		// Items.
-		{name: "hands in a list of 100,000 items", on: "list", do: list("[" + strings.Repeat(`"x",`, 99_999) + `"x"]`), says: "100000 items"},
+		{
+			name: "hands in a list of 100,000 items",
+			on:   "list",
+			do:   list("[" + strings.Repeat(`"x",`, 99_999) + `"x"]`),
+			says: "100000 items",
+		},
 		{name: "hands in one item too many", on: "list", do: list(`["a","b","c","d","e","f"]`), says: "6 items"},
-		{name: "hands in a link as the list", on: "list", do: inTurn(linkedAt("todo.json", "/dev/zero"), tries("list", map[string]any{"todo": "NAME/todo.json"}), removes("todo.json"), writes("todo.json", `["a"]`)), says: "todo.json"},
+		{
+			name: "hands in a link as the list",
+			on:   "list",
+			do: inTurn(linkedAt("todo.json", "/dev/zero"), tries("list", map[string]any{"todo": "NAME/todo.json"}),
+				removes("todo.json"), writes("todo.json", `["a"]`)),
+			says: "todo.json",
+		},
 		{name: "finishes all items at once", on: "items", do: tries("", map[string]any{}), says: "step_id_needed"},
-		{name: "finishes an item that has not begun", on: "items", do: tries("port[2]", map[string]any{}), says: "step_not_current"},
-		{name: "goes past the items", on: "items", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{
+			name: "finishes an item that has not begun",
+			on:   "items",
+			do:   tries("port[2]", map[string]any{}),
+			says: "step_not_current",
+		},
+		{
+			name: "goes past the items",
+			on:   "items",
+			do:   does("go_to_step", map[string]any{"step_id": "two"}),
+			says: "step_ahead",
+		},
 		{name: "drops an item at a shell", on: "items", do: func(a *cheater) {
 			a.refusedShell("sessions", "override", a.id, "port[0]", "--drop", "--reason", "obsolete")
 		}, says: ""},
 		// Conditions and rounds.
-		{name: "goes past a condition", on: "when", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
+		{
+			name: "goes past a condition",
+			on:   "when",
+			do:   does("go_to_step", map[string]any{"step_id": "two"}),
+			says: "step_ahead",
+		},
 		{name: "says early that the rounds are over", on: "repeat", do: func(a *cheater) {
 			a.passes("fix", map[string]any{"said": "done"})
 			a.finish("look", map[string]any{"said": "not done"})
-			if a.accepted = strings.Contains(a.text, `"step_id":"two"`); !a.accepted && !strings.Contains(a.text, "Round 2 of 2 begins") {
+			a.accepted = strings.Contains(a.text, `"step_id":"two"`)
+			if !a.accepted && !strings.Contains(a.text, "Round 2 of 2 begins") {
 				a.t.Errorf("the next round: %s", a.text)
 			}
 		}, says: ""},
-		{name: "claims that the program passes", on: "until", do: inTurn(tries("fix", map[string]any{}, "notes", "it passes", "quality_review_override_reason", "it passes"),
-			func(a *cheater) { a.accepted = strings.Contains(a.text, `"step_id":"two"`) }), says: "Round 2"},
-		{name: "empties the program that ends the rounds", on: "until", do: inTurn(writes("check.sh", "touch marker; exit 0"), tries("fix", map[string]any{}), shells("git checkout -q NAME/check.sh")), says: "untrusted"},
+		{
+			name: "claims that the program passes",
+			on:   "until",
+			do: inTurn(tries("fix", map[string]any{}, "notes", "it passes", "quality_review_override_reason",
+				"it passes"),
+				func(a *cheater) { a.accepted = strings.Contains(a.text, `"step_id":"two"`) }),
+			says: "Round 2",
+		},
+		{
+			name: "empties the program that ends the rounds",
+			on:   "until",
+			do: inTurn(writes("check.sh", "touch marker; exit 0"), tries("fix", map[string]any{}),
+				shells("git checkout -q NAME/check.sh")),
+			says: "untrusted",
+		},
 		// People.
-		{name: "gives a reason in place of a person", on: "person", do: tries("one", oneReport, "quality_review_override_reason", "the user is away"), says: "a person must pass"},
-		{name: "answers for a person at a shell", on: "person", do: inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "review", a.id, "one") }), says: "no terminal"},
-		{name: "overrides at a shell", on: "checked", do: inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "override", a.id, "one", "--reason", "please") }), says: "no terminal"},
-		{name: "approves a check at a shell", on: "checked", do: inTurn(writes("check.sh", "touch ../marker; exit 0"), func(a *cheater) { a.refusedShell("trust") }, handsIn, shells("git checkout -q NAME/check.sh")), says: "untrusted"},
-		{name: "changes the outputs after the question", on: "person", do: inTurn(handsIn, writes("report.md", "other"), handsIn), says: "a person must pass"},
+		{
+			name: "gives a reason in place of a person",
+			on:   "person",
+			do:   tries("one", oneReport, "quality_review_override_reason", "the user is away"),
+			says: "a person must pass",
+		},
+		{
+			name: "answers for a person at a shell",
+			on:   "person",
+			do:   inTurn(handsIn, func(a *cheater) { a.refusedShell("sessions", "review", a.id, "one") }),
+			says: "no terminal",
+		},
+		{
+			name: "overrides at a shell",
+			on:   "checked",
+			do: inTurn(handsIn, func(a *cheater) {
+				a.refusedShell("sessions", "override", a.id, "one", "--reason", "please")
+			}),
+			says: "no terminal",
+		},
+		{
+			name: "approves a check at a shell",
+			on:   "checked",
+			do: inTurn(writes("check.sh", "touch ../marker; exit 0"), func(a *cheater) {
+				a.refusedShell("trust")
+			}, handsIn, shells("git checkout -q NAME/check.sh")),
+			says: "untrusted",
+		},
+		{
+			name: "changes the outputs after the question",
+			on:   "person",
+			do:   inTurn(handsIn, writes("report.md", "other"), handsIn),
+			says: "a person must pass",
+		},
 	}
 }

@@ -56,7 +56,9 @@ renamed, so that the next command begins an empty one. No server may run.`,
 			if aside {
 				return a.setAside(cmd.Context(), root)
 			}
-			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) { return a.inspect(ctx, root) })
+			report, err := confirmed(cmd.Context(), func(ctx context.Context) (session.Report, error) {
+				return a.inspect(ctx, root)
+			})
 			if err != nil {
 				return fmt.Errorf("checking %s: %w", root, err)
 			}
@@ -74,7 +76,8 @@ func (a *app) setAside(ctx context.Context, root string) error {
 		return err
 	}
 	if choice.URL != "" {
-		return errors.New("--set-aside is for the database in the user's state folder: of a PostgreSQL database, which its administrator restores, choose another schema with ?schema=NAME in its URL")
+		return errors.New("--set-aside is for the database in the user's state folder: of a PostgreSQL database, " +
+			"which its administrator restores, choose another schema with ?schema=NAME in its URL")
 	}
 	folder, err := a.stateOf(ctx, root)
 	if err != nil {
@@ -85,7 +88,11 @@ func (a *app) setAside(ctx context.Context, root string) error {
 		return err
 	}
 	a.out.Prose("The database was set aside: " + to)
-	a.out.Prose(a.here("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the files in .deepwork/tmp; tasks and attempts are only in the database that was set aside. The next server, or command that starts an agent, removes the worktrees of those attempts: it keeps what is not committed, under refs/deepwork/rescue, and branches with commits of their own, but not what git ignores, so copy that before."))
+	a.out.Prose(a.here("The next command begins an empty one. `deepwork sessions import --all` makes sessions of the " +
+		"files in .deepwork/tmp; tasks and attempts are only in the database that was set aside. The next server, or " +
+		"command that starts an agent, removes the worktrees of those attempts: it keeps what is not committed, " +
+		"under refs/deepwork/rescue, and branches with commits of their own, but not what git ignores, so copy that " +
+		"before."))
 	return nil
 }
 
@@ -100,6 +107,7 @@ func confirmed(ctx context.Context, look func(context.Context) (session.Report, 
 		if err := wait.For(ctx, pause); err != nil {
 			return report, err
 		}
+
 		var later session.Report
 		if later, err = look(ctx); err == nil {
 			report = report.Confirmed(later)
@@ -119,6 +127,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	if err != nil {
 		return all, err
 	}
+
 	quiet := slog.New(slog.DiscardHandler) // their log messages would repeat the findings
 	file := filepath.Join(root, ".deepwork", "config.yml")
 	cfg, err := validate.Config(file)
@@ -127,11 +136,13 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every error in it")
+		all.Fault(file, "the config cannot be read: "+validate.Reason(err),
+			"run `deepwork validate`, which lists every error in it")
 		cfg = config.Default()
 	}
 	if dir, _ := folder.Elsewhere(); dir != "" {
-		all.Fault(dir, "it has another state of the project, which was not checked", "set "+state.Env+" to "+filepath.Dir(filepath.Dir(dir))+" and run `deepwork check` again; remove what is not needed")
+		all.Fault(dir, "it has another state of the project, which was not checked", "set "+state.Env+" to "+
+			filepath.Dir(filepath.Dir(dir))+" and run `deepwork check` again; remove what is not needed")
 	}
 	if err := folder.OwnTmp(); err != nil {
 		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")
@@ -182,12 +193,16 @@ func (a *app) printReport(root string, r session.Report) error {
 		return "" // which goes first
 	}
 	slices.SortStableFunc(r.Findings, func(x, y session.Finding) int {
-		return cmp.Or(strings.Compare(kind(x), kind(y)), strings.Compare(x.Where, y.Where), strings.Compare(x.What, y.What))
+		return cmp.Or(strings.Compare(kind(x), kind(y)), strings.Compare(x.Where, y.Where),
+			strings.Compare(x.What, y.What))
 	})
+
 	const width = 2000 // of a line: files may contain anything
 	for _, f := range r.Findings {
-		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", kind(f), oneLine(a.display(root, f.Where), width), oneLine(a.here(f.What), width), oneLine(a.here(f.Do), width))
+		fmt.Fprintf(a.out, "%s%s: %s\n    %s\n", kind(f), oneLine(a.display(root, f.Where), width),
+			oneLine(a.here(f.What), width), oneLine(a.here(f.Do), width))
 	}
+
 	var counts []string
 	for _, c := range r.Counts {
 		text := count(c.N, c.What)
@@ -196,6 +211,7 @@ func (a *app) printReport(root string, r session.Report) error {
 		}
 		counts = append(counts, text)
 	}
+
 	verdict := "all is well"
 	n := len(faults(r))
 	if n > 0 {

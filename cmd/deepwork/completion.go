@@ -21,9 +21,12 @@ type source func(context.Context) ([]candidate, error)
 // offer makes the commands below root complete ids, jobs, projects and executors.
 func (a *app) offer(root *cobra.Command) {
 	for commands, of := range map[string]source{
-		"sessions show,sessions abort,sessions review,sessions override":                                                                   a.offerSessions,
-		"board show,board edit,board status,board rm,board done,board start":                                                               a.onBoard(onTheBoard, "task"),
-		"board tail,board send,board stop,board diff,board comment,board path,board open,board merge,board rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
+		"sessions show,sessions abort,sessions review,sessions " +
+			"override": a.offerSessions,
+		"board show,board edit,board status,board rm,board " +
+			"done,board start": a.onBoard(onTheBoard, "task"),
+		"board tail,board send,board stop,board diff,board comment,board path,board open,board merge,board " +
+			"rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
 		"run resume,run status,run stop": a.onBoard(onTheBoard, "run"),
 		"jobs show":                      a.onJobs(offerJob),
 		"run":                            a.onJobs(offerWorkflows),
@@ -33,7 +36,9 @@ func (a *app) offer(root *cobra.Command) {
 			if err != nil || cmd.ValidArgsFunction != nil {
 				panic("no command " + path) // every run of the program would report it
 			}
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(
+				cmd *cobra.Command, args []string, _ string,
+			) ([]cobra.Completion, cobra.ShellCompDirective) {
 				if len(args) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
@@ -46,12 +51,18 @@ func (a *app) offer(root *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc("input", a.offerInputs)
 		}
 	}
-	for flag, of := range map[string]source{"project": a.onBoard(offerProjects, ""), "job": a.onJobs(offerJob), "depends-on": a.onBoard(onTheBoard, "task"), "executor": a.onBoard(offerExecutors, "")} {
+	for flag, of := range map[string]source{
+		"project":    a.onBoard(offerProjects, ""),
+		"job":        a.onJobs(offerJob),
+		"depends-on": a.onBoard(onTheBoard, "task"),
+		"executor":   a.onBoard(offerExecutors, ""),
+	} {
 		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
 			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-					return offered(cmd, of)
-				})
+				_ = cmd.RegisterFlagCompletionFunc(flag,
+					func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+						return offered(cmd, of)
+					})
 			}
 		}
 	}
@@ -96,7 +107,8 @@ func (a *app) offerSessions(ctx context.Context) (all []candidate, err error) {
 
 func offerProjects(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
 	projects, err := allProjects(ctx, engine)
-	return xslices.Map(projects, func(p board.Project) candidate { return candidate{id: p.Name, about: p.ProjectID} }), err
+	return xslices.Map(projects, func(p board.Project) candidate { return candidate{id: p.Name, about: p.ProjectID} }),
+		err
 }
 
 func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate, err error) {
@@ -128,5 +140,7 @@ func (a *app) onJobs(of func(*job.Job) []candidate) source {
 func offerJob(j *job.Job) []candidate { return []candidate{{id: j.Name, about: j.Summary}} }
 
 func offerWorkflows(j *job.Job) []candidate {
-	return xslices.Map(j.Workflows, func(w job.Workflow) candidate { return candidate{id: j.Name + "/" + w.Name, about: w.Summary} })
+	return xslices.Map(j.Workflows, func(w job.Workflow) candidate {
+		return candidate{id: j.Name + "/" + w.Name, about: w.Summary}
+	})
 }

@@ -37,10 +37,17 @@ folder, and removes that.`,
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example project and print where it is")
 	cmd.Flags().BoolVar(&noPause, "no-pause", false, "don't wait for Enter between chapters")
 	for name, work := range demo.Agents {
-		cmd.AddCommand(&cobra.Command{Use: name, Short: "Be the " + name + " of the demo", Hidden: true, Args: argumentCount(0, 0, ""), RunE: func(cmd *cobra.Command, _ []string) error {
-			return work(cmd.Context(), a.in, a.out)
-		}})
+		cmd.AddCommand(&cobra.Command{
+			Use:    name,
+			Short:  "Be the " + name + " of the demo",
+			Hidden: true,
+			Args:   argumentCount(0, 0, ""),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return work(cmd.Context(), a.in, a.out)
+			},
+		})
 	}
+
 	return cmd
 }
 
@@ -50,6 +57,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("finding this program, which is the server: %w", err)
 	}
+
 	dir, err := os.MkdirTemp("", "deepwork-demo-*")
 	if err != nil {
 		return fmt.Errorf("making a folder for the demo: %w", err)
@@ -85,6 +93,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 		}
 		return fmt.Errorf("demo: %w", err)
 	}
+
 	a.out.Prose("\nAll of it works here.")
 	if person && ask("Type yes to look at the project in your browser, or Enter to end: ") == "yes" {
 		d.Browse(ctx)

@@ -30,12 +30,15 @@ func TestReadmeModulePath(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("..", "..", ".git")); err != nil {
 		t.Skip("this is no checkout:", err)
 	}
-	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(string(testkit.Get(os.ReadFile(filepath.Join("..", "..", ".github", "CONTRIBUTING.md"))).Must(t)))
+	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(
+		string(testkit.Get(os.ReadFile(filepath.Join("..", "..", ".github", "CONTRIBUTING.md"))).Must(t)))
 	testkit.Need(t, row != nil, "CONTRIBUTING.md does not say how to give the module another path")
+
 	const path = "example.com/another/path"
 	command := strings.NewReplacer("PATH", path, `\|`, "|").Replace(row[1] + " && " + row[2])
 	dir := filepath.Join(testkit.Dir(t), "clone")
 	testkit.Git(t, ".", "clone", "-q", filepath.Join("..", ".."), dir)
+
 	run := func(command string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -45,13 +48,15 @@ func TestReadmeModulePath(t *testing.T) {
 		return string(out)
 	}
 	run(command)
+
 	// It fails if a package cannot be found.
 	listed := run("go list -deps ./cmd/...")
-	testkit.True(t, strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") && !strings.Contains(listed, "\ndeepwork/"), "after %s the packages are:\n%s", command, listed)
+	testkit.True(t, strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") && !strings.Contains(listed, "\ndeepwork/"),
+		"after %s the packages are:\n%s", command, listed)
 }
 
-// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: once it
-// has started an agent of the board, or the agents of a run.
+// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the
+// demo: once it has started an agent of the board, or the agents of a run.
 func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"$ deepwork board start", "$ deepwork run almanac"} {
@@ -72,7 +77,9 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 				}
 			}
 			testkit.Fails(t, cmd.Wait(), "exit status 1")
-			testkit.True(t, seen && strings.Contains(stderr.String(), "demo: interrupted"), "it printed %q: %v; and %s", at, seen, &stderr)
+			testkit.True(t, seen && strings.Contains(stderr.String(), "demo: interrupted"), "it printed %q: %v; and %s",
+				at, seen, &stderr)
+
 			left, err := os.ReadDir(temp)
 			testkit.True(t, err == nil && len(left) <= 0, "its folder is left: %v, %v", left, err)
 			running, _ := exec.Command("sh", "-c", `grep -ls "$0" /proc/[0-9]*/environ`, temp).Output()
@@ -117,10 +124,13 @@ func TestDemoAtATerminal(t *testing.T) {
 			page = opened(t, string(url.Find(screen)))
 			_, err = master.WriteString("\x03")
 		}
+
 		must(t, err)
 	}
 	testkit.Works(t, cmd.Wait())
-	testkit.True(t, chapters == 8 && bytes.Contains(page, []byte("November")), "after %d chapters it showed the page\n%s\n%s", chapters, page, screen)
+	testkit.True(t, chapters == 8 && bytes.Contains(page, []byte("November")),
+		"after %d chapters it showed the page\n%s\n%s", chapters, page, screen)
+
 	left := testkit.Get(filepath.Glob(filepath.Join(temp, "deepwork-demo-*"))).Must(t)
 	testkit.True(t, len(left) == 0, "its folder is left: %v", left)
 }
@@ -138,7 +148,8 @@ func opened(t *testing.T, url string) []byte {
 func TestUIOpensABrowser(t *testing.T) {
 	dir := t.TempDir()
 	opened := filepath.Join(dir, "opened")
-	program := "#!/bin/sh\ncut -d' ' -f5 /proc/$$/stat >" + opened + ".new\necho \"$1\" >>" + opened + ".new\nmv " + opened + ".new " + opened + "\n"
+	program := "#!/bin/sh\ncut -d' ' -f5 /proc/$$/stat >" + opened + ".new\necho \"$1\" >>" + opened + ".new\nmv " +
+		opened + ".new " + opened + "\n"
 	must(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(program), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("DISPLAY", ":0")
@@ -149,14 +160,17 @@ func TestUIOpensABrowser(t *testing.T) {
 	must(t, err)
 	given := testkit.Get(os.ReadFile(opened)).Must(t)
 	group, url, _ := strings.Cut(strings.TrimSpace(string(given)), "\n")
-	testkit.True(t, strings.HasPrefix(url, "http://127.0.0.1:") && strings.Contains(screen, url), "opened %q, and printed\n%s", url, screen)
+	testkit.True(t, strings.HasPrefix(url, "http://127.0.0.1:") && strings.Contains(screen, url),
+		"opened %q, and printed\n%s", url, screen)
 	own, end, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
-	testkit.True(t, end == "ended 0" && strings.TrimSpace(own) != strings.TrimSpace(group), "its group is %q, that of the browser %q; %s", own, group, end)
+	testkit.True(t, end == "ended 0" && strings.TrimSpace(own) != strings.TrimSpace(group),
+		"its group is %q, that of the browser %q; %s", own, group, end)
 }
 
 func TestHasScreen(t *testing.T) {
 	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "TERM": false} {
-		testkit.Equal(t, hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }), want, "with %s", name)
+		testkit.Equal(t, hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }), want,
+			"with %s", name)
 	}
 }
 
@@ -167,22 +181,34 @@ func TestLibraryWorks(t *testing.T) {
 		t.Run(piece.Name, func(t *testing.T) {
 			root := filepath.Join(testkit.Dir(t), "shop")
 			ownUser(t, "trusted_folders: ["+root+"]\n")
-			writeFiles(t, root, map[string]string{"go.mod": "module shop\n\ngo 1.26\n", "shop.go": "package shop\n", ".deepwork/config.yml": piece.Config + "\n"})
+			writeFiles(t, root, map[string]string{
+				"go.mod":               "module shop\n\ngo 1.26\n",
+				"shop.go":              "package shop\n",
+				".deepwork/config.yml": piece.Config + "\n",
+			})
 			inGit(t, root, "go.mod", "shop.go")
 			mustPrint(t, root, "jobs", "add", piece.Name)
 			switch piece.Name {
 			case "reviewer":
-				writeFiles(t, root, map[string]string{"bad.md": "==== END OUTPUTS\nTODO: say more\n", "good.md": "All of it.\n", ".deepwork/jobs/notes/a.md": "Do it.",
-					".deepwork/jobs/notes/job.yml": reviewedJob("notes", isItGood, "one")})
+				writeFiles(t, root, map[string]string{
+					"bad.md":                       "==== END OUTPUTS\nTODO: say more\n",
+					"good.md":                      "All of it.\n",
+					".deepwork/jobs/notes/a.md":    "Do it.",
+					".deepwork/jobs/notes/job.yml": reviewedJob("notes", isItGood, "one"),
+				})
 				client, _ := startClient(t, root)
-				callTool(t, client, "start_workflow", map[string]any{"goal": "Review", "job_name": "notes", "workflow_name": "w"})
-				for _, try := range []struct{ file, want string }{{"bad.md", "A TODO is left."}, {"good.md", "workflow_complete"}} {
-					reply := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": try.file}})
+				callTool(t, client, "start_workflow",
+					map[string]any{"goal": "Review", "job_name": "notes", "workflow_name": "w"})
+				for _, try := range []struct{ file, want string }{{"bad.md", "A TODO is left."},
+					{"good.md", "workflow_complete"}} {
+					reply := callTool(t, client, "finished_step",
+						map[string]any{"outputs": map[string]any{"out": try.file}})
 					testkit.Contains(t, string(reply), try.want, "the review of %s", try.file)
 				}
 			case "executor":
 				mustPrint(t, root, "board", "add", "Sell tea")
-				testkit.Contains(t, mustPrint(t, root, "board", "start", "latest", "--executor", "SCRIPT"), "completed", "the attempt")
+				testkit.Contains(t, mustPrint(t, root, "board", "start", "latest", "--executor", "SCRIPT"), "completed",
+					"the attempt")
 				testkit.Contains(t, mustPrint(t, root, "board", "diff", "latest"), "+# Sell tea", "what it did")
 			default:
 				dir := filepath.Join(root, filepath.FromSlash(piece.Path))

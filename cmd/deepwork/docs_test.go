@@ -40,7 +40,8 @@ func TestEveryEnvironmentVariableIsDocumented(t *testing.T) {
 	page := string(testkit.Get(os.ReadFile(docsFolder + "/reference/environment.md")).Must(t))
 	name, found := regexp.MustCompile(`"(DEEPWORK_[A-Z_]+)"`), 0
 	must(t, walkSources(filepath.Join("..", ".."), func(path string) error {
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "faults.go" || strings.Contains(filepath.ToSlash(path), "cmd/proof/") || strings.HasSuffix(filepath.Dir(path), "test") {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "faults.go" ||
+			strings.Contains(filepath.ToSlash(path), "cmd/proof/") || strings.HasSuffix(filepath.Dir(path), "test") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -61,18 +62,21 @@ func TestCommandsDocument(t *testing.T) {
 		if c.Hidden {
 			return
 		}
+
 		if c.HasParent() && (!c.HasSubCommands() || c.Flags().HasFlags()) || c.Name() == "completion" {
 			describe(&b, c)
 		}
 		if c.Name() == "completion" { // the help of its shells is cobra's
 			return
 		}
+
 		for _, sub := range c.Commands() {
 			add(sub)
 		}
 	}
 	add((&app{}).root())
-	testkit.Generated(t, docsFolder+"/reference/commands.md", "## All commands", b.String(), *update, "go test ./cmd/deepwork -run TestCommandsDocument -update")
+	testkit.Generated(t, docsFolder+"/reference/commands.md", "## All commands", b.String(), *update,
+		"go test ./cmd/deepwork -run TestCommandsDocument -update")
 }
 
 // The page about traces has all spans.
@@ -83,7 +87,8 @@ func TestTracesDocument(t *testing.T) {
 		keys := strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", k.Keys), "[]"), `"`, "`")
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.What, k.Parent, keys)
 	}
-	testkit.Generated(t, docsFolder+"/reference/traces.md", "## All spans", b.String(), *update, "go test ./cmd/deepwork -run TestTracesDocument -update")
+	testkit.Generated(t, docsFolder+"/reference/traces.md", "## All spans", b.String(), *update,
+		"go test ./cmd/deepwork -run TestTracesDocument -update")
 }
 
 // describe writes the section of a command.
@@ -102,10 +107,12 @@ func describe(b *strings.Builder, c *cobra.Command) {
 	b.WriteString("```\n")
 	first := true
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		shared := c.Name() != "serve" && (f.Name == "path" || f.Name == "store" || f.Name == "project" && c.Parent().Name() != "board")
+		shared := c.Name() != "serve" &&
+			(f.Name == "path" || f.Name == "store" || f.Name == "project" && c.Parent().Name() != "board")
 		if f.Hidden || f.Name == "help" || shared { // the head of the page describes those
 			return
 		}
+
 		if first {
 			b.WriteString("\n| option | meaning |\n|---|---|\n")
 			first = false
@@ -125,7 +132,12 @@ func describe(b *strings.Builder, c *cobra.Command) {
 // runDemo plays the demo in a folder of the test.
 func runDemo(t *testing.T, out io.Writer) error {
 	t.Helper()
-	d := demo.Demo{Out: show.NewScreen(out, os.Getenv), Dir: t.TempDir(), Self: testkit.Get(exec.LookPath("deepwork")).Must(t), Turn: func() {}}
+	d := demo.Demo{
+		Out:  show.NewScreen(out, os.Getenv),
+		Dir:  t.TempDir(),
+		Self: testkit.Get(exec.LookPath("deepwork")).Must(t),
+		Turn: func() {},
+	}
 	return d.Run(t.Context())
 }
 
@@ -139,15 +151,19 @@ func TestDemoUnread(t *testing.T) {
 		return len(p), nil
 	})
 	err := runDemo(t, unread)
-	testkit.True(t, errors.Is(err, os.ErrClosed) && strings.Contains(err.Error(), "chapter 3"), "run = %v, want that its output is closed", err)
+	testkit.True(t, errors.Is(err, os.ErrClosed) && strings.Contains(err.Error(), "chapter 3"),
+		"run = %v, want that its output is closed", err)
 }
 
-// The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
-// that ends with … is shown in part. README.md is about one screen and a half, and each of the two is short.
+// The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for
+// ids: each line that ends with … is shown in part. README.md is about one screen and a half, and each of the
+// two is short.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	t.Parallel()
 	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
-	testkit.True(t, strings.Count(page, "\n") <= 125, "README.md has %d lines; expected at most 125", strings.Count(page, "\n"))
+	testkit.True(t, strings.Count(page, "\n") <= 125, "README.md has %d lines; expected at most 125",
+		strings.Count(page, "\n"))
+
 	block := func(kind string) string {
 		t.Helper()
 		_, text, found := strings.Cut(page, "\n```"+kind+"\n")
@@ -159,7 +175,9 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 		lines := strings.Count(strings.ReplaceAll(block(kind), "\n\n", "\n"), "\n")
 		testkit.True(t, lines <= most, "README.md has %d lines of %s; expected at most %d", lines, kind, most)
 	}
-	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)), "the job of README.md")
+	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)),
+		"the job of README.md")
+
 	var printed bytes.Buffer
 	must(t, runDemo(t, &printed))
 	mask := func(text string) string { return regexp.MustCompile(`\b[0-9a-f]{8}\b`).ReplaceAllString(text, "#") }
@@ -175,23 +193,27 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 func TestDemoTries(t *testing.T) {
 	story := string(testkit.Get(os.ReadFile("demo/story.txt")).Must(t))
 	lines := regexp.MustCompile(`(?m)^  deepwork .*`).FindAllString(story, -1)
-	testkit.Need(t, len(lines) >= 4 && strings.Contains(story, "\n  deepwork run release_notes/write "), "the story ends with %q", lines)
+	testkit.Need(t, len(lines) >= 4 && strings.Contains(story, "\n  deepwork run release_notes/write "),
+		"the story ends with %q", lines)
+
 	for _, line := range lines {
 		if words := shellWords(strings.TrimSpace(line)); words[0] != "claude" {
 			checkCommand(t, "demo", words)
 		}
 	}
+
 	root := t.TempDir()
 	mustPrint(t, root, "init")
-	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, ".deepwork/jobs/release_notes/job.yml"))).Must(t)), "- name: write\n")
+	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, ".deepwork/jobs/release_notes/job.yml"))).
+		Must(t)), "- name: write\n")
 }
 
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// rooms are the parts of the house from top to bottom (main.go): a package imports those of its own room and of the rooms
-// below, never above. catalog and gate are side by side, and so are those of session.
+// rooms are the parts of the house from top to bottom (main.go): a package imports those of its own room and
+// of the rooms below, never above. catalog and gate are side by side, and so are those of session.
 var rooms = [][]string{{"cmd"}, {"transport"}, {"session"}, {"catalog", "gate"}, {"actor"}}
 
 // floor returns how far from the top the room of a package is, or -1.
@@ -209,12 +231,14 @@ func TestImportsRunDown(t *testing.T) {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
+
 		files++
 		from := filepath.ToSlash(testkit.Get(filepath.Rel(root, filepath.Dir(name))).Must(t))
 		file := testkit.Get(parser.ParseFile(set, name, nil, parser.SkipObjectResolution)).Must(t)
 		for _, spec := range file.Imports {
 			to, ours := strings.CutPrefix(testkit.Get(strconv.Unquote(spec.Path.Value)).Must(t), module+"/")
-			testkit.True(t, !ours || floor(from) >= 0 && floor(to) >= floor(from), "%s imports %s: imports run down from room to room of %v", name, to, rooms)
+			testkit.True(t, !ours || floor(from) >= 0 && floor(to) >= floor(from),
+				"%s imports %s: imports run down from room to room of %v", name, to, rooms)
 			if ours && floor(from) != floor(to) {
 				crossed[from+" -> "+to] = true
 			}
@@ -224,14 +248,18 @@ func TestImportsRunDown(t *testing.T) {
 		}
 		held[from]++
 		testkit.True(t, held[from] <= 30, "%s has over 30 files: make two packages of it", from)
+
 		for _, d := range file.Decls {
 			_, ok := d.(*ast.FuncDecl)
 			lines := set.Position(d.End()).Line - set.Position(d.Pos()).Line + 1
-			testkit.True(t, !ok || lines <= 80, "%s: a function has %d lines; expected at most 80", set.Position(d.Pos()), lines)
+			testkit.True(t, !ok || lines <= 80, "%s: a function has %d lines; expected at most 80",
+				set.Position(d.Pos()), lines)
 		}
+
 		return nil
 	}))
-	testkit.True(t, files >= 100 && len(crossed) >= 10, "only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
+	testkit.True(t, files >= 100 && len(crossed) >= 10,
+		"only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 }
 
 // walkSources calls visit with each file of the project, but for those of tests' data and of other projects.
@@ -242,7 +270,8 @@ func walkSources(root string, visit func(name string) error) error {
 			return err
 		case !d.IsDir():
 			return visit(name)
-		case name != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "node_modules", "dist"}, d.Name())):
+		case name != root && (strings.HasPrefix(d.Name(), ".") ||
+			slices.Contains([]string{"testdata", "node_modules", "dist"}, d.Name())):
 			return fs.SkipDir
 		}
 		return nil
@@ -252,24 +281,32 @@ func walkSources(root string, visit func(name string) error) error {
 // Nothing offers a command with a person's verdict in it, since an agent that reads it could run it: no message, page,
 // document or help. The command has no flags for one.
 func TestNoCommandHasAVerdict(t *testing.T) {
-	verdict := regexp.MustCompile(`sessions review[^\n]*(?:--(?:pass|fail)\b|(?:STEP|ID|%s|\}\})\]* (?:pass|fail)\b)|--(?:pass|fail)\b[^\n]*--feedback`)
-	for _, offered := range []string{"deepwork sessions review ID STEP --pass", "`deepwork sessions review %s %s pass`", "or --fail --feedback TEXT in place of --pass --feedback"} {
+	verdict := regexp.MustCompile(
+		`sessions review[^\n]*(?:--(?:pass|fail)\b|(?:STEP|ID|%s|\}\})\]* ` +
+			`(?:pass|fail)\b)|--(?:pass|fail)\b[^\n]*--feedback`)
+	for _, offered := range []string{"deepwork sessions review ID STEP --pass", "`deepwork sessions review %s %s pass`",
+		"or --fail --feedback TEXT in place of --pass --feedback"} {
 		testkit.True(t, verdict.MatchString(offered), "%q is not found", offered)
 	}
+
 	files := 0
 	must(t, walkSources(filepath.Join("..", ".."), func(name string) error {
-		if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".md", ".html", ".json", ".yml", ".js"}, filepath.Ext(name)) {
+		if strings.HasSuffix(name, "_test.go") ||
+			!slices.Contains([]string{".go", ".md", ".html", ".json", ".yml", ".js"}, filepath.Ext(name)) {
 			return nil
 		}
+
 		files++
 		text, err := os.ReadFile(name)
 		testkit.Equal(t, verdict.FindString(string(text)), "", "%s", name)
 		return err
 	}))
 	testkit.True(t, files >= 300, "only %d files were read", files)
+
 	var a app
 	a.sessionsReviewCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		testkit.True(t, !slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name), "--%s holds a verdict", f.Name)
+		testkit.True(t, !slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name),
+			"--%s holds a verdict", f.Name)
 	})
 }
 
@@ -278,7 +315,8 @@ func TestTopLevel(t *testing.T) {
 	want := slices.Concat(slices.Concat(rooms...), []string{"go.mod", "go.sum", "README.md", "LICENSE"})
 	entries := testkit.Get(os.ReadDir(filepath.Join("..", ".."))).Must(t)
 	for _, e := range entries {
-		testkit.True(t, strings.HasPrefix(e.Name(), ".") || slices.Contains(want, e.Name()), "%s is at the top level; expected only %v", e.Name(), want)
+		testkit.True(t, strings.HasPrefix(e.Name(), ".") || slices.Contains(want, e.Name()),
+			"%s is at the top level; expected only %v", e.Name(), want)
 	}
 }
 
@@ -287,6 +325,7 @@ func hasKey(v any, path []string) bool {
 	if len(path) == 0 {
 		return true
 	}
+
 	switch v := v.(type) {
 	case []any:
 		return slices.ContainsFunc(v, func(item any) bool { return hasKey(item, path) })
@@ -297,6 +336,7 @@ func hasKey(v any, path []string) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -319,6 +359,7 @@ func decoderKeys(above []string) (all [][]string) {
 	for i, path := range all {
 		all[i] = slices.DeleteFunc(slices.Clone(path), func(s string) bool { return s == "[]" && len(above) == 0 })
 	}
+
 	return all
 }
 
@@ -341,5 +382,6 @@ func faultAt(path []string) string {
 			return f.Message
 		}
 	}
+
 	return ""
 }

@@ -44,16 +44,20 @@ func init() {
 func bareServer(tools map[string]func(arguments json.RawMessage) string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	for name, answer := range tools {
-		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer(r.Params.Arguments)}}}, nil
-		})
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer(r.Params.Arguments)}}},
+					nil
+			})
 	}
 	return s
 }
 
 // echoServer is a bare server with one tool that gives its arguments back.
 func echoServer() {
-	echo := map[string]func(json.RawMessage) string{"echo": func(arguments json.RawMessage) string { return string(arguments) }}
+	echo := map[string]func(json.RawMessage) string{"echo": func(arguments json.RawMessage) string {
+		return string(arguments)
+	}}
 	_ = bareServer(echo).Run(context.Background(), &mcp.StdioTransport{})
 }
 
@@ -117,7 +121,8 @@ func figuresProject(b *testing.B, n int) string {
 		text := ""
 		for i := range steps {
 			ids = append(ids, fmt.Sprintf("s%d", i))
-			text += fmt.Sprintf("  - {id: s%d, name: Step %d, description: Does its part, instructions_file: steps/s%d.md, outputs: {report: {type: file, description: The report}}, reviews: []}\n", i, i, i)
+			text += fmt.Sprintf("  - {id: s%d, name: Step %d, description: Does its part, instructions_file: "+
+				"steps/s%d.md, outputs: {report: {type: file, description: The report}}, reviews: []}\n", i, i, i)
 			files[fmt.Sprintf(".deepwork/jobs/%s/steps/s%d.md", name, i)] = strings.Repeat("Do this, then that.\n", 25)
 		}
 		head, _, _ := strings.Cut(mainJob(jobText(name, ids...)), "  - {id:")
@@ -177,9 +182,10 @@ func median(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Nanoseconds()) / 1e3
 }
 
-// BenchmarkFinishedStepStdio is the call that everything is about, durable, through stdio, on workflows of 25 steps, with
-// 100 jobs loaded. Wanted with 1 caller: at most the time of an echo and 1.2 writes (ratio 1); with 16 callers on one
-// connection: at least 1.1 of the throughput of an echo followed by a write. Rounds of each are interleaved.
+// BenchmarkFinishedStepStdio is the call that everything is about, durable, through stdio, on workflows of 25
+// steps, with 100 jobs loaded. Wanted with 1 caller: at most the time of an echo and 1.2 writes (ratio 1);
+// with 16 callers on one connection: at least 1.1 of the throughput of an echo followed by a write. Rounds of
+// each are interleaved.
 func BenchmarkFinishedStepStdio(b *testing.B) {
 	built := goBuild(b, "deepwork", ".")
 	for _, callers := range []int{1, 16} {
@@ -194,13 +200,20 @@ func BenchmarkFinishedStepStdio(b *testing.B) {
 				steps[c]++
 				return server.finish(sessions[c], steps[c]-1)
 			}
-			args := map[string]any{"outputs": map[string]any{"report": "report.md"}, "session_id": "01234567", "step_id": "s1"}
+			args := map[string]any{
+				"outputs":    map[string]any{"report": "report.md"},
+				"session_id": "01234567",
+				"step_id":    "s1",
+			}
 			var e, wr, f []time.Duration
 			for b.Loop() {
 				for c := range callers {
 					sessions[c], steps[c] = testkit.Get(server.start(fmt.Sprintf("job_%d", c))).Must(b), 0
 				}
-				e = append(e, together(b, callers, 25, func(int, int) error { _, err := echo.do("echo", args); return err }))
+				e = append(e, together(b, callers, 25, func(int, int) error {
+					_, err := echo.do("echo", args)
+					return err
+				}))
 				wr = append(wr, together(b, callers, 25, func(c, _ int) error { return write(strconv.Itoa(c)) }))
 				f = append(f, together(b, callers, 25, finish))
 			}
@@ -245,7 +258,11 @@ func BenchmarkLateStep(b *testing.B) {
 		}
 		testkit.Get(server.do("abort_workflow", map[string]any{"explanation": "measured"})).Must(b)
 	}
-	report(b, map[string]float64{"step10-µs": median(early), "step300-µs": median(late), "ratio(<=2)": median(late) / median(early)})
+	report(b, map[string]float64{
+		"step10-µs":  median(early),
+		"step300-µs": median(late),
+		"ratio(<=2)": median(late) / median(early),
+	})
 }
 
 // BenchmarkProcessStart is from the start of the built binary to the answer to
@@ -260,7 +277,9 @@ func BenchmarkProcessStart(b *testing.B) {
 		out := testkit.Get(cmd.StdoutPipe()).Must(b)
 		begin := time.Now()
 		must(b, cmd.Start())
-		io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"figures","version":"1"}}}`+"\n")
+		io.WriteString(in,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+				`"capabilities":{},"clientInfo":{"name":"figures","version":"1"}}}`+"\n")
 		testkit.Get(bufio.NewReader(out).ReadString('\n')).Must(b)
 		all = append(all, time.Since(begin))
 		in.Close()
@@ -278,6 +297,7 @@ func BenchmarkHook(b *testing.B) {
 	for range 1000 {
 		testkit.Get(server.start("job_0")).Must(b)
 	}
+
 	timed := func(stdin string, args ...string) (time.Duration, string) {
 		cmd := exec.Command(built, args...)
 		cmd.Stdin = strings.NewReader(stdin)
@@ -293,11 +313,16 @@ func BenchmarkHook(b *testing.B) {
 		took, _ = timed("", "version")
 		version = append(version, took)
 	}
-	report(b, map[string]float64{"hook-µs": median(hook), "version-µs": median(version), "of-version(<=2)": median(hook) / median(version)})
+	report(b, map[string]float64{
+		"hook-µs":         median(hook),
+		"version-µs":      median(version),
+		"of-version(<=2)": median(hook) / median(version),
+	})
 }
 
-// syncSource is a source with one synchronous workflow, which echoes, of the bare SDK: over stdio, or, called with "http",
-// over streamable HTTP at the URL that it writes to its standard output, until its standard input ends.
+// syncSource is a source with one synchronous workflow, which echoes, of the bare SDK: over stdio, or, called
+// with "http", over streamable HTTP at the URL that it writes to its standard output, until its standard
+// input ends.
 func syncSource() {
 	s := bareServer(map[string]func(json.RawMessage) string{
 		"workflows-list-tool": func(json.RawMessage) string {
@@ -306,13 +331,17 @@ func syncSource() {
 		},
 		"workflows-execute-tool": func(arguments json.RawMessage) string { return string(lookup(arguments, "input")) },
 	})
+
 	if len(os.Args) < 2 {
 		_ = s.Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
+
 	both := map[bool]http.Handler{}
 	for _, stateless := range []bool{true, false} {
-		both[stateless] = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: stateless})
+		both[stateless] = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+			return s
+		}, &mcp.StreamableHTTPOptions{Stateless: stateless})
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		both[r.Header.Get("Mcp-Protocol-Version") >= newest].ServeHTTP(w, r)
@@ -328,12 +357,13 @@ const (
 )
 
 // BenchmarkSyncCall compares a call of a synchronous workflow through the server with the same call made to the source
-// directly, each in turn, so that whatever else the machine does weighs on both. Client, server and source are processes of
-// their own. times-direct is to be at most 2.5 (seed 003).
+// directly, each in turn, so that whatever else the machine does weighs on both. Client, server and source
+// are processes of their own. times-direct is to be at most 2.5 (seed 003).
 func BenchmarkSyncCall(b *testing.B) {
 	for name, version := range map[string]string{"sessions": withSessions, "newest": newest} {
 		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
-			cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(b)
+			cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"},
+				nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(b)
 			b.Cleanup(func() { cs.Close() })
 			return cs
 		}
@@ -342,13 +372,15 @@ func BenchmarkSyncCall(b *testing.B) {
 		}
 		b.Run("stdio/"+name, func(b *testing.B) {
 			root := syncProject(b, "command: [mcp-source]")
-			compareSync(b, connect(b, command("mcp-source")), connect(b, command("deepwork", "serve", "--path", root, "--log-level", "warn")))
+			compareSync(b, connect(b, command("mcp-source")),
+				connect(b, command("deepwork", "serve", "--path", root, "--log-level", "warn")))
 		})
 		b.Run("http/"+name, func(b *testing.B) {
 			source := startSource(b)
 			_, served, log := serveNetwork(b, syncProject(b, "url: "+source), "--transport", "http")
 			go io.Copy(io.Discard, log) // one that nobody reads would stop it
-			compareSync(b, connect(b, &mcp.StreamableClientTransport{Endpoint: source}), connect(b, &mcp.StreamableClientTransport{Endpoint: served}))
+			compareSync(b, connect(b, &mcp.StreamableClientTransport{Endpoint: source}),
+				connect(b, &mcp.StreamableClientTransport{Endpoint: served}))
 		})
 	}
 }
@@ -356,7 +388,8 @@ func BenchmarkSyncCall(b *testing.B) {
 // syncProject is a project with one source.
 func syncProject(b *testing.B, how string) string {
 	root := b.TempDir()
-	writeFiles(b, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  sources:\n    - name: bench\n      " + how + "\n"})
+	writeFiles(b, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  sources:\n    - name: " +
+		"bench\n      " + how + "\n"})
 	return root
 }
 
@@ -385,14 +418,19 @@ func compareSync(b *testing.B, direct, through *mcp.ClientSession) {
 		return time.Since(began), err
 	}
 	const args = `{"customer":"ada"}`
-	testkit.Until(b, "the source is connected", func() bool { _, err := one(through, "echo", args); return err == nil })
+	testkit.Until(b, "the source is connected", func() bool {
+		_, err := one(through, "echo", args)
+		return err == nil
+	})
+
 	var there, here time.Duration
 	for b.Loop() {
 		for _, call := range []struct {
 			cs         *mcp.ClientSession
 			name, args string
 			took       *time.Duration
-		}{{direct, "workflows-execute-tool", `{"workflow_id":"w-echo","input":` + args + `}`, &there}, {through, "echo", args, &here}} {
+		}{{direct, "workflows-execute-tool", `{"workflow_id":"w-echo","input":` + args + `}`, &there},
+			{through, "echo", args, &here}} {
 			took := testkit.Get(one(call.cs, call.name, call.args)).Must(b)
 			*call.took += took
 		}
@@ -410,14 +448,16 @@ func BenchmarkIdleOnPostgres(b *testing.B) {
 	b.Setenv(config.ProjectEnv, "shop")
 	root := figuresProject(b, 1)
 	inGit(b, root)
-	server := exec.CommandContext(b.Context(), goBuild(b, "deepwork", "."), "serve", "--path", root, "--port", "0", "--transport", "http", "--toolsets", "workflows,remote,board")
+	server := exec.CommandContext(b.Context(), goBuild(b, "deepwork", "."), "serve", "--path", root, "--port", "0",
+		"--transport", "http", "--toolsets", "workflows,remote,board")
 	_, log := startServer(b, server)
 	go io.Copy(io.Discard, log)
 	db := testkit.Get(sql.Open("pgx", database.At(""))).Must(b)
 	defer db.Close()
 	commits := func() (n float64) {
 		time.Sleep(5 * time.Second) // the database counts what was done before
-		must(b, db.QueryRowContext(b.Context(), `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n))
+		must(b, db.QueryRowContext(b.Context(),
+			`SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n))
 		return n
 	}
 	for b.Loop() {
@@ -443,17 +483,19 @@ func quickReviewer() {
 	os.Remove(mine)
 }
 
-// BenchmarkReviews has 200 sessions ask for a review at once, with 4 workers and a reviewer of 50 ms. Wanted: all done in at
-// most 1.3 times the ideal, 200/4 times the reviewer's own measured time, never more than 4 at once, and get_workflows
-// answered meanwhile in at most 3 times its idle median.
+// BenchmarkReviews has 200 sessions ask for a review at once, with 4 workers and a reviewer of 50 ms. Wanted:
+// all done in at most 1.3 times the ideal, 200/4 times the reviewer's own measured time, never more than 4 at
+// once, and get_workflows answered meanwhile in at most 3 times its idle median.
 func BenchmarkReviews(b *testing.B) {
 	const sessions, workers = 200, 4
 	root := b.TempDir()
 	counts := b.TempDir()
 	writeFiles(b, root, map[string]string{
 		"report.md": "# Report\n", ".deepwork/jobs/reviewed/a.md": "Do it.\n",
-		".deepwork/jobs/reviewed/job.yml": strings.Replace(mainJob(reviewedJob("reviewed", isItGood, "s0")), "{out:", "{report:", 1),
-		".deepwork/config.yml":            fmt.Sprintf("version: \"1.0\"\nquality_gate:\n  agent_review_command: mcp-reviewer\n  max_concurrent_reviews: %d\n", workers),
+		".deepwork/jobs/reviewed/job.yml": strings.Replace(mainJob(reviewedJob("reviewed", isItGood, "s0")), "{out:",
+			"{report:", 1),
+		".deepwork/config.yml": fmt.Sprintf("version: \"1.0\"\nquality_gate:\n  agent_review_command: mcp-reviewer\n "+
+			" max_concurrent_reviews: %d\n", workers),
 	})
 	b.Setenv("REVIEWER_DIR", counts)
 	server := startProgram(b, "deepwork", "serve", "--path", root)
@@ -467,22 +509,31 @@ func BenchmarkReviews(b *testing.B) {
 	for b.Loop() {
 		// The reviewer's own time, with as many at once as will be.
 		for range 3 {
-			own = append(own, together(b, workers, 3, func(int, int) error { return exec.Command("mcp-reviewer").Run() })*workers)
+			own = append(own, together(b, workers, 3, func(int, int) error {
+				return exec.Command("mcp-reviewer").Run()
+			})*workers)
 		}
+
 		ids := make([]string, sessions)
 		for i := range ids {
 			ids[i] = testkit.Get(server.start("reviewed")).Must(b)
 		}
+
 		for range 50 { // with the stack it has meanwhile, too
 			idle = append(idle, list())
 		}
+
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for _, id := range ids {
 			wg.Go(func() { testkit.Works(b, server.finish(id, 0)) })
 		}
+
 		done := make(chan struct{})
-		go func() { wg.Wait(); close(done) }()
+		go func() {
+			wg.Wait()
+			close(done)
+		}()
 		for waiting := true; waiting; {
 			select {
 			case <-done:
@@ -491,9 +542,11 @@ func BenchmarkReviews(b *testing.B) {
 				busy = append(busy, list())
 			}
 		}
+
 		ideal := median(own) * sessions / workers
 		ratios = append(ratios, float64(time.Since(begin).Microseconds())/ideal)
 	}
+
 	peaks, _ := filepath.Glob(filepath.Join(counts, "peak_*"))
 	slices.Sort(peaks)
 	most := 0
@@ -524,10 +577,13 @@ func quickProject(b testing.TB, n int, quick, config string) string {
 		ids = append(ids, fmt.Sprintf("s%d outputs: {}", i))
 		workflow += fmt.Sprintf("s%d, ", i)
 	}
+
 	root := filepath.Join(b.TempDir(), "shop")
 	writeFiles(b, root, map[string]string{
-		"README": "hello\n", ".deepwork/jobs/job0/job.yml": mainJob(runJob("job0", workflow, ids...)), ".deepwork/jobs/job0/a.md": "Do it.",
-		".deepwork/config.yml": fmt.Sprintf("executors:\n  QUICK: {command: [%q]}\n%s", quick, config),
+		"README":                      "hello\n",
+		".deepwork/jobs/job0/job.yml": mainJob(runJob("job0", workflow, ids...)),
+		".deepwork/jobs/job0/a.md":    "Do it.",
+		".deepwork/config.yml":        fmt.Sprintf("executors:\n  QUICK: {command: [%q]}\n%s", quick, config),
 	})
 	inGit(b, root)
 	return root
@@ -544,7 +600,8 @@ func BenchmarkRunSteps(b *testing.B) {
 	go io.Copy(io.Discard, log)
 	server := &program{ClientSession: connectNetwork(b, url, "")}
 	env := func(id string, i int) []string {
-		return []string{config.MCPURLEnv + "=" + url, config.SessionEnv + "=" + id, fmt.Sprintf("%s=s%d", config.StepEnv, i)}
+		return []string{config.MCPURLEnv + "=" + url, config.SessionEnv + "=" + id,
+			fmt.Sprintf("%s=s%d", config.StepEnv, i)}
 	}
 	each := func(one func(id string, i int) error) time.Duration {
 		b.Helper()
@@ -555,6 +612,7 @@ func BenchmarkRunSteps(b *testing.B) {
 		}
 		return time.Since(began)
 	}
+
 	top := b.TempDir()
 	shims := runner.Runner{Shim: []string{built, runner.ShimCommand}}
 	var bare, shimmed, run []time.Duration
@@ -566,7 +624,13 @@ func BenchmarkRunSteps(b *testing.B) {
 		}))
 		shimmed = append(shimmed, each(func(id string, i int) error {
 			dir := filepath.Join(top, fmt.Sprintf("%s-%d", id, i))
-			p, err := shims.Start(b.Context(), runner.Spec{Dir: dir, Log: filepath.Join(top, fmt.Sprintf("%s-%d-log", id, i)), Command: []string{quick}, Work: root, Env: env(id, i)})
+			p, err := shims.Start(b.Context(), runner.Spec{
+				Dir:     dir,
+				Log:     filepath.Join(top, fmt.Sprintf("%s-%d-log", id, i)),
+				Command: []string{quick},
+				Work:    root,
+				Env:     env(id, i),
+			})
 			if err != nil {
 				return err
 			}
@@ -576,7 +640,8 @@ func BenchmarkRunSteps(b *testing.B) {
 			}
 			return err
 		}))
-		cmd := exec.CommandContext(b.Context(), built, "run", "job0/main", "--goal", "Nothing", "--executor", "QUICK", "--json", "--path", root)
+		cmd := exec.CommandContext(b.Context(), built, "run", "job0/main", "--goal", "Nothing", "--executor", "QUICK",
+			"--json", "--path", root)
 		cmd.Env = process.With(os.Environ(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=")
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
@@ -588,16 +653,21 @@ func BenchmarkRunSteps(b *testing.B) {
 		"run-ms": ms(run), "ratio(<=1.2)": ms(run) / ms(shimmed), "of-bare": ms(run) / ms(bare)})
 }
 
-// What starts an agent or a check ends before the packages are initialized that it does not need: they take far longer than it.
+// What starts an agent or a check ends before the packages are initialized that it does not need: they take
+// far longer than it.
 func TestWhatStartsAgentsAndChecksNeedsLittle(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{runner.ShimCommand, t.TempDir()}, {process.ContainCommand}, {"-test.run=^$"}} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = process.With(os.Environ(), "GODEBUG=inittrace=1")
-		trace, _ := cmd.CombinedOutput()                                            // contain-process is told of no command
-		trace, _, _ = bytes.Cut(trace, []byte("init deepwork/cmd/deepwork/early ")) // what follows is not collected at once
+		// contain-process is told of no command
+		trace, _ := cmd.CombinedOutput()
+		// what follows is not collected at once
+		trace, _, _ = bytes.Cut(trace, []byte("init deepwork/cmd/deepwork/early "))
 		testkit.Contains(t, string(trace), "init os/signal ")
-		for _, late := range []string{"net/http", "github.com/santhosh-tekuri/jsonschema/v6", "deepwork/catalog/config"} {
+
+		for _, late := range []string{"net/http", "github.com/santhosh-tekuri/jsonschema/v6",
+			"deepwork/catalog/config"} {
 			testkit.True(t, !bytes.Contains(trace, []byte("init "+late+" ")), "%s initializes %s", args[0], late)
 		}
 	}
@@ -619,7 +689,11 @@ func BenchmarkShimStart(b *testing.B) {
 		bare = append(bare, timed(empty))
 		shim = append(shim, timed(built, runner.ShimCommand, dir))
 	}
-	report(b, map[string]float64{"empty-ms": median(bare) / 1e3, "shim-ms": median(shim) / 1e3, "ratio(<=2)": median(shim) / median(bare)})
+	report(b, map[string]float64{
+		"empty-ms":   median(bare) / 1e3,
+		"shim-ms":    median(shim) / 1e3,
+		"ratio(<=2)": median(shim) / median(bare),
+	})
 }
 
 // BenchmarkRunMemory compares the memory of a server after it has led 50 runs with that after 10. Wanted: at most 1.1.
@@ -631,12 +705,22 @@ func BenchmarkRunMemory(b *testing.B) {
 		server := startProgram(b, built, "serve", "--path", root, "--toolsets", "board")
 		var used []float64
 		for range 50 {
-			awaitRun(b, server.ClientSession, startRun(b, server.ClientSession, map[string]any{"job_name": "job0", "workflow_name": "main", "goal": "Nothing", "executor": "QUICK"}))
+			awaitRun(b, server.ClientSession,
+				startRun(b, server.ClientSession, map[string]any{
+					"job_name":      "job0",
+					"workflow_name": "main",
+					"goal":          "Nothing",
+					"executor":      "QUICK",
+				}))
 			used = append(used, residentMB(b, server.pid))
 		}
 		server.Close()
 		tens, fifties = append(tens, used[9]), append(fifties, used[49])
 		ratios = append(ratios, used[49]/used[9])
 	}
-	report(b, map[string]float64{"growth(<=1.1)": slices.Max(ratios), "ten-MB": slices.Max(tens), "fifty-MB": slices.Max(fifties)})
+	report(b, map[string]float64{
+		"growth(<=1.1)": slices.Max(ratios),
+		"ten-MB":        slices.Max(tens),
+		"fifty-MB":      slices.Max(fifties),
+	})
 }

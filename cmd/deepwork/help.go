@@ -65,17 +65,22 @@ func groupHelp(root *cobra.Command) {
 // groupFlags makes the help of all commands list the flags of the store after the others, and all flags fit a width;
 // 0 means no limit.
 func groupFlags(root *cobra.Command, width int) {
-	const flags, trimmed = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{usages . %d %v | trimTrailingWhitespaces}}"
+	const flags, trimmed = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
+		"{{usages . %d %v | trimTrailingWhitespaces}}"
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags,
-		fmt.Sprintf(trimmed+"{{if usages . 0 true}}\n\nSeveral machines:\n"+trimmed+"{{end}}", width, false, width, true), 1))
+		fmt.Sprintf(trimmed+"{{if usages . 0 true}}\n\nSeveral machines:\n"+trimmed+"{{end}}", width, false, width,
+			true), 1))
 }
 
 // fitHelp makes the help of all commands fit a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
-		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
-		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`,
+		`"{{.CommandPath}} [command] --help" says more about a command.`,
+		"{{rpad .Name .NamePadding }} {{.Short}}",
+		fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
 	).Replace(root.UsageTemplate()))
+
 	var fit func(*cobra.Command)
 	fit = func(cmd *cobra.Command) {
 		paragraphs := strings.Split(cmp.Or(cmd.Long, cmd.Short), "\n\n")
@@ -100,13 +105,22 @@ func (a *app) helpCommand() *cobra.Command {
 		Long:  `Show the help of a command, or a topic of the documentation. "deepwork help topics" lists the topics.`,
 		Example: `  deepwork help run
   deepwork help first-workflow`,
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(
+			cmd *cobra.Command, args []string, _ string,
+		) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			shown := slices.DeleteFunc(slices.Clone(cmd.Root().Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
-			commands := xslices.Map(shown, func(c *cobra.Command) string { return cobra.CompletionWithDesc(c.Name(), c.Short) })
-			topics := xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) })
+
+			shown := slices.DeleteFunc(slices.Clone(cmd.Root().Commands()), func(c *cobra.Command) bool {
+				return !c.IsAvailableCommand()
+			})
+			commands := xslices.Map(shown, func(c *cobra.Command) string {
+				return cobra.CompletionWithDesc(c.Name(), c.Short)
+			})
+			topics := xslices.Map(docs.Topics(), func(t docs.Topic) string {
+				return cobra.CompletionWithDesc(t.Name, t.Title)
+			})
 			return append(commands, topics...), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,9 +128,11 @@ func (a *app) helpCommand() *cobra.Command {
 				if len(rest) > 0 && of.HasSubCommands() {
 					return unknownCommand(of, rest)
 				}
+
 				of.InitDefaultHelpFlag()
 				if topic, _ := docs.Find(strings.Join(args, " ")); topic != nil && of.HasParent() {
-					defer fmt.Fprintf(a.out, "\n'deepwork help %s' prints %q of the documentation.\n", topic.Name, topic.Title)
+					defer fmt.Fprintf(a.out, "\n'deepwork help %s' prints %q of the documentation.\n", topic.Name,
+						topic.Title)
 				}
 				return of.Help()
 			}
@@ -131,6 +147,7 @@ func (a *app) printTopic(cmd *cobra.Command, name string) error {
 		a.out.Pairs(xslices.Map(docs.Topics(), func(t docs.Topic) [2]string { return [2]string{t.Name, t.First} }))
 		return nil
 	}
+
 	topic, near := docs.Find(name)
 	if topic == nil {
 		hint := "'deepwork help topics' lists the topics"
@@ -196,6 +213,7 @@ func readBuild() build {
 			b.Modified = s.Value == "true"
 		}
 	}
+
 	return b
 }
 

@@ -52,14 +52,19 @@ var (
 	taskIDs    = idKind{"a task", tasksCommand, 36, "task", func(r related) string { return r.task }}
 	attemptIDs = idKind{"an attempt", tasksCommand, 36, "attempt run", func(r related) string { return r.attempt }}
 	runIDs     = idKind{"a run", "deepwork run status", 36, "run", func(r related) string { return r.run }}
-	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string { return r.session }}
+	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string {
+		return r.session
+	}}
 )
 
 // help is how the help of commands says what they take as the id.
 func (k idKind) help() string {
 	_, noun, _ := strings.Cut(k.what, " ")
-	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool { return other == noun })
-	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the newest %s.", k.what, choices(others), noun)
+	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool {
+		return other == noun
+	})
+	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the "+
+		"newest %s.", k.what, choices(others), noun)
 }
 
 // onTheBoard lists the tasks and the attempts.
@@ -68,6 +73,7 @@ func onTheBoard(ctx context.Context, engine *attempt.Engine) (all []candidate, e
 	if err != nil {
 		return nil, err
 	}
+
 	attempts, err := engine.FindAttempts(ctx, atTerminal, "")
 	of := map[string]related{} // by attempt
 	for _, x := range attempts {
@@ -113,6 +119,7 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 				newest = c
 			}
 		}
+
 		if strings.HasPrefix(c.id, strings.ToLower(given)) {
 			found = append(found, c)
 		}
@@ -125,9 +132,11 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	case len(found) == 0 && len(own) == 0:
 		return "", fmt.Errorf("there is no %s whose id begins with %q, and no other one", noun, given)
 	case len(found) == 0:
-		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own, shortID))
+		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister,
+			names(own, shortID))
 	case len(found) > 1:
-		return "", fmt.Errorf("%d ids begin with %q; give more characters: %s", len(found), given, names(found, max(shortID, len(given)+2)))
+		return "", fmt.Errorf("%d ids begin with %q; give more characters: %s", len(found), given,
+			names(found, max(shortID, len(given)+2)))
 	}
 	if id = k.id(found[0].related); id != "" {
 		return id, nil
@@ -167,10 +176,12 @@ func (a *app) named(ctx context.Context, engine *attempt.Engine, k idKind, given
 
 // check checks that an argument can name one.
 func (k idKind) check(cmd *cobra.Command, given string) error {
-	if given == latest || given != "" && len(given) <= k.length && strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
+	if given == latest || given != "" && len(given) <= k.length &&
+		strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
 		return nil
 	}
-	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given, k.what, k.lister)
+	return usagef(cmd, "%q is not the id of %s, nor the beginning of one, nor latest; '%s' prints them", given,
+		k.what, k.lister)
 }
 
 // first checks the number of arguments, as argumentCount does, and that the first can name one.
@@ -242,16 +253,20 @@ func (a *app) onRun(reads bool, given string, use func(context.Context, *attempt
 }
 
 // withSession opens the sessions of the project, and finds the one that an argument names.
-func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
+func (a *app) withSession(
+	ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error,
+) error {
 	return a.withEngine(ctx, reads, nil, func(engine *workflow.Engine) error {
 		all, err := inSessions(ctx, engine, nil)
 		if err != nil {
 			return err
 		}
+
 		_, exported := os.Lstat(filepath.Join(engine.Root, ".deepwork", "tmp", "session_"+filepath.Base(given)+".json"))
 		if exported == nil || slices.ContainsFunc(all, func(c candidate) bool { return c.id == given }) {
 			return use(engine, given) // of one that is not there, it says how to import it
 		}
+
 		if given != latest {
 			if err := a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
 				more, err := onTheBoard(ctx, board)

@@ -86,44 +86,56 @@ set it.`,
 		},
 	})
 	cmd.Flags().StringVar(&f.url, "url", "", "connect to the server at this `URL`, such as http://127.0.0.1:8000/mcp")
-	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients.All[0].Name}, "`NAME` of the client to configure, one of "+strings.Join(clients.Names(), ", ")+"; may be repeated")
-	cmd.Flags().StringSliceVar(&f.toolsets, "toolsets", config.DefaultToolsets, "toolsets for the config, of "+strings.Join(config.Toolsets, ", "))
+	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients.All[0].Name},
+		"`NAME` of the client to configure, one of "+strings.Join(clients.Names(), ", ")+"; may be repeated")
+	cmd.Flags().StringSliceVar(&f.toolsets, "toolsets", config.DefaultToolsets,
+		"toolsets for the config, of "+strings.Join(config.Toolsets, ", "))
 	cmd.Flags().BoolVar(&f.claudeCode, "claude-code", false, "install the skills and the hook for Claude Code")
-	cmd.Flags().BoolVar(&f.replace, "replace", false, "replace an entry of a client that starts another program or connects elsewhere")
-	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(clients.Names(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&f.replace, "replace", false,
+		"replace an entry of a client that starts another program or connects elsewhere")
+	_ = cmd.RegisterFlagCompletionFunc("client",
+		cobra.FixedCompletions(clients.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("toolsets",
+		cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An empty answer
-// is the default.
+// askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An
+// empty answer is the default.
 func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 	if _, _, ok := show.TerminalSize(a.rawOut); !ok {
 		return nil
 	}
+
 	settled := map[string]func() bool{
 		"client":      func() bool { return false },
 		"toolsets":    func() bool { return fileExists(filepath.Join(a.path, ".deepwork", config.FileName)) },
 		"claude-code": func() bool { return !slices.Contains(f.clients, "claude") || plugin.Installed(a.path) },
 	}
+
 	words := map[string]string{"y": "true", "yes": "true", "n": "false", "no": "false"}
 	for _, q := range []struct{ flag, question, otherwise string }{
 		{"client", "Your client (" + strings.Join(clients.Names(), ", ") + ")", strings.Join(f.clients, ",")},
-		{"toolsets", "Toolsets (workflows; board: tasks for agents; remote: workflows of other systems; source: offer yours to them)", strings.Join(f.toolsets, ",")},
+		{"toolsets", "Toolsets (workflows; board: tasks for agents; remote: workflows of other systems; source: " +
+			"offer yours to them)", strings.Join(f.toolsets, ",")},
 		{"claude-code", "Install the skills and the hook for Claude Code, in .claude (yes, no)", "yes"},
 	} {
 		if cmd.Flags().Changed(q.flag) || settled[q.flag]() {
 			continue
 		}
+
 		answer, err := show.Ask(fmt.Sprintf("%s [%s]: ", q.question, q.otherwise))
 		if err != nil {
 			return nil // a terminal that is not the controlling one is no place to ask
 		}
-		answer = strings.Join(strings.FieldsFunc(cmp.Or(answer, q.otherwise), func(r rune) bool { return r == ',' || r == ' ' }), ",")
+		answer = strings.Join(strings.FieldsFunc(cmp.Or(answer, q.otherwise), func(r rune) bool {
+			return r == ',' || r == ' '
+		}), ",")
 		if err := cmd.Flags().Set(q.flag, cmp.Or(words[strings.ToLower(answer)], answer)); err != nil {
 			return usagef(cmd, "%q is not yes or no", answer)
 		}
 	}
+
 	return nil
 }
 
@@ -147,7 +159,9 @@ func (f *initFlags) check(cmd *cobra.Command) (p preparation, err error) {
 			return p, usagef(cmd, "--client %q is not one of %s", name, strings.Join(clients.Names(), ", "))
 		}
 		if p.server != nil && !c.Speaks(p.server) {
-			return p, usagef(cmd, "%s does not support the transport sse: give the --url of a server with --transport http", c.Title)
+			return p,
+				usagef(cmd, "%s does not support the transport sse: give the --url of a server with --transport http",
+					c.Title)
 		}
 		if !slices.Contains(p.clients, c) {
 			p.clients = append(p.clients, c)
@@ -180,6 +194,7 @@ func (a *app) init(p preparation) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s is not a directory; move it away and run init again", dir)
 	}
+
 	whole := true
 	report := func(path, done string, err error) {
 		if err != nil {
@@ -194,7 +209,8 @@ func (a *app) init(p preparation) error {
 	for _, f := range []struct {
 		name string
 		lay  func(path string) (done string, err error)
-	}{{"config.yml", p.layOutConfig}, {"job.schema.json", a.layOutSchema}, {".gitignore", layOutIgnores}, {"jobs", layOutExample}} {
+	}{{"config.yml", p.layOutConfig}, {"job.schema.json", a.layOutSchema}, {".gitignore", layOutIgnores},
+		{"jobs", layOutExample}} {
 		path := filepath.Join(dir, f.name)
 		done, err := f.lay(path)
 		if err != nil {
@@ -202,6 +218,7 @@ func (a *app) init(p preparation) error {
 		}
 		report(path, done, err)
 	}
+
 	todo := ""
 	for _, c := range p.clients {
 		entry, named := c.Stdio(), false
@@ -238,15 +255,18 @@ func (a *app) init(p preparation) error {
 // setToken says how to set the variable of the token of a server.
 func setToken(root string, server *url.URL) string {
 	if web.IsLoopback(server.Hostname()) {
-		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"\n\nonce the server has made your token", clients.TokenVariable, session.InShell(root))
+		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path "+
+			"%s)\"\n\nonce the server has made your token", clients.TokenVariable, session.InShell(root))
 	}
-	return fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", clients.TokenVariable)
+	return fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server "+
+		"gave you", clients.TokenVariable)
 }
 
 // byHand returns a file and what was done to it. If it was left alone, the error says what a person can add.
 func (a *app) byHand(root, path, addition, done string, err error) (string, string, error) {
 	if unclear, ok := errors.AsType[*clients.LeftAloneError](err); ok {
-		return path, "left", fmt.Errorf("%s was left as it is: %s; add this to it by hand:\n%s", inline(a.display(root, path)), inline(unclear.Error()), strings.TrimSuffix(addition, "\n"))
+		return path, "left", fmt.Errorf("%s was left as it is: %s; add this to it by hand:\n%s",
+			inline(a.display(root, path)), inline(unclear.Error()), strings.TrimSuffix(addition, "\n"))
 	}
 	if err != nil {
 		err = fmt.Errorf("writing %s: %w", inline(path), err)
@@ -267,14 +287,17 @@ func (a *app) nextSteps(p preparation, hasPlugin bool) {
 		if c.Name != "claude" {
 			continue
 		}
+
 		command = `claude "` + firstSentence + `"`
 		switch {
 		case hasPlugin:
 			step("you have the plugin for Claude Code: its skills and its hook are not installed again")
 		case !p.claudeCode:
-			step("'deepwork init --claude-code' adds skills for Claude Code, and a hook that keeps it on course after a compaction")
+			step("'deepwork init --claude-code' adds skills for Claude Code, and a hook that keeps it on course " +
+				"after a compaction")
 		}
 	}
+
 	step("'deepwork jobs' lists the jobs, 'deepwork jobs --library' ready-made ones to add")
 	step("'deepwork help config' explains the config; 'deepwork demo' shows everything at work")
 	fmt.Fprintf(a.out, "\nSay to your agent, to make a job of what you do every week:\n\n  %s\n", command)
@@ -302,19 +325,23 @@ func (p *preparation) layOutConfig(file string) (string, error) {
 	if err != nil || done == clients.Created || p.toolsets == nil {
 		return done, err
 	}
+
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 	has, _ := config.Parse(file, text)
-	if has != nil && slices.Equal(toolsets, has.Toolsets) || has != nil && has.Toolsets == nil && slices.Equal(toolsets, config.DefaultToolsets) {
+	if has != nil && slices.Equal(toolsets, has.Toolsets) ||
+		has != nil && has.Toolsets == nil && slices.Equal(toolsets, config.DefaultToolsets) {
 		return done, nil
 	}
+
 	line := "toolsets: [" + strings.Join(toolsets, ", ") + "]"
 	if len(toolsetsLine.FindAll(text, -1)) != 1 {
 		return "left", fmt.Errorf("it was left as it is; set this in it: %s", line)
 	}
-	return clients.Replaced, durable.Disk{}.Put(file, toolsetsLine.ReplaceAll(text, []byte(line)), durable.PutOptions{Temp: ".config.yml.*", Mode: 0o644})
+	return clients.Replaced, durable.Disk{}.Put(file, toolsetsLine.ReplaceAll(text, []byte(line)),
+		durable.PutOptions{Temp: ".config.yml.*", Mode: 0o644})
 }
 
 // layOutSchema keeps an existing schema, and says if it differs from this binary's: a person may have changed it.
@@ -322,7 +349,8 @@ func (a *app) layOutSchema(file string) (string, error) {
 	done, err := clients.Create(file, job.Schema())
 	if there, rerr := os.ReadFile(file); err == nil && rerr == nil && !bytes.Equal(there, job.Schema()) {
 		done += "*"
-		fmt.Fprintf(a.err, "deepwork: %s is not that of this version, or was changed; to renew it, remove it and run init again\n", inline(a.display(filepath.Dir(filepath.Dir(file)), file)))
+		fmt.Fprintf(a.err, "deepwork: %s is not that of this version, or was changed; to renew it, remove it and run "+
+			"init again\n", inline(a.display(filepath.Dir(filepath.Dir(file)), file)))
 	}
 	return done, err
 }
@@ -339,6 +367,7 @@ func layOutIgnores(file string) (string, error) {
 	case added:
 		return clients.Extended, nil
 	}
+
 	return clients.Kept, nil
 }
 
@@ -354,8 +383,8 @@ func layOutExample(jobs string) (string, error) {
 	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
-// checkPlace refuses to make a project of a folder with the state in it or, unless --path says so, of one inside another
-// project; without --path it warns of the home folder.
+// checkPlace refuses to make a project of a folder with the state in it or, unless --path says so, of one
+// inside another project; without --path it warns of the home folder.
 func (a *app) checkPlace() error {
 	here, err := a.givenRoot()
 	if err == nil {
@@ -365,11 +394,15 @@ func (a *app) checkPlace() error {
 		return err
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
-		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
+		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in "+
+			"it would be inside this project")
 	}
+
 	if parent, why := parentProject(here); parent != "" {
-		return fmt.Errorf("this folder is inside %s, %s; run deepwork init --path %s to prepare that one, or deepwork init --path . to prepare this one", inline(parent), why, inline(relative(here, parent)))
+		return fmt.Errorf("this folder is inside %s, %s; run deepwork init --path %s to prepare that one, or "+
+			"deepwork init --path . to prepare this one", inline(parent), why, inline(relative(here, parent)))
 	}
+
 	return nil
 }
 
@@ -377,7 +410,8 @@ func (a *app) checkPlace() error {
 // it would be around all folders of the user.
 func canBegin(root string) error {
 	if _, err := state.Find(root); errors.Is(err, state.ErrInside) {
-		return fmt.Errorf("no session can begin in %s; run this in a project, or name one with --path: %w", inline(root), err)
+		return fmt.Errorf("no session can begin in %s; run this in a project, or name one with --path: %w",
+			inline(root), err)
 	}
 	return nil
 }
@@ -393,7 +427,10 @@ func relative(here, above string) string {
 // parentProject returns the project that a folder is in, and what makes it one, or "" if the folder
 // is a project itself or in none: the nearest folder above that has .deepwork or is a repository.
 func parentProject(dir string) (parent, why string) {
-	exists := func(dir, name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	exists := func(dir, name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
 	if exists(dir, ".deepwork") || exists(dir, ".git") {
 		return "", ""
 	}

@@ -37,7 +37,9 @@ jobs that cannot be loaded. With --library it lists ready-made jobs and scripts,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if fromLibrary {
-				a.out.Pairs(xslices.Map(library.All(), func(p library.Piece) [2]string { return [2]string{p.Name, p.Summary} }))
+				a.out.Pairs(xslices.Map(library.All(), func(p library.Piece) [2]string {
+					return [2]string{p.Name, p.Summary}
+				}))
 				a.out.Prose(a.here("\nCopy one with 'deepwork jobs add NAME', and change it as you like."))
 				return nil
 			}
@@ -50,7 +52,8 @@ jobs that cannot be loaded. With --library it lists ready-made jobs and scripts,
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&fromLibrary, "library", false, "list the ready-made jobs and scripts that come with the program")
+	cmd.Flags().BoolVar(&fromLibrary, "library", false,
+		"list the ready-made jobs and scripts that come with the program")
 	cmd.AddCommand(a.jobsShowCommand(), a.jobsAddCommand(), a.jobsConvertCommand())
 	return cmd
 }
@@ -65,7 +68,9 @@ It says what to do next.`,
 		Example: `  deepwork jobs add fix_bug`,
 		Args:    argumentCount(1, 1, "NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return xslices.Map(library.All(), func(p library.Piece) cobra.Completion { return cobra.CompletionWithDesc(p.Name, p.Summary) }), cobra.ShellCompDirectiveNoFileComp
+			return xslices.Map(library.All(), func(p library.Piece) cobra.Completion {
+				return cobra.CompletionWithDesc(p.Name, p.Summary)
+			}), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
@@ -75,9 +80,11 @@ It says what to do next.`,
 			if err := canBegin(root); err != nil {
 				return err
 			}
+
 			piece := library.Find(args[0])
 			if piece == nil {
-				return fmt.Errorf("the library has no %q; it has %s", args[0], strings.Join(xslices.Map(library.All(), func(p library.Piece) string { return p.Name }), ", "))
+				return fmt.Errorf("the library has no %q; it has %s", args[0],
+					strings.Join(xslices.Map(library.All(), func(p library.Piece) string { return p.Name }), ", "))
 			}
 			path := inline(a.display(root, filepath.Join(root, filepath.FromSlash(piece.Path))))
 			err = piece.Add(root)
@@ -87,6 +94,7 @@ It says what to do next.`,
 			if err != nil {
 				return fmt.Errorf("adding %s: %w", piece.Name, err)
 			}
+
 			fmt.Fprintf(a.out, "created  %s\n\nNext:\n", path)
 			if piece.Config != "" {
 				a.out.Text("  ", "- in .deepwork/config.yml set: "+piece.Config)
@@ -95,9 +103,11 @@ It says what to do next.`,
 				a.out.Text("  ", "- read what it runs, and approve it: "+a.onPath("deepwork trust"))
 			}
 			if piece.Say != "" {
-				a.out.Text("  ", "- change it as you like: "+a.onPath("deepwork jobs show "+piece.Name)+" prints what an agent will read")
+				a.out.Text("  ", "- change it as you like: "+a.onPath("deepwork jobs show "+piece.Name)+
+					" prints what an agent will read")
 				fmt.Fprintf(a.out, "\nSay to your agent:\n\n  %s\n", piece.Say)
 			}
+
 			return nil
 		},
 	})
@@ -109,16 +119,19 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		fmt.Fprintln(a.out, a.here("There are no jobs. Make an example with 'deepwork init'."))
 		return
 	}
+
 	var bundled []string
 	blank := ""
 	for _, j := range snapshot.Jobs {
 		if filepath.Dir(j.Dir) == a.standard && snapshot.Err(j.Name) == nil {
-			bundled = append(bundled, a.here(fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): ", j.Name))+j.Summary)
+			bundled = append(bundled,
+				a.here(fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): ", j.Name))+j.Summary)
 			for _, w := range j.Workflows {
 				bundled = append(bundled, "  "+j.Name+"/"+w.Name+": "+w.Summary)
 			}
 			continue
 		}
+
 		fmt.Fprint(a.out, blank)
 		a.printJob(root, j)
 		blank = "\n"
@@ -136,6 +149,7 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		if snapshot.Job(e.JobName) != nil {
 			continue // printed with the definition that is still in use
 		}
+
 		fmt.Fprint(a.out, blank)
 		a.out.Heading("", e.JobName, "(cannot be loaded)")
 		fmt.Fprintf(a.out, "  in %s\n", inline(a.display(root, e.JobDir)))
@@ -162,6 +176,7 @@ func (a *app) printJob(root string, j *job.Job) {
 		a.out.Pairs(xslices.Map(w.Inputs, func(p job.Parameter) [2]string {
 			return [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)}
 		}))
+
 		var steps [][2]string
 		n := 0
 		for _, part := range w.Parts() {
@@ -199,6 +214,7 @@ func delivers(s *job.Step) string {
 	if s.Call != nil {
 		return "-> its outputs"
 	}
+
 	outputs := make([]string, len(s.Outputs))
 	for i, o := range s.Outputs {
 		var notes []string
@@ -213,6 +229,7 @@ func delivers(s *job.Step) string {
 			outputs[i] += " (" + strings.Join(notes, ", ") + ")"
 		}
 	}
+
 	arrow := "no outputs"
 	if len(outputs) > 0 {
 		arrow = "-> " + strings.Join(outputs, ", ")
@@ -273,6 +290,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 		if err := os.CopyFS(scratch, standard.FS()); err != nil {
 			return fmt.Errorf("unpacking the bundled job %s: %w", jobName, err)
 		}
+
 		unpacked := *j
 		unpacked.Dir = filepath.Join(scratch, filepath.Base(j.Dir))
 		preview = func(step *job.Step) (*machine.StepInfo, error) {
@@ -290,11 +308,14 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	if w := j.Workflow(stepID); step == nil && w != nil {
 		part := *j
 		part.Workflows = []job.Workflow{*w}
-		part.Steps = slices.DeleteFunc(slices.Clone(j.Steps), func(s job.Step) bool { return s.Workflow != w.Name && w.Find(s.ID) < 0 })
+		part.Steps = slices.DeleteFunc(slices.Clone(j.Steps), func(s job.Step) bool {
+			return s.Workflow != w.Name && w.Find(s.ID) < 0
+		})
 		return a.showSteps(&part, preview)
 	}
 	if step == nil {
-		return fmt.Errorf("job %s has no step or workflow %q; there are the steps %s", j.Name, stepID, strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
+		return fmt.Errorf("job %s has no step or workflow %q; there are the steps %s", j.Name, stepID,
+			strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
 	}
 	info, err := preview(step)
 	if err != nil {
@@ -318,7 +339,8 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if len(snapshot.Jobs) == 0 {
 		return nil, fmt.Errorf("there is no job %q: no jobs were found; make an example with 'deepwork init'", name)
 	}
-	return nil, fmt.Errorf("there is no job %q; there are %s", name, strings.Join(xslices.Map(snapshot.Jobs, func(j *job.Job) string { return j.Name }), ", "))
+	return nil, fmt.Errorf("there is no job %q; there are %s", name,
+		strings.Join(xslices.Map(snapshot.Jobs, func(j *job.Job) string { return j.Name }), ", "))
 }
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.
@@ -326,6 +348,7 @@ func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 	if !a.json {
 		return show.Steps(a.out, j, preview)
 	}
+
 	var failed []error
 	infos := make([]*machine.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {

@@ -60,6 +60,7 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 			}
 		}
 	}
+
 	found := map[string]*job.Conversion{} // by folder
 	var dirs []string
 	var leftOut error
@@ -96,8 +97,11 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 	for _, dir := range dirs {
 		a.showConversion(root, dir, found[dir])
 	}
+
 	if !write {
-		if err := confirm(fmt.Sprintf("\nWrite %s? Type yes: ", count(len(dirs), "converted job")), "nothing was written", ", or add --write; nothing was written"); err != nil {
+		err := confirm(fmt.Sprintf("\nWrite %s? Type yes: ", count(len(dirs), "converted job")), "nothing was written",
+			", or add --write; nothing was written")
+		if err != nil {
 			return err
 		}
 	}
@@ -117,6 +121,7 @@ func convertJob(root, dir string) (*job.Conversion, error) {
 	if err := durable.Inside(root, file); err != nil {
 		return nil, err
 	}
+
 	source, _, err := durable.Read(file, job.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no %s", file)
@@ -124,10 +129,12 @@ func convertJob(root, dir string) (*job.Conversion, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := job.Convert(dir, source)
 	if err == nil && bundled == nil {
 		return nil, fmt.Errorf("it is an old copy of a job that comes with the program: delete %s to use that one", dir)
 	}
+
 	return c, err
 }
 
@@ -136,9 +143,11 @@ func (a *app) showConversion(root, dir string, c *job.Conversion) {
 	for _, note := range c.Notes {
 		a.out.Text("  ", "- "+plain(note))
 	}
-	fmt.Fprintf(a.out, "\n%s will be:\n\n%s\n", inline(a.display(root, filepath.Join(dir, job.FileName))), plain(string(c.Source)))
+	fmt.Fprintf(a.out, "\n%s will be:\n\n%s\n", inline(a.display(root, filepath.Join(dir, job.FileName))),
+		plain(string(c.Source)))
 	if c.Changelog != "" {
-		fmt.Fprintf(a.out, "%s will have:\n\n%s\n", inline(a.display(root, filepath.Join(dir, "CHANGELOG.md"))), plain(c.Changelog))
+		fmt.Fprintf(a.out, "%s will have:\n\n%s\n", inline(a.display(root, filepath.Join(dir, "CHANGELOG.md"))),
+			plain(c.Changelog))
 	}
 }
 
@@ -149,8 +158,10 @@ func (a *app) writeConversions(root string, dirs []string, found map[string]*job
 		if err != nil {
 			return fmt.Errorf("writing the converted job %s: %w", filepath.Base(dir), err)
 		}
-		fmt.Fprintf(a.out, "Wrote %s; it was %s.\n", inline(a.display(root, filepath.Join(dir, job.FileName))), inline(a.display(root, before)))
+		fmt.Fprintf(a.out, "Wrote %s; it was %s.\n", inline(a.display(root, filepath.Join(dir, job.FileName))),
+			inline(a.display(root, before)))
 	}
+
 	checks, err := validate.Folders(dirs)
 	if err != nil {
 		return err
@@ -162,5 +173,6 @@ func (a *app) writeConversions(root string, dirs []string, found map[string]*job
 		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "error"))
 		return &exitError{exitFailure}
 	}
+
 	return nil
 }

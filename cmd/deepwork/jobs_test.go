@@ -28,8 +28,8 @@ import (
 
 // TestJobsOfAFolder loads each job file of a folder, of any format, converts it first if it must be, and walks each of
 // its workflows over MCP with made-up values. It walks the small files of the project, the examples of its pages, and
-// those of DEEPWORK_TEST_JOBS if that is set: a folder of job files, or of jobs with their files. Files that a job names
-// and that do not exist are made up.
+// those of DEEPWORK_TEST_JOBS if that is set: a folder of job files, or of jobs with their files. Files that
+// a job names and that do not exist are made up.
 func TestJobsOfAFolder(t *testing.T) {
 	ownUser(t, "")
 	folders := []string{"../../catalog/job/testdata/valid"}
@@ -40,6 +40,7 @@ func TestJobsOfAFolder(t *testing.T) {
 	for i, s := range snippets(t, "yaml job") {
 		writeFiles(t, examples, map[string]string{fmt.Sprintf("README_%d.yml", i+1): s.text})
 	}
+
 	for _, folder := range append(folders, examples) {
 		found := 0
 		must(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -70,7 +71,8 @@ func walkFile(t *testing.T, path string) {
 	makeUp(t, dir, file)
 	j, faults := job.Load(dir)
 	if j == nil || len(j.Workflows) == 0 {
-		testkit.Need(t, j != nil || strings.Contains(faults[0].Message, "'deepwork jobs convert "), "its first fault does not say how to convert it: %v", faults)
+		testkit.Need(t, j != nil || strings.Contains(faults[0].Message, "'deepwork jobs convert "),
+			"its first fault does not say how to convert it: %v", faults)
 		mustPrint(t, root, "jobs", "convert", "--write", filepath.Base(dir))
 		j, faults = job.Load(dir)
 		testkit.Need(t, j != nil, "it does not load when converted: %v", faults)
@@ -79,7 +81,8 @@ func walkFile(t *testing.T, path string) {
 		for _, s := range j.Of(j.Workflows[i].Name).Steps {
 			if c := s.Call; c != nil && c.Job != "" && c.Job != j.Name {
 				made := strings.Replace(jobText(c.Job, "only"), "name: w,", "name: "+c.Workflow+",", 1)
-				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": made, "a.md": "Do it."})
+				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job),
+					map[string]string{"job.yml": made, "a.md": "Do it."})
 			}
 		}
 	}
@@ -183,6 +186,7 @@ func (w *walker) walk(wf *job.Workflow) {
 		s := todo[0]
 		todo = todo[1:]
 		testkit.Need(w.t, n <= 200, "%s does not end", wf.Name)
+
 		jobName, name, _ := strings.Cut(s.workflow, "/")
 		outputs := map[string]any{}
 		at := w.job.Workflow(name)
@@ -191,14 +195,23 @@ func (w *walker) walk(wf *job.Workflow) {
 			w.compare(view, s, given[s.SessionID])
 			for _, o := range s.Outputs {
 				declared := view.Step(s.StepID).Output(o.Name)
-				outputs[o.Name] = w.value("out/"+name+"/"+s.StepID, o.Name, declared.Type, declared.Schema, wanted(at, o.Name))
+				outputs[o.Name] = w.value("out/"+name+"/"+s.StepID, o.Name, declared.Type, declared.Schema,
+					wanted(at, o.Name))
 			}
 		}
-		now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": s.SessionID})
+
+		now = w.call("finished_step", map[string]any{
+			"outputs":    outputs,
+			"notes":      "It was made up.",
+			"step_id":    s.StepID,
+			"session_id": s.SessionID,
+		})
 		testkit.Need(w.t, now.Status != "needs_work", "%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
 		if now.Status == "workflow_complete" && at != nil && jobName == w.job.Name {
-			testkit.Contains(w.t, now.Closing, strings.TrimSpace(at.Closing), "%s: the closing instructions", s.workflow)
+			testkit.Contains(w.t, now.Closing, strings.TrimSpace(at.Closing), "%s: the closing instructions",
+				s.workflow)
 		}
+
 		todo = append(todo, now.steps()...)
 	}
 	testkit.True(w.t, now.Status == "workflow_complete", "%s does not end", wf.Name)
@@ -209,6 +222,7 @@ func (p *progress) steps() (all []*shown) {
 	if p.BeginStep == nil {
 		return nil
 	}
+
 	for _, s := range append([]*shown{p.BeginStep}, p.Concurrent...) {
 		if s.SessionID == "" {
 			s.SessionID = p.BeginStep.SessionID
@@ -218,13 +232,14 @@ func (p *progress) steps() (all []*shown) {
 				s.workflow = e.Workflow
 			}
 		}
+
 		all = append(all, s)
 	}
 	return all
 }
 
-// wanted returns the text that an output or input must have for the forms of a workflow: its lists have an item each, all
-// conditions hold, and there is one round. It is "" if they say nothing of it.
+// wanted returns the text that an output or input must have for the forms of a workflow: its lists have an
+// item each, all conditions hold, and there is one round. It is "" if they say nothing of it.
 func wanted(wf *job.Workflow, name string) string {
 	for _, f := range wf.Forms {
 		if f == nil {
@@ -246,6 +261,7 @@ func wanted(wf *job.Workflow, name string) string {
 			return "not " + *c.IsNot
 		}
 	}
+
 	return ""
 }
 
@@ -291,6 +307,7 @@ func instance(s *jsonschema.Schema) any {
 	case s.Const != nil:
 		return *s.Const
 	}
+
 	switch s.Type {
 	case "object":
 		made := map[string]any{}
@@ -309,6 +326,7 @@ func instance(s *jsonschema.Schema) any {
 	case "boolean":
 		return true
 	}
+
 	return strings.Repeat("text", 1+orZero(s.MinLength)/4)
 }
 
@@ -328,7 +346,9 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	testkit.Need(w.t, of != nil, "%s: the job has no such step", place)
 	want := testkit.Get(job.Instructions(view, of)).Must(w.t)
 	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
-	testkit.True(w.t, strings.TrimSpace(got) == strings.TrimSpace(want), "%s: its instructions are %q, want %q", place, s.Instructions, want)
+	testkit.True(w.t, strings.TrimSpace(got) == strings.TrimSpace(want), "%s: its instructions are %q, want %q", place,
+		s.Instructions, want)
+
 	var names, expected []string
 	for _, o := range s.Outputs {
 		names = append(names, fmt.Sprint(o.Name, o.Required))
@@ -337,6 +357,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 		expected = append(expected, fmt.Sprint(o.Name, o.Required))
 	}
 	testkit.True(w.t, slices.Equal(names, expected), "%s: its outputs are %v, want %v", place, names, expected)
+
 	for _, in := range of.Inputs {
 		values, several := inputs[in.Name].([]string)
 		if value, ok := inputs[in.Name].(string); ok && !several {
@@ -355,6 +376,7 @@ func TestLaidOutJobs(t *testing.T) {
 	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(jobs, os.DirFS(dir)))
 	}
+
 	check := func(name string) {
 		t.Helper()
 		j, faults := job.Load(filepath.Join(jobs, name))
@@ -376,7 +398,8 @@ func TestLaidOutJobs(t *testing.T) {
 func TestOneExample(t *testing.T) {
 	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
 	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
-	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
+	testkit.Same(t, string(laidOut), string(taught),
+		"catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
 }
 
 // A name is shown on one line.
@@ -401,7 +424,10 @@ func TestValidateWatch(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, ".deepwork", "jobs", "one")
 	file := filepath.Join(dir, "job.yml")
-	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": jobText("one", "a", "b"), ".deepwork/jobs/one/a.md": "Do it.\n"})
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+	})
 
 	watch := exec.CommandContext(t.Context(), "deepwork", "validate", "--watch", "--path", root)
 	watch.Env = append(os.Environ(), config.JobsFoldersEnv+"=")
@@ -409,6 +435,7 @@ func TestValidateWatch(t *testing.T) {
 	stderr := testkit.Get(watch.StderrPipe()).Must(t)
 	must(t, watch.Start())
 	lines, notes := bufio.NewScanner(out), bufio.NewScanner(stderr)
+
 	expect := func(s *bufio.Scanner, want string) {
 		t.Helper()
 		for s.Scan() {
@@ -433,7 +460,10 @@ func TestValidateWatch(t *testing.T) {
 	expect(lines, file+": ok")
 
 	// A new job, and one that goes.
-	writeFiles(t, root, map[string]string{".deepwork/jobs/three/job.yml": jobText("three", "a"), ".deepwork/jobs/three/a.md": "Do it.\n"})
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/three/job.yml": jobText("three", "a"),
+		".deepwork/jobs/three/a.md":    "Do it.\n",
+	})
 	expect(lines, filepath.Join("three", "job.yml")+": ok")
 	must(t, os.RemoveAll(filepath.Join(root, ".deepwork", "jobs", "three")))
 	expect(lines, filepath.Join("three", "job.yml")+": removed")
@@ -442,6 +472,7 @@ func TestValidateWatch(t *testing.T) {
 	for lines.Scan() {
 		t.Errorf("printed more: %s", lines.Text())
 	}
+
 	for notes.Scan() {
 		t.Logf("stderr: %s", notes.Text())
 	}

@@ -42,8 +42,10 @@ func TestLinesAreReadable(t *testing.T) {
 					t.Errorf("%s:%d has two statements: put the second on a line of its own", path, here.Line)
 				}
 			}
+
 			return true
 		})
+
 		return nil
 	}))
 }

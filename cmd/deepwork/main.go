@@ -12,10 +12,13 @@
 //   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.
 //   - session: what runs. The workflow engine (session/workflow) on the records of sessions (session/record), their
 //     definitions (session/definition), exports (session/export) and branches (session/branch), the
-//     stores (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of agents
-//     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows (session/run).
+//     stores (session/store), workflows at other systems (session/remote), the task board (session/board),
+//     attempts of agents
+//     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows
+//     (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
-//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs (library), the
+//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs
+//     (library), the
 //     plugin for Claude Code (plugin) and the checks of files (validate).
 //   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
 //
@@ -65,7 +68,13 @@ func main() {
 // exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
 // ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stopTracing: func() {}, in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
+	a := &app{
+		stopTracing: func() {},
+		in:          stdin,
+		out:         show.NewScreen(stdout, os.Getenv),
+		rawOut:      stdout,
+		err:         show.NewScreen(stderr, os.Getenv),
+	}
 	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
 	root := a.root()
 	root.SetArgs(args)
@@ -146,6 +155,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 			shell.Args = argumentCount(0, 0, "")
 		}
 	}
+
 	groupHelp(root)
 	if a.out != nil { // without one, the tests read the commands
 		groupFlags(root, a.out.Width())
@@ -164,10 +174,13 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
+
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
-	text := strings.TrimRight(a.here(forPeople(err).Error()), "\n") // what follows a newline in a name must not look like a separate message
+
+	// what follows a newline in a name must not look like a separate message
+	text := strings.TrimRight(a.here(forPeople(err).Error()), "\n")
 	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
@@ -218,7 +231,8 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subs...)
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return usagef(cmd, "%s needs one of %s", commandName(cmd), strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
+		return usagef(cmd, "%s needs one of %s", commandName(cmd),
+			strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
 	}
 	return cmd
 }
@@ -245,7 +259,10 @@ func argumentCount(least, most int, names string) cobra.PositionalArgs {
 
 // flagForms are the values that flags expect, by their type.
 var flagForms = map[string]string{
-	"bool": "true or false", "int": "a whole number", "float64": "a number such as 2.5", "duration": "a time such as 90s, 90m or 2h",
+	"bool":     "true or false",
+	"int":      "a whole number",
+	"float64":  "a number such as 2.5",
+	"duration": "a time such as 90s, 90m or 2h",
 }
 
 // flagFault returns the usage error of a flag that cannot be read, which may belong to a command that is misspelled.
@@ -255,6 +272,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 			return misspelled
 		}
 	}
+
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		form := flagForms[wrong.GetFlag().Value.Type()]
 		if e, ok := errors.AsType[*expectedError](err); ok {
@@ -280,17 +298,46 @@ func forPeople(err error) error {
 
 // commands are the commands that do what a tool does, "" if none does.
 var commands = map[string]string{
-	"create_task": "board add", "delete_task": "board rm", "get_task": "board show", "list_tasks": "board tasks",
-	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
-	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
-	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort", "update_task": "board edit", "change_target": "board target", "needs_attention": "board",
-	"run_workflow": "run", "get_run": "run status", "abort_workflow": "sessions abort", "get_workflows": "jobs",
-	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "board executors", "comment_attempt": "board comment",
-	"call_workflow_tool": "", "list_workflow_tools": "", "refresh_workflow_tools": "", "workflow_status": "", "cancel_execution": "", "get_context": "",
+	"create_task":            "board add",
+	"delete_task":            "board rm",
+	"get_task":               "board show",
+	"list_tasks":             "board tasks",
+	"list_projects":          "board projects",
+	"list_repos":             "board projects",
+	"list_task_attempts":     "board show",
+	"get_attempt":            "board show",
+	"start_task_attempt":     "board start",
+	"follow_up":              "board send",
+	"stop_attempt":           "board stop",
+	"tail_attempt":           "board tail",
+	"get_attempt_diff":       "board diff",
+	"merge_attempt":          "board merge",
+	"rebase_attempt":         "board rebase",
+	"push_attempt":           "board push",
+	"abort_merge":            "board merge --abort",
+	"update_task":            "board edit",
+	"change_target":          "board target",
+	"needs_attention":        "board",
+	"run_workflow":           "run",
+	"get_run":                "run status",
+	"abort_workflow":         "sessions abort",
+	"get_workflows":          "jobs",
+	"start_workflow":         "",
+	"get_step":               "",
+	"finished_step":          "",
+	"go_to_step":             "",
+	"list_executors":         "board executors",
+	"comment_attempt":        "board comment",
+	"call_workflow_tool":     "",
+	"list_workflow_tools":    "",
+	"refresh_workflow_tools": "",
+	"workflow_status":        "",
+	"cancel_execution":       "",
+	"get_context":            "",
 }
 
-// longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need the beginning only.
+// longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need
+// the beginning only.
 var longID = regexp.MustCompile(`(^|[ (])([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
 // listsChanged says where the files are that get_attempt lists for agents.
@@ -301,14 +348,26 @@ var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 // inCommands returns a message for agents as people read it: with commands in place of tools, without the
 // sentences about tools that no command stands for, and with short ids.
 func inCommands(message string) string {
-	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
-		"get_attempt lists changed_files; leave out paths to see all changes", listsChanged, "get_attempt lists changed_files", listsChanged, "Pass paths as in changed_files, or folders", "Pass paths as 'deepwork board diff ID --stat' prints them, or folders",
-		"Call comment_attempt with attempt_id alone for those that wait", "'deepwork board comment ID' prints those that wait", "Pass comments; what was sent is the prompt of an execution in get_attempt", "'deepwork board comment ID FILE:LINE TEXT' adds one",
-		"; follow_up with action cancel drops a queued follow-up", "", ", or drop it first with follow_up and action cancel", "",
+	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids",
+		"name the one to start from with --target", "; list_executors describes them", "",
+		"; list_executors lists the available ones", "",
+		"get_attempt lists changed_files; leave out paths to see all changes", listsChanged,
+		"get_attempt lists changed_files", listsChanged, "Pass paths as in changed_files, or folders",
+		"Pass paths as 'deepwork board diff ID --stat' prints them, or folders",
+		"Call comment_attempt with attempt_id alone for those that wait",
+		"'deepwork board comment ID' prints those that wait",
+		"Pass comments; what was sent is the prompt of an execution in get_attempt",
+		"'deepwork board comment ID FILE:LINE TEXT' adds one",
+		"; follow_up with action cancel drops a queued follow-up", "",
+		", or drop it first with follow_up and action cancel", "",
 		"Pass job_name and workflow_name", "Pass --job and --workflow", "leave inputs out", "leave --input out",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
-		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ". Then call again.", ".", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit",
+		"pass force: true", "pass --force",
+		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would",
+		". Then call again.", ".", ", then call again", ", then try again", "and call again", "and try again",
+		"Call again", "Try again").Replace(session.ToUser.Replace(message))
+
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false
@@ -359,8 +418,10 @@ func (f *logFlags) register(cmd *cobra.Command, level string) {
 	flags.StringVar(&f.level, "log-level", level, "lowest level that is logged: "+strings.Join(logLevels, ", "))
 	flags.StringVar(&f.format, "log-format", "text", "text or json")
 	flags.StringVar(&f.file, "log-file", "", "append the log to this `file` instead of writing it to stderr")
-	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-level",
+		cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-format",
+		cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check refuses values that are not allowed.
@@ -385,6 +446,7 @@ func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() err
 		}
 		w, close = file, file.Close
 	}
+
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
 		return nil, nil, fmt.Errorf("--log-level: %w", err)

@@ -43,12 +43,18 @@ func TestMain(m *testing.M) {
 		dir, err := os.MkdirTemp("", "state")
 		git := filepath.Join(dir, "gitconfig")
 		if err == nil {
-			err = cmp.Or(statetest.Prepare(dir, os.TempDir()), os.WriteFile(git, []byte("[user]\n\tname = Tester\n\temail = tester@example.com\n"), 0o600))
+			err = cmp.Or(statetest.Prepare(dir, os.TempDir()),
+				os.WriteFile(git, []byte("[user]\n\tname = Tester\n\temail = tester@example.com\n"), 0o600))
 		}
 		if err != nil {
 			panic(err)
 		}
-		for name, value := range map[string]string{"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": git, config.JobsFoldersEnv: ""} {
+
+		for name, value := range map[string]string{
+			"GIT_CONFIG_NOSYSTEM": "1",
+			"GIT_CONFIG_GLOBAL":   git,
+			config.JobsFoldersEnv: "",
+		} {
 			os.Setenv(name, value)
 		}
 	}
@@ -89,6 +95,7 @@ func setUpScript(e *testscript.Env) error {
 	for name, value := range env {
 		e.Setenv(name, value)
 	}
+
 	return err
 }
 
@@ -190,7 +197,8 @@ func visit(ts *testscript.TestScript, neg bool, args []string) {
 	body, err := io.ReadAll(res.Body)
 	ts.Check(err)
 	got := res.Header.Get("Location") + "\n" + string(body)
-	if want, err := strconv.Atoi(args[2]); err != nil || res.StatusCode != want || len(args) > 3 && !regexp.MustCompile(args[3]).MatchString(got) {
+	if want, err := strconv.Atoi(args[2]); err != nil || res.StatusCode != want ||
+		len(args) > 3 && !regexp.MustCompile(args[3]).MatchString(got) {
 		ts.Fatalf("%s: %s\n%s", url, res.Status, got)
 	}
 	if len(args) > 4 {

@@ -47,14 +47,18 @@ func (a *app) projectRoot() (string, error) {
 	if here, err := os.Getwd(); err == nil && a.path == "" {
 		if found := state.Upwards(here); found != here {
 			a.path, a.found = relative(here, found), true
-			fmt.Fprintf(a.err, "deepwork: note: using the project %s around this folder; --path . uses this folder\n", inline(found))
+			fmt.Fprintf(a.err, "deepwork: note: using the project %s around this folder; --path . uses this folder\n",
+				inline(found))
 		}
 	}
 	return a.givenRoot()
 }
 
 // projectCommand matches a command on a project in a text: in quotes, or one that a person decides with.
-var projectCommand = regexp.MustCompile("'deepwork (?:board|check|init|jobs|run|serve|sessions|store|token|trust|validate|where)\\b[^'\\n]*'|`deepwork (?:check|serve|sessions|trust|validate|where)\\b[^`\\n]*`|deepwork sessions (?:review|override) [0-9a-f]{8} (?:'[^'\\n]*'|[^\\s'`]+)(?: --reason TEXT)?(?: --path )?")
+var projectCommand = regexp.MustCompile("'deepwork " +
+	"(?:board|check|init|jobs|run|serve|sessions|store|token|trust|validate|where)\\b[^'\\n]*'|`deepwork " +
+	"(?:check|serve|sessions|trust|validate|where)\\b[^`\\n]*`|deepwork sessions (?:review|override) [0-9a-f]{8} " +
+	"(?:'[^'\\n]*'|[^\\s'`]+)(?: --reason TEXT)?(?: --path )?")
 
 // here returns a text whose commands are about the project of this one.
 func (a *app) here(text string) string {
@@ -72,6 +76,7 @@ func (a *app) onPath(command string) string {
 	if strings.HasSuffix(command, " --help") || strings.HasSuffix(command, " --path ") { // whose folder follows
 		return command
 	}
+
 	path, store, of := a.path, a.store, strings.Fields(command)[1]
 	if a.found {
 		path = ""
@@ -82,7 +87,8 @@ func (a *app) onPath(command string) string {
 		store = "URL"
 	}
 	for _, f := range []struct{ flag, value, commands string }{
-		{" --path ", path, of}, {" --store ", store, "board check run serve sessions store ui where"}, {" --project ", a.project, "check serve sessions store ui where"},
+		{" --path ", path, of}, {" --store ", store, "board check run serve sessions store ui where"},
+		{" --project ", a.project, "check serve sessions store ui where"},
 	} {
 		if f.value != "" && slices.Contains(strings.Fields(f.commands), of) && !strings.Contains(command, f.flag) {
 			command += f.flag + session.InShell(f.value)
@@ -95,7 +101,9 @@ func (a *app) onPath(command string) string {
 func (a *app) givenRoot() (string, error) {
 	root, err := filepath.Abs(a.path)
 	if err != nil {
-		return "", fmt.Errorf("finding the current folder: %w; change to a folder that exists, or give --path an absolute path", err)
+		return "",
+			fmt.Errorf("finding the current folder: %w; change to a folder that exists, or give --path an "+
+				"absolute path", err)
 	}
 	info, err := os.Stat(root)
 	switch {
@@ -146,7 +154,9 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
 		Additional: config.JobsFolders(),
-		Standard:   standard.FS(), StandardDir: a.standard, MakeState: func() error { return session.MakeState(folder) },
+		Standard:   standard.FS(), StandardDir: a.standard, MakeState: func() error {
+			return session.MakeState(folder)
+		},
 		// The catalog would log the load errors, which are printed instead.
 		Logger:  slog.New(slog.DiscardHandler),
 		NoWatch: true,
@@ -169,8 +179,10 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 	}
 	if real, err := state.Canonical(root); err == nil && real != folder.Root && !a.saidProject {
 		a.saidProject = true
-		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; using the board of its project %s\n", inline(folder.Root))
+		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; using the board of its project %s\n",
+			inline(folder.Root))
 	}
+
 	return folder.Root, folder, nil
 }
 
@@ -178,42 +190,55 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 // its project.
 func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	folder := state.Of(root)
-	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv, a.logger())
+	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv,
+		a.logger())
 	if err != nil {
 		return folder, err
 	} else if w != nil {
 		return w.State()
 	}
+
 	if of := ofWorktree(ctx, folder.Root); of != nil {
 		return of, nil
 	}
+
 	if err := cmp.Or(canBegin(root), folder.Usable()); errors.Is(err, state.ErrInside) {
 		return nil, err
 	} else if err != nil {
 		return nil, fmt.Errorf("the state of the project cannot be read: %w", err)
 	}
+
 	return folder, a.checkOtherFolders(ctx, folder)
 }
 
-// checkOtherFolders returns an error if only another state folder has state of the project, and prints a note if another
-// one has some too, or if the project was moved and has none here yet. A store that is no file does not depend on it.
+// checkOtherFolders returns an error if only another state folder has state of the project, and prints a note
+// if another one has some too, or if the project was moved and has none here yet. A store that is no file
+// does not depend on it.
 func (a *app) checkOtherFolders(ctx context.Context, folder *state.Folder) error {
 	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {
 		a.saidElsewhere = true
-		fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: note: this project has no state here yet. If it was moved here from %s, which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old), session.InShell(old))))
+		fmt.Fprintln(a.err,
+			a.here(fmt.Sprintf("deepwork: note: this project has no state here yet. If it was moved here from %s, "+
+				"which is gone, 'deepwork where --adopt %s' takes over what it had there", inline(old),
+				session.InShell(old))))
 	}
+
 	dir, file := folder.Elsewhere()
 	if choice, err := a.choice(ctx, folder.Root); dir == "" || err != nil || choice.URL != "" {
 		return nil
 	}
 	base := filepath.Dir(filepath.Dir(dir))
 	if _, err := folder.ID(); errors.Is(err, state.ErrMissing) {
-		return fmt.Errorf("the state of the project is in %s, and this command looks in %s: set %s=%s (or HOME and XDG_STATE_HOME as its servers have them); to begin another state here, remove %s", inline(dir), folder.Base, state.Env, session.InShell(inline(base)), file)
+		return fmt.Errorf("the state of the project is in %s, and this command looks in %s: set %s=%s (or HOME and "+
+			"XDG_STATE_HOME as its servers have them); to begin another state here, remove %s", inline(dir),
+			folder.Base, state.Env, session.InShell(inline(base)), file)
 	}
 	if !a.saidElsewhere {
 		a.saidElsewhere = true
-		fmt.Fprintf(a.err, "deepwork: note: another state of the project is in %s, with sessions and a board of its own; %s=%s uses that\n", inline(dir), state.Env, session.InShell(inline(base)))
+		fmt.Fprintf(a.err, "deepwork: note: another state of the project is in %s, with sessions and a board of its "+
+			"own; %s=%s uses that\n", inline(dir), state.Env, session.InShell(inline(base)))
 	}
+
 	return nil
 }
 
@@ -224,10 +249,12 @@ func ofWorktree(ctx context.Context, root string) *state.Folder {
 	if info, err := os.Lstat(filepath.Join(top, ".git")); top == "" || err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	common, err := git.Line(ctx, git.Command{Dir: top, Args: []string{"rev-parse", "--path-format=absolute", "--git-common-dir"}})
+	common, err := git.Line(ctx,
+		git.Command{Dir: top, Args: []string{"rev-parse", "--path-format=absolute", "--git-common-dir"}})
 	if err != nil {
 		return nil
 	}
+
 	below, _ := filepath.Rel(top, root) // top is a prefix of root
 	project, err := state.Find(state.Upwards(filepath.Join(filepath.Dir(filepath.FromSlash(common)), below)))
 	if err != nil {
@@ -235,16 +262,20 @@ func ofWorktree(ctx context.Context, root string) *state.Folder {
 	}
 	journals, _ := filepath.Glob(filepath.Join(project.Worktrees(), ".journal", "of-*"))
 	for _, dir := range journals {
-		if _, err := os.Lstat(filepath.Join(dir, worktree.NameOf(top)+".json")); err == nil { // a branch cannot contain it
+		// a branch cannot contain it
+		if _, err := os.Lstat(filepath.Join(dir, worktree.NameOf(top)+".json")); err == nil {
 			return project
 		}
 	}
+
 	return nil
 }
 
 // openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or
 // without jobs. The caller calls done after it. What only reads makes no database.
-func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog) (engine *workflow.Engine, done func() error, err error) {
+func (a *app) openEngine(
+	ctx context.Context, reads bool, jobs *catalog.Catalog,
+) (engine *workflow.Engine, done func() error, err error) {
 	root, err := a.projectRoot()
 	if err != nil {
 		return nil, nil, err
@@ -253,6 +284,7 @@ func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	logger := a.logger()
 	a.traced(ctx, root, logger)
 	stores, err := a.stores(ctx, folder, reads, logger)
@@ -273,10 +305,18 @@ func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog)
 }
 
 // passive returns the sessions in the stores of a project, for commands.
-func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, jobs *catalog.Catalog, logger *slog.Logger) (*workflow.Engine, error) {
+func passive(
+	ctx context.Context, folder *state.Folder, stores *store.Stores, jobs *catalog.Catalog, logger *slog.Logger,
+) (*workflow.Engine, error) {
 	settings := approvedConfig(folder, slog.New(slog.DiscardHandler))
 	engine, err := workflow.Open(ctx, workflow.Options{
-		Root: folder.Root, State: folder, Stores: stores, Place: stores.Place, Catalog: jobs, Logger: logger, Reviews: true,
+		Root:    folder.Root,
+		State:   folder,
+		Stores:  stores,
+		Place:   stores.Place,
+		Catalog: jobs,
+		Logger:  logger,
+		Reviews: true,
 		Reviewing: func(ctx context.Context) (workflow.Reviewing, error) {
 			c, err := settings.Current(ctx)
 			if err != nil {
@@ -293,7 +333,9 @@ func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, jo
 }
 
 // withEngine opens the sessions of the project for use, with or without jobs, and closes them after it; see openEngine.
-func (a *app) withEngine(ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error) (err error) {
+func (a *app) withEngine(
+	ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error,
+) (err error) {
 	engine, done, err := a.openEngine(ctx, reads, jobs)
 	if err != nil {
 		return err

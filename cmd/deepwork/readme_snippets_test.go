@@ -67,19 +67,23 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 // snippetsOf returns the blocks of a page.
 func snippetsOf(p testkit.Page) (found []snippet) {
 	for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
-		found = append(found, snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]})
+		found = append(found, snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"),
+			p.Text[m[4]:m[5]]})
 	}
 	return found
 }
 
 // Each block is of a kind that one of the tests here looks into, or a picture.
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
-	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
+	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job",
+		"yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
 	for _, s := range snippets(t) {
 		kind, _, _ := strings.Cut(s.kind, " file=")
-		testkit.True(t, slices.Contains(known, kind), "%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
+		testkit.True(t, slices.Contains(known, kind), "%s: no test reads blocks of %q; the kinds are %q", s.at(0),
+			s.kind, known)
 	}
-	testkit.Equal(t, strings.Count(readme(t), "\n```"), 2*len(snippets(t)), "fences of blocks: one is not closed, or indented")
+	testkit.Equal(t, strings.Count(readme(t), "\n```"), 2*len(snippets(t)),
+		"fences of blocks: one is not closed, or indented")
 }
 
 // Every YAML block is what the program takes: a job, or a config.
@@ -116,10 +120,14 @@ func TestReadmeShowsEveryConfigKey(t *testing.T) {
 		testkit.Need(t, err == nil, "%s: %v", s.at(0), err)
 		shown = append(shown, top)
 	}
+
 	keys := decoderKeys(nil)
-	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt", "http.tokens.rights", "sessions.keep_ended"} {
-		testkit.True(t, slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }), "the decoder was not seen to know %s", known)
+	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt",
+		"http.tokens.rights", "sessions.keep_ended"} {
+		testkit.True(t, slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }),
+			"the decoder was not seen to know %s", known)
 	}
+
 	for _, path := range keys {
 		if i := slices.Index(path, "variants"); i >= 0 { // a variant has the keys of its executor, as the README says
 			path = slices.Delete(path, i, min(i+2, len(path)))
@@ -138,10 +146,12 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 				Args    []string `json:"args"`
 			} `json:"mcpServers"`
 		}
+
 		d := json.NewDecoder(strings.NewReader(s.text))
 		d.DisallowUnknownFields()
 		err := d.Decode(&v)
 		testkit.True(t, err == nil && len(v.Servers) != 0, "%s: this configures no client: %v", s.at(0), err)
+
 		for _, server := range v.Servers {
 			testkit.Need(t, server.Command == "deepwork", "%s: %+v does not start the server", s.at(0), server)
 			testkit.Need(t, len(server.Args) > 0, "%s: %+v does not start the server", s.at(0), server)
@@ -149,10 +159,12 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 			runnable(t, s.at(0), server.Args)
 		}
 	}
+
 	line := regexp.MustCompile(`(?m)^args = (\[.*\])$`)
 	for _, s := range snippets(t, "toml") {
 		m := line.FindStringSubmatch(s.text)
-		testkit.Need(t, strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") && m != nil, "%s: this does not start the server:\n%s", s.at(0), s.text)
+		testkit.Need(t, strings.HasPrefix(s.text, "[mcp_servers.deepwork]\ncommand = \"deepwork\"\n") && m != nil,
+			"%s: this does not start the server:\n%s", s.at(0), s.text)
 		var args []string
 		must(t, json.Unmarshal([]byte(m[1]), &args))
 		runnable(t, s.at(0), args)
@@ -165,12 +177,15 @@ func TestReadmeCommandLines(t *testing.T) {
 	t.Parallel()
 	checked := 0
 	all := snippets(t, "sh")
-	begins := regexp.MustCompile(`^go run \./cmd/deepwork demo( +#.*)?\ngo test \./\.\.\.( +#.*)?\n$`).MatchString(all[0].text)
+	begins := regexp.MustCompile(`^go run \./cmd/deepwork demo( +#.*)?\ngo test \./\.\.\.( +#.*)?\n$`).
+		MatchString(all[0].text)
 	testkit.True(t, begins, "%s begins with %q", all[0].at(0), all[0].text)
+
 	for _, s := range all {
 		if s.kind != "sh" { // a script
 			continue
 		}
+
 		for i, text := range strings.Split(strings.TrimSuffix(s.text, "\n"), "\n") {
 			words := shellWords(text)
 			if len(words) == 0 {
@@ -180,6 +195,7 @@ func TestReadmeCommandLines(t *testing.T) {
 			checked++
 		}
 	}
+
 	// A command in the running text is checked as far as it is written there.
 	prose := fenced.ReplaceAllString(readme(t), "")
 	for _, m := range regexp.MustCompile("`((?:deepwork|go run|go test) [^`]+)`").FindAllStringSubmatch(prose, -1) {
@@ -205,12 +221,14 @@ func checkCommand(t *testing.T, at string, words []string) {
 	case words[0] == "go" && len(words) > 2 && slices.Contains([]string{"run", "test", "install"}, words[1]):
 		for _, w := range words[2:] {
 			if dir, ok := strings.CutPrefix(strings.TrimSuffix(w, "/..."), "./"); ok {
-				testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir)))).Err(), "%s", at)
+				testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir)))).Err(), "%s",
+					at)
 			}
 		}
 	case words[0] == ".ci/release" && len(words) == 3:
 		testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", ".ci", "release"))).Err(), "%s", at)
-	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "echo", "export", "git", "mkdir", ".ci/run"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "echo", "export", "git", "mkdir", ".ci/run"},
+		words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
 		t.Errorf("%s: nobody knows how to check %q", at, words)
@@ -226,8 +244,8 @@ func parsed(args []string) (*cobra.Command, error) {
 	return cmd, err
 }
 
-// runnable checks a command line of ours as the program does. A command that works in a project is run, in one that does not
-// exist: that far it must come, past all that is checked of its options.
+// runnable checks a command line of ours as the program does. A command that works in a project is run, in
+// one that does not exist: that far it must come, past all that is checked of its options.
 func runnable(t *testing.T, at string, args []string) {
 	t.Helper()
 	cmd, err := parsed(args)
@@ -238,9 +256,11 @@ func runnable(t *testing.T, at string, args []string) {
 	if cmd.Flags().Lookup("path") == nil {
 		return
 	}
+
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	var stdout, stderr bytes.Buffer
-	testkit.Equal(t, Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr), exitFailure, "%s", at)
+	testkit.Equal(t, Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr),
+		exitFailure, "%s", at)
 	testkit.Contains(t, stderr.String(), "nowhere", "%s", at)
 }
 
@@ -258,8 +278,10 @@ func named(t *testing.T, text string, args []string) {
 	}
 	cmd, _, err := (&app{}).root().Find(args)
 	testkit.Need(t, err == nil && cmd.HasParent(), "a text names `%s`: there is no such command (%v)", text, err)
+
 	for _, word := range args {
-		if name, ok := strings.CutPrefix(word, "--"); ok && name != "help" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+		name, ok := strings.CutPrefix(word, "--")
+		if ok && name != "help" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
 			t.Errorf("a page names `%s`: there is no --%s", text, name)
 		}
 	}
@@ -288,13 +310,17 @@ func TestExamplesInHelp(t *testing.T) {
 		for _, sub := range c.Commands() {
 			check(sub)
 		}
-		hasNone := c.Example == "" && !c.Hidden && regexp.MustCompile(`^deepwork (board|run) `).MatchString(c.CommandPath()) && c.Name() != "projects"
+
+		hasNone := c.Example == "" && !c.Hidden &&
+			regexp.MustCompile(`^deepwork (board|run) `).MatchString(c.CommandPath()) && c.Name() != "projects"
 		testkit.True(t, !hasNone, "the help of %s has no example", c.CommandPath())
+
 		for line := range strings.Lines(c.Example) {
 			found := example.FindStringSubmatch(line)
 			testkit.Need(t, found != nil, "an example of %s: %q", c.CommandPath(), line)
 			cmd, err := parsed(shellWords(found[1]))
-			testkit.True(t, err == nil && strings.HasPrefix(cmd.CommandPath(), c.CommandPath()), "an example of %s: %q: %v", c.CommandPath(), line, err)
+			testkit.True(t, err == nil && strings.HasPrefix(cmd.CommandPath(), c.CommandPath()),
+				"an example of %s: %q: %v", c.CommandPath(), line, err)
 		}
 	}
 	check((&app{}).root())
@@ -340,6 +366,7 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 	data = testkit.Get(json.Marshal(in)).Must(t)
 	must(t, json.Unmarshal(data, &tools))
 	testkit.Need(t, len(tools) >= 30, "only %d tools", len(tools))
+
 	for _, tool := range tools {
 		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
 			continue
@@ -347,11 +374,15 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 		_, ok := commands[tool.Name]
 		testkit.True(t, ok, "commands lacks %s", tool.Name)
 		got := inCommands("It is over. Call " + tool.Name + " again.")
-		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q", tool.Name, got)
+		testkit.True(t, !strings.Contains(got, tool.Name) && strings.HasPrefix(got, "It is over."), "%s: %q",
+			tool.Name, got)
 	}
-	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
-	testkit.Equal(t, inCommands("It is full: 13. Tell the user; restart the server after a change of X. Tell the user. Then call again."), "It is full: 13. Restart servers after a change of X.")
-	testkit.Equal(t, inCommands("It is away. Make the same call again; if this continues, tell the user. Stop one with stop_attempt."), "It is away. Try again. Stop one with 'deepwork board stop'.")
+	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."),
+		"Session 'x' was aborted.")
+	testkit.Equal(t, inCommands("It is full: 13. Tell the user; restart the server after a change of X. Tell the "+
+		"user. Then call again."), "It is full: 13. Restart servers after a change of X.")
+	testkit.Equal(t, inCommands("It is away. Make the same call again; if this continues, tell the user. Stop one "+
+		"with stop_attempt."), "It is away. Try again. Stop one with 'deepwork board stop'.")
 }
 
 // A wording is a word or phrase not to write, and what to write instead.
@@ -413,8 +444,8 @@ func wordsOf(list []wording) func() *regexp.Regexp {
 
 var unplainWords, unchosenWords = wordsOf(unplain), wordsOf(unchosen)
 
-// The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
-// what the program's Go files have between quotes (help, errors, descriptions of tools).
+// The texts that people and agents read have none of the words above: pages, the document of tools,
+// templates, jobs, and what the program's Go files have between quotes (help, errors, descriptions of tools).
 func TestTextsAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	texts, literals := 0, 0
@@ -437,7 +468,8 @@ func TestTextsAreInPlainWords(t *testing.T) {
 				}
 				return true
 			})
-		case strings.HasSuffix(name, ".md"), strings.HasSuffix(name, ".yml"), strings.HasSuffix(name, ".example"), strings.HasSuffix(name, ".html"), strings.HasSuffix(name, ".schema.json"):
+		case strings.HasSuffix(name, ".md"), strings.HasSuffix(name, ".yml"), strings.HasSuffix(name, ".example"),
+			strings.HasSuffix(name, ".html"), strings.HasSuffix(name, ".schema.json"):
 			data, err := os.ReadFile(path)
 			if err != nil {
 				return err
@@ -445,6 +477,7 @@ func TestTextsAreInPlainWords(t *testing.T) {
 			texts++
 			checkWords(t, unplainWords(), path, string(data))
 		}
+
 		return nil
 	})
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
@@ -459,6 +492,7 @@ func checkWords(t *testing.T, not *regexp.Regexp, path, text string) {
 	t.Helper()
 	for _, at := range not.FindAllStringIndex(text, -1) {
 		from, to := max(0, at[0]-30), min(len(text), at[1]+30)
-		t.Errorf("%s: %q in %q; see the lists in this file for what to write instead", path, text[at[0]:at[1]], text[from:to])
+		t.Errorf("%s: %q in %q; see the lists in this file for what to write instead", path, text[at[0]:at[1]],
+			text[from:to])
 	}
 }

@@ -34,7 +34,8 @@ var promised = map[string]string{
 	`deepwork board start latest --executor CLAUDE_CODE`: `(?s)I have fixed the login\..*state: +completed`,
 	`deepwork board merge latest --squash`:               `^merged deepwork/fix-the-login-[0-9a-f]{4} into main`,
 	`deepwork board diff latest`:                         `\n\+It works on Mondays\.\n`,
-	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)write_notes +CLAUDE_CODE completed.*state: +completed\n`,
+	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)write_notes ` +
+		`+CLAUDE_CODE completed.*state: +completed\n`,
 	`deepwork run status latest`:               `goal: +The notes of 2\.0\n`,
 	`deepwork run resume latest --max-cost 10`: `the run is completed already`,
 }
@@ -43,17 +44,27 @@ var promised = map[string]string{
 var unwalked = map[string]string{
 	`go test ./...`:          `this test is a part of it`,
 	`.ci/release 1.2.3 dist`: `it reads modules from the Go proxy, and its checkout must be clean`,
-	`docker run -i --rm --user "$(id -u):$(id -g)" -v "$PWD:$PWD" -w "$PWD" -v "$HOME/.local/state/deepwork:/state" NAME:1.2.3`: `it needs Docker`,
-	`createuser --pwprompt deepwork && createdb --owner deepwork deepwork`:                                                      `it needs PostgreSQL`,
-	`export DEEPWORK_STORE='postgres://deepwork@db.example.com/deepwork?sslmode=verify-full'`:                                   `it needs PostgreSQL`,
-	`deepwork store migrate --project shop`:                                                                                     `it needs PostgreSQL`,
-	`deepwork serve --project shop`:                                                                                             `it needs PostgreSQL`,
-	`deepwork store status --project shop`:                                                                                      `it needs PostgreSQL`,
-	`deepwork store copy --from files --to "$DEEPWORK_STORE"`:                                                                   `it needs PostgreSQL`,
-	`deepwork worker --executors CLAUDE_CODE --max 2`:                                                                           `it needs PostgreSQL`,
-	`deepwork serve --transport http --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key key.pem`:                  `it needs a certificate`,
-	`deepwork serve --transport http --token-file tokens --allowed-host deep.example.com`:                                       `it ends with the server`,
-	`claude mcp add --transport http deepwork https://HOST:8000/mcp --header "Authorization: Bearer TOKEN"`:                     `it needs Claude Code`,
+	`docker run -i --rm --user "$(id -u):$(id -g)" -v "$PWD:$PWD" -w "$PWD" -v ` +
+		`"$HOME/.local/state/deepwork:/state" NAME:1.2.3`: `it needs Docker`,
+	`createuser --pwprompt deepwork && createdb --owner deepwork ` +
+		`deepwork`: `it needs PostgreSQL`,
+	`export DEEPWORK_STORE='postgres://deepwork@db.example.com/deepwork?sslmode=verify-full'`: `it needs PostgreSQL`,
+	`deepwork store migrate --project ` +
+		`shop`: `it needs PostgreSQL`,
+	`deepwork serve --project ` +
+		`shop`: `it needs PostgreSQL`,
+	`deepwork store status --project ` +
+		`shop`: `it needs PostgreSQL`,
+	`deepwork store copy --from files --to ` +
+		`"$DEEPWORK_STORE"`: `it needs PostgreSQL`,
+	`deepwork worker --executors CLAUDE_CODE --max ` +
+		`2`: `it needs PostgreSQL`,
+	`deepwork serve --transport http --host 0.0.0.0 --token-file tokens --tls-cert cert.pem --tls-key ` +
+		`key.pem`: `it needs a certificate`,
+	`deepwork serve --transport http --token-file tokens --allowed-host deep.example.com`: `it ` +
+		`ends with the server`,
+	`claude mcp add --transport http deepwork https://HOST:8000/mcp --header "Authorization: Bearer TOKEN"`: `it ` +
+		`needs Claude Code`,
 }
 
 // README.md can be followed from its first line to its last by somebody who has only Go and git.
@@ -79,7 +90,9 @@ func TestReadmeWalk(t *testing.T) {
 	}
 	n.walk("at the end", "deepwork check")
 	for _, line := range []string{`go test "$patience" ./...`, `.ci/release 0.0.0-ci "$scratch/release"`} {
-		is := slices.Contains(strings.FieldsFunc(readAll("..", "..", ".ci", "run"), func(r rune) bool { return r == '\n' || r == '\t' }), line)
+		is := slices.Contains(strings.FieldsFunc(readAll("..", "..", ".ci", "run"), func(r rune) bool {
+			return r == '\n' || r == '\t'
+		}), line)
 		testkit.True(t, is, ".ci/run does not have %q any more: who runs that command of README.md?", line)
 	}
 }
@@ -97,6 +110,7 @@ func TestDocsWalk(t *testing.T) {
 		if !slices.ContainsFunc(blocks, func(s snippet) bool { return s.kind == "sh" || s.kind == "console" }) {
 			continue
 		}
+
 		followed++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,17 +128,20 @@ func TestDocsWalk(t *testing.T) {
 const claude = `#!/bin/sh
 [ -z "$DEEPWORK_STEP_ID" ] || exec %q %q claude "$@"
 cat >/dev/null
-echo "It works on Mondays." >>login.md && git add login.md && git commit -q -m "Fix the login" && echo "I have fixed the login."
+echo "It works on Mondays." >>login.md && git add login.md && git commit -q -m "Fix the login" && echo "I have ` +
+	`fixed the login."
 `
 
 const claudePlan = `collect_features write features.md - A login that works on Mondays
 collect_features call finished_step {"outputs":{"features":"features.md"}}
 collect_fixes write fixes.md - None
 collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"}}
-collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"},"quality_review_override_reason":"Nothing is breaking, and there is no page to review."}
+collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"},"quality_review_override_reason":"Nothing is ` +
+	`breaking, and there is no page to review."}
 write_notes write notes.md # 2.0
 write_notes call finished_step {"outputs":{"notes":"notes.md"}}
-write_notes call finished_step {"outputs":{"notes":"notes.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
+write_notes call finished_step {"outputs":{"notes":"notes.md"},"quality_review_override_reason":"A subagent says ` +
+	`that every criterion is met."}
 `
 
 // A newcomer has this repository, a project, Go and git, and nothing else: no settings but their name in git, and no
@@ -151,17 +168,22 @@ func newNewcomer(t *testing.T) *newcomer {
 		must(t, os.Symlink(testkit.Get(exec.LookPath(name)).Must(t), filepath.Join(bin, name)))
 	}
 	n.env = []string{"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(home, "go", "bin"), "NO_COLOR=1"}
+
 	// With the same settings, what go test has compiled is not compiled again.
 	names := []string{"GOMODCACHE", "GOCACHE", "CGO_ENABLED"}
-	settings := testkit.Get(exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()).Must(t)
+	settings := testkit.Get(exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()).
+		Must(t)
 	for i, value := range strings.Fields(string(settings)) {
 		n.env = append(n.env, names[i]+"="+value)
 	}
+
 	if path, err := exec.LookPath("gcc"); err == nil {
 		must(t, os.Symlink(path, filepath.Join(bin, "gcc")))
 	}
+
 	// A newcomer has made the checkout; here somebody else may own it.
-	testkit.Write(t, filepath.Join(home, ".gitconfig"), "[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
+	testkit.Write(t, filepath.Join(home, ".gitconfig"),
+		"[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
 	n.env = append(n.env, "GOFLAGS=-ldflags=-w")
 	testkit.Git(t, project, "init", "-q", "-b", "main")
 	testkit.Git(t, project, "commit", "-q", "--allow-empty", "-m", "first")
@@ -192,11 +214,13 @@ func (n *newcomer) walk(at, line string) {
 	}
 	if strings.Contains(line, "CLAUDE_CODE") && !n.hasClaude {
 		said, err := n.run(line)
-		testkit.Need(n.t, err != nil && strings.Contains(said, "not found: claude. Install it"), "%s: %s without Claude Code: %v\n%s", at, line, err, said)
+		testkit.Need(n.t, err != nil && strings.Contains(said, "not found: claude. Install it"),
+			"%s: %s without Claude Code: %v\n%s", at, line, err, said)
 		n.installClaude()
 	}
 	said, err := n.run(line)
 	testkit.Need(n.t, err == nil, "%s: %s: %v\n%s", at, line, err, said)
+
 	want := promised[line]
 	testkit.True(n.t, regexp.MustCompile(want).MatchString(said), "%s: %s does not print %s:\n%s", at, line, want, said)
 }
@@ -209,7 +233,8 @@ func (n *newcomer) run(line string) (said string, err error) {
 		dir = n.top
 	}
 	words := append(append([]string{"env", "-i"}, n.env...), "sh", "-c", `cd "$0" && `+line, dir)
-	if line == "deepwork trust" || strings.HasPrefix(line, "deepwork sessions ") && strings.Contains(line, " --") { // a person's decision
+	// a person's decision
+	if line == "deepwork trust" || strings.HasPrefix(line, "deepwork sessions ") && strings.Contains(line, " --") {
 		said, _, err = typing(n.t, "yes", words...)
 		return said, err
 	}
@@ -247,12 +272,15 @@ func (n *newcomer) connect(at, shown string) {
 			Args    []string
 		}
 	}
+
 	var got, want servers
 	must(n.t, json.Unmarshal(written, &got))
 	must(n.t, json.Unmarshal([]byte(shown), &want))
-	testkit.Need(n.t, reflect.DeepEqual(got, want) && want.MCPServers["deepwork"].Command == "deepwork", "%s: deepwork init has written %s", at, written)
+	testkit.Need(n.t, reflect.DeepEqual(got, want) && want.MCPServers["deepwork"].Command == "deepwork",
+		"%s: deepwork init has written %s", at, written)
 	client := testkit.Get(connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))).Must(n.t)
-	testkit.ContainsAll(n.t, string(callTool(n.t, client, "get_workflows", map[string]any{})), []string{`"release_notes"`, `"new_job"`}, "%s: the client is offered", at)
+	testkit.ContainsAll(n.t, string(callTool(n.t, client, "get_workflows", map[string]any{})),
+		[]string{`"release_notes"`, `"new_job"`}, "%s: the client is offered", at)
 	must(n.t, client.Close())
 }
 
@@ -289,7 +317,8 @@ func (n *newcomer) serve() {
 	must(n.t, cmd.Process.Signal(syscall.SIGINT))
 	testkit.Get(io.Copy(n.t.Output(), log)).Must(n.t)
 	err := cmd.Wait()
-	testkit.True(n.t, err == nil && res.StatusCode == http.StatusOK, "/healthz of the server: %s; its end: %v", res.Status, err)
+	testkit.True(n.t, err == nil && res.StatusCode == http.StatusOK, "/healthz of the server: %s; its end: %v",
+		res.Status, err)
 }
 
 // readerPlan is what the agents of a run in a tutorial do.
@@ -368,15 +397,16 @@ func (n *newcomer) follow(s snippet) {
 				n.agent = testkit.Get(connect(n.t.Context(), n.program("serve", "--path", "."))).Must(n.t)
 			}
 			tool, arguments, _ := strings.Cut(call, " ")
-			said = resultText(testkit.Get(n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t))
+			said = resultText(testkit.Get(n.agent.CallTool(n.t.Context(),
+				&mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})).Must(n.t))
 		}
 	}
 }
 
 var changing = regexp.MustCompile(`\b[0-9a-f]{8}\b|-[0-9a-f]{4}\b|\b[0-9.]+m?s\b|\b[0-9a-f]{40,}\b`)
 
-// expect checks that a text has the parts of a line, between which a page has …, and returns what follows. Ids, hashes and
-// times may be others.
+// expect checks that a text has the parts of a line, between which a page has …, and returns what follows.
+// Ids, hashes and times may be others.
 func (n *newcomer) expect(at, line, said string) string {
 	n.t.Helper()
 	rest := changing.ReplaceAllString(said, "#")

@@ -57,7 +57,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
   deepwork run resume latest --max-cost 10`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !strings.Contains(strings.Trim(args[0], "/"), "/") {
-				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them%s", args[0], didYouMean(cmd, args[0]))
+				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them%s", args[0],
+					didYouMean(cmd, args[0]))
 			}
 			return argumentCount(1, 1, "a workflow, as JOB/WORKFLOW")(cmd, args)
 		},
@@ -111,7 +112,8 @@ what the run has cost so far.` + runIDs.help(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
 				resumed, err := engine.ResumeRun(ctx, atTerminal, r.RunID, "", func(r *board.Run) {
-					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD), cmp.Or(given.MaxUnknown, r.MaxUnknown)
+					r.MaxCostUSD, r.MaxUnknown = cmp.Or(given.MaxCostUSD, r.MaxCostUSD),
+						cmp.Or(given.MaxUnknown, r.MaxUnknown)
 					if given.MaxSeconds != nil {
 						r.MaxTime = time.Duration(*given.MaxSeconds * float64(time.Second))
 					}
@@ -169,6 +171,7 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -214,7 +217,8 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 	if flag := flagOf(cmd, argument); flag != "" {
 		text, doing = flag+" "+rest, ""
 	}
-	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out", "leave 'variant' out", "leave :VARIANT out").Replace(text)
+	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out",
+		"leave 'variant' out", "leave :VARIANT out").Replace(text)
 	if text = strings.TrimSuffix(text, "."); doing != "" {
 		text = doing + ": " + text
 	}
@@ -256,20 +260,22 @@ func (a *app) runStopCommand() *cobra.Command {
 		Example: `  deepwork run stop latest`,
 		Args:    runArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
-				if r.Open {
-					if _, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err != nil {
-						return err
+			return a.onRun(false, args[0],
+				func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
+					if r.Open {
+						if _, err := engine.StopAttempt(ctx, atTerminal,
+							attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err != nil {
+							return err
+						}
+						if r, err = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.RunID}); err != nil {
+							return err
+						}
+					} else {
+						fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State.Words())
 					}
-					if r, err = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.RunID}); err != nil {
-						return err
-					}
-				} else {
-					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State.Words())
-				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.RunID))
-				return nil
-			})
+					fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.RunID))
+					return nil
+				})
 		},
 	}))
 }
@@ -289,6 +295,7 @@ func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
 	if err != nil {
 		return fmt.Errorf("listing the runs: %w", err)
 	}
+
 	listed, cells := []listedRun{}, [][]string{}
 	for _, r := range runs {
 		listed = append(listed, listedRun{r.RunID, r.State, r.Workflow, r.Goal, r.Branch, r.CreatedAt})
@@ -300,7 +307,9 @@ func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
 	case len(listed) == 0:
 		fmt.Fprintln(a.out, "There are no runs.")
 	default:
-		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12},
+			{Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
 	}
+
 	return nil
 }

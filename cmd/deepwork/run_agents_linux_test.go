@@ -29,13 +29,16 @@ func TestRunInsideARun(t *testing.T) {
 			t.Parallel()
 			p := newRunProject(t, "", runJob("NAME", "a", "a")).inGit()
 			args := `run_workflow {"job_name":"job0","workflow_name":"w","goal":"An inner one","executor":"STEPPER"}`
-			p.plan("a call "+args, "a serve "+args, "a deepwork run job0/w --goal inner --executor STEPPER --path "+p.root, "a deepwork run resume latest --path "+p.root, "a finish")
+			p.plan("a call "+args, "a serve "+args, "a deepwork run job0/w --goal inner --executor STEPPER --path "+
+				p.root, "a deepwork run resume latest --path "+p.root, "a finish")
 			p.begin(place).exits(0)
 			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
+
 			said := append(p.recorded("deepwork", "a"), p.recorded("serve run_workflow", "a")...)
 			testkit.Need(t, len(said) == 3, "%+v", said)
 			testkit.Need(t, strings.HasPrefix(said[0].Text, "1 "), "%+v", said)
 			testkit.Need(t, strings.HasPrefix(said[1].Text, "1 "), "%+v", said)
+
 			for _, s := range said {
 				testkit.Contains(t, s.Text, "An agent that works on an attempt cannot start agents")
 			}
@@ -52,18 +55,27 @@ func TestRunTokens(t *testing.T) {
 	p.plan("x await end", "x finish")
 	another := p.start("job1/w", "--goal", "Another one", "--executor", "STEPPER", "--json")
 	y := p.awaits("x", 1)[0]
-	p.plan("b touch b", "b await go", "c await b", `c call get_step {"step_id":"b"}`, `c call finished_step {"step_id":"b","outputs":{"text":"a.md"}}`,
-		`c call finished_step {"session_id":"`+y.Session+`","outputs":{"text":"a.md"}}`, `c call start_workflow {"job_name":"job0","workflow_name":"w","goal":"g","parent_session_id":"`+y.Session+`"}`,
+	p.plan("b touch b", "b await go", "c await b", `c call get_step {"step_id":"b"}`,
+		`c call finished_step {"step_id":"b","outputs":{"text":"a.md"}}`,
+		`c call finished_step {"session_id":"`+y.Session+`","outputs":{"text":"a.md"}}`,
+		`c call start_workflow {"job_name":"job0","workflow_name":"w","goal":"g","parent_session_id":"`+y.Session+`"}`,
 		"c call abort_workflow {}", "c await go", "c finish", "b finish", "d await end", "d finish")
 	r := p.begin()
 	p.awaits("c", 1)
 	eventually(t, func() (bool, any) { return len(p.recorded("finished_step", "c")) >= 2, "calls are to come" })
 	x, gone := p.begun("c")[0], p.begun("a")[0].Token
-	for _, call := range [][3]string{{"POST", "/mcp", ""}, {"POST", "/mcp", " "}, {"POST", "/mcp", "dw_wrong"}, {"GET", "/", ""}, {"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/version", ""}, {"GET", "/metrics", ""}, {"GET", "/ui", ""},
-		{"GET", "/board", ""}, {"GET", "/login", ""}, {"OPTIONS", "/mcp", ""}, {"GET", "/mcp", gone}, {"POST", "/mcp", gone}, {"POST", "/mcp", y.Token}} {
+	for _, call := range [][3]string{{"POST", "/mcp", ""}, {"POST", "/mcp", " "}, {"POST", "/mcp", "dw_wrong"},
+		{"GET", "/", ""}, {"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/version", ""},
+		{"GET", "/metrics", ""}, {"GET", "/ui", ""},
+		{"GET", "/board", ""}, {"GET", "/login", ""}, {"OPTIONS", "/mcp", ""}, {"GET", "/mcp", gone},
+		{"POST", "/mcp", gone}, {"POST", "/mcp", y.Token}} {
 		body := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		req := testkit.Get(http.NewRequestWithContext(t.Context(), call[0], strings.TrimSuffix(x.URL, "/mcp")+call[1], body)).Must(t)
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		req := testkit.Get(http.NewRequestWithContext(t.Context(), call[0], strings.TrimSuffix(x.URL, "/mcp")+call[1],
+			body)).Must(t)
+		req.Header = http.Header{
+			"Content-Type": {"application/json"},
+			"Accept":       {"application/json, text/event-stream"},
+		}
 		res := testkit.Get((&http.Client{Transport: bearer(call[2])}).Do(req)).Must(t)
 		res.Body.Close()
 		testkit.Equal(t, res.StatusCode, http.StatusUnauthorized, "%v", call[:2])
@@ -71,12 +83,17 @@ func TestRunTokens(t *testing.T) {
 	p.touch("go")
 	p.awaits("d", 1)
 	for _, step := range []string{"a", "b", "c"} {
-		testkit.Fails(t, testkit.Get(dialStep(t.Context(), x.URL, p.begun(step)[0].Token)).Err(), "", "the token of the step %s after the end of its agent", step)
+		testkit.Fails(t, testkit.Get(dialStep(t.Context(), x.URL, p.begun(step)[0].Token)).Err(), "",
+			"the token of the step %s after the end of its agent", step)
 	}
 	p.touch("end")
 	r.exits(0)
 	another.exits(0)
-	for event, want := range map[string]string{"get_step": "'b' is another one", "start_workflow": "'" + y.Session + "' is another one", "abort_workflow": "unknown tool"} {
+	for event, want := range map[string]string{
+		"get_step":       "'b' is another one",
+		"start_workflow": "'" + y.Session + "' is another one",
+		"abort_workflow": "unknown tool",
+	} {
 		testkit.Contains(t, p.recorded(event, "c")[0].Text, want, event)
 	}
 	said := p.recorded("finished_step", "c")
@@ -91,12 +108,15 @@ func TestRunTokens(t *testing.T) {
 func TestRunKnownPrograms(t *testing.T) {
 	t.Parallel()
 	programs := map[string]struct{ executor, says, goesOn string }{
-		"claude":       {"CLAUDE_CODE", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "--resume talk-claude"},
-		"codex":        {"CODEX", `{"type":"thread.started","thread_id":"CONVERSATION"}`, "resume talk-codex -"},
-		"gemini":       {"GEMINI", `{"type":"init","session_id":"CONVERSATION","model":"m"}`, "--resume talk-gemini"},
-		"cursor-agent": {"CURSOR_AGENT", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "--resume talk-cursor"},
-		"opencode":     {"OPENCODE", `{"type":"step_start","sessionID":"CONVERSATION"}`, "--session talk-opencode"},
+		"claude": {"CLAUDE_CODE", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`,
+			"--resume talk-claude"},
+		"codex":  {"CODEX", `{"type":"thread.started","thread_id":"CONVERSATION"}`, "resume talk-codex -"},
+		"gemini": {"GEMINI", `{"type":"init","session_id":"CONVERSATION","model":"m"}`, "--resume talk-gemini"},
+		"cursor-agent": {"CURSOR_AGENT", `{"type":"system","subtype":"init","session_id":"CONVERSATION"}`,
+			"--resume talk-cursor"},
+		"opencode": {"OPENCODE", `{"type":"step_start","sessionID":"CONVERSATION"}`, "--session talk-opencode"},
 	}
+
 	var names, steps, plan []string
 	for program, agent := range programs {
 		name := strings.TrimSuffix(program, "-agent")
@@ -112,7 +132,8 @@ func TestRunKnownPrograms(t *testing.T) {
 	for program, agent := range programs {
 		name := strings.TrimSuffix(program, "-agent")
 		begun := p.begun(name)
-		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+agent.goesOn), "%s: %+v", program, begun)
+		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+agent.goesOn),
+			"%s: %+v", program, begun)
 		testkit.Contains(t, p.recorded("get_step", name)[0].Text, `"step_id":"`+name+`"`)
 	}
 	p.clean()
@@ -122,7 +143,8 @@ func TestRunKnownPrograms(t *testing.T) {
 func (p *runProject) standsIn(program string) {
 	p.t.Helper()
 	bin := filepath.Join(p.dir, "bin")
-	testkit.Write(p.t, filepath.Join(bin, program), fmt.Sprintf("#!/bin/sh\nexec stepper %q %s \"$@\"\n", p.dir, program))
+	testkit.Write(p.t, filepath.Join(bin, program),
+		fmt.Sprintf("#!/bin/sh\nexec stepper %q %s \"$@\"\n", p.dir, program))
 	must(p.t, os.Chmod(filepath.Join(bin, program), 0o755))
 	p.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 }
@@ -141,13 +163,19 @@ func TestRunManyOnFourSlots(t *testing.T) {
 	client, _ := startClient(t, p.root, "--toolsets", "board,workflows")
 	var led []string
 	for n := range served {
-		led = append(led, startRun(t, client, map[string]any{"job_name": "job0", "workflow_name": "w", "goal": fmt.Sprintf("The part %d", n), "executor": "STEPPER"}))
+		led = append(led, startRun(t, client, map[string]any{
+			"job_name":      "job0",
+			"workflow_name": "w",
+			"goal":          fmt.Sprintf("The part %d", n),
+			"executor":      "STEPPER",
+		}))
 	}
 	p.awaits("a", 4)
 	p.touch("all")
 	for _, r := range all {
 		r.exits(0)
 	}
+
 	for _, id := range led {
 		awaitRun(t, client, id)
 	}
@@ -168,7 +196,8 @@ func startRun(t testing.TB, client *mcp.ClientSession, args map[string]any) stri
 func awaitRun(t testing.TB, client *mcp.ClientSession, id string) {
 	t.Helper()
 	eventually(t, func() (bool, any) {
-		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_run", Arguments: map[string]any{"run_id": id}})
+		r, err := client.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "get_run", Arguments: map[string]any{"run_id": id}})
 		testkit.Need(t, err == nil && !r.IsError, "%v %v", err, r)
 		return r.StructuredContent.(map[string]any)["state"] == "completed", r.StructuredContent
 	})
@@ -182,23 +211,36 @@ func (p *runProject) onBoard() *boardProject {
 	return b
 }
 
-// A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots of the board.
+// A server leads the runs that its clients start, by run_workflow or as an attempt on a task, in the slots of
+// the board.
 func TestRunFromTools(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "attempts: {max_concurrent: 1}\n", runJob("NAME", "a, b", "a", "b")).inGit()
 	p.plan("* await go", "a finish", "b finish")
 	b := p.onBoard()
+
 	attemptOn := func(task map[string]any) string {
 		t.Helper()
 		task["project_id"], task["title"] = b.project, "A task"
-		return boardCall[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": boardCall[board.Task](b, "create_task", task).TaskID, "executor": "STEPPER",
-			"repos": []map[string]any{{"repo_id": b.repo, "target_branch": "main"}}}).AttemptID
+		return boardCall[attempt.AttemptReply](b, "start_task_attempt", map[string]any{
+			"task_id":  boardCall[board.Task](b, "create_task", task).TaskID,
+			"executor": "STEPPER",
+			"repos":    []map[string]any{{"repo_id": b.repo, "target_branch": "main"}},
+		}).AttemptID
 	}
 	ordinary := attemptOn(map[string]any{})
 	p.awaits("", 1)
-	args := map[string]any{"job_name": "job0", "workflow_name": "w", "goal": "All of it", "executor": "STEPPER", "request_id": "once"}
+
+	args := map[string]any{
+		"job_name":      "job0",
+		"workflow_name": "w",
+		"goal":          "All of it",
+		"executor":      "STEPPER",
+		"request_id":    "once",
+	}
 	run := boardCall[attempt.RunMade](b, "run_workflow", args).RunID
 	testkit.Equal(t, boardCall[attempt.RunMade](b, "run_workflow", args).RunID, run)
+
 	eventually(t, func() (bool, any) { // for the slot
 		now := boardCall[board.RunReply](b, "get_run", map[string]any{"run_id": run})
 		return len(now.Steps) == 1 && now.Steps[0].State == "queued", now
@@ -207,7 +249,8 @@ func TestRunFromTools(t *testing.T) {
 	awaitRun(t, b.client, run)
 	testkit.Equal(t, b.ends(ordinary).State, "completed")
 	awaitRun(t, b.client, attemptOn(map[string]any{"lead": "server", "job_name": "job0", "workflow_name": "w"}))
-	testkit.True(t, p.steps() == " a b a b" && p.most() == 1, "the steps were begun as %q, %d at once", p.steps(), p.most())
+	testkit.True(t, p.steps() == " a b a b" && p.most() == 1, "the steps were begun as %q, %d at once",
+		p.steps(), p.most())
 	p.clean()
 }
 
@@ -216,25 +259,40 @@ func TestRunFromTheBoard(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a", "b")).inGit()
 	b := p.onBoard()
-	made := boardCall[board.Task](b, "create_task", map[string]any{"project_id": b.project, "title": "A task", "lead": "server", "job_name": "job0", "workflow_name": "w"})
+
+	made := boardCall[board.Task](b, "create_task", map[string]any{
+		"project_id":    b.project,
+		"title":         "A task",
+		"lead":          "server",
+		"job_name":      "job0",
+		"workflow_name": "w",
+	})
+
 	must(t, b.client.Close())
 	for i, flag := range []string{"--detach", "--detach=false"} {
-		testkit.Contains(t, mustPrint(t, p.root, "board", "start", made.TaskID, "--executor", "STEPPER", flag), "job0/w")
+		testkit.Contains(t, mustPrint(t, p.root, "board", "start", made.TaskID, "--executor", "STEPPER", flag),
+			"job0/w")
 		p.becomes("completed")
 		testkit.Equal(t, p.steps(), strings.TrimSpace(strings.Repeat("a b ", i+1)), "the steps were begun as")
 	}
 	p.clean()
 }
 
-// newTraced makes a project whose runs are traced to a receiver, with stand-ins of Claude Code and Codex that continue a trace.
+// newTraced makes a project whose runs are traced to a receiver, with stand-ins of Claude Code and Codex that
+// continue a trace.
 func newTraced(t *testing.T, url, job string) *runProject {
 	t.Helper()
-	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true, \"feedback\": \"canary-feedback\"}","session_id":"r","total_cost_usd":0.03,"num_turns":1}`
-	command := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; env > "$1"; printf '%s\n' "$0"`, verdict, "ENV/reviewer"})).Must(t)
+	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true, \"feedback\": ` +
+		`\"canary-feedback\"}","session_id":"r","total_cost_usd":0.03,"num_turns":1}`
+	command := testkit.Get(json.Marshal(
+		[]string{"sh", "-c", `cat > /dev/null; env > "$1"; printf '%s\n' "$0"`, verdict, "ENV/reviewer"})).Must(t)
 	p := newRunProject(t, "", job)
 	p.standsIn("claude")
 	p.standsIn("codex")
-	ownUser(t, fmt.Sprintf("telemetry: {otlp: %q, trace_url: 'https://traces.example.com/{trace_id}'}\ntrusted_folders: [%q]\nprices: {CODEX: {input: 1, output: 10}}\nquality_gate: {reviewer_executor: JUDGE}\nexecutors:\n  CLAUDE_CODE: {telemetry: true}\n  CODEX: {telemetry: true}\n  JUDGE: {command: %s}\n",
+	ownUser(t, fmt.Sprintf("telemetry: {otlp: %q, trace_url: "+
+		"'https://traces.example.com/{trace_id}'}\ntrusted_folders: [%q]\nprices: {CODEX: {input: 1, output: "+
+		"10}}\nquality_gate: {reviewer_executor: JUDGE}\nexecutors:\n  CLAUDE_CODE: {telemetry: true}\n  CODEX: "+
+		"{telemetry: true}\n  JUDGE: {command: %s}\n",
 		url, p.root, strings.ReplaceAll(string(command), "ENV", p.dir)))
 	t.Setenv("CANARY", "canary-environment")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary-key")
@@ -242,21 +300,29 @@ func newTraced(t *testing.T, url, job string) *runProject {
 }
 
 const (
-	claudeSays = ` say {"type":"result","subtype":"success","result":"canary-message","session_id":"CONVERSATION","total_cost_usd":0.111,"num_turns":1,"usage":{"input_tokens":10,"output_tokens":5}}`
-	codexSays  = ` say {"type":"turn.completed","usage":{"input_tokens":1000,"cached_input_tokens":0,"output_tokens":500}}`
+	claudeSays = ` say {"type":"result","subtype":"success","result":"canary-message","session_id":"CONVERSATION",` +
+		`"total_cost_usd":0.111,"num_turns":1,"usage":{"input_tokens":10,"output_tokens":5}}`
+	codexSays = ` say {"type":"turn.completed","usage":{"input_tokens":1000,"cached_input_tokens":0,` +
+		`"output_tokens":500}}`
 )
 
 // A run with agents of two vendors, a reviewer, a check and a person is one trace, and its costs are those of the run,
 // although its leader is killed and another process goes on. Nothing of its content leaves.
 func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	receiver := telemetrytest.New(t)
-	p := newTraced(t, receiver.URL, runJob("NAME", "a, b, c", `a executor: CLAUDE_CODE, reviews: [{run_each: step, quality_criteria: {good: "canary-question"}}]`,
-		`b executor: CODEX, checks: [{run: [sh, -c, 'env > "$0"; echo canary-output', ENV/check], name: tests}]`, "c executor: CLAUDE_CODE,"+byHuman))
+	p := newTraced(t, receiver.URL,
+		runJob("NAME", "a, b, c",
+			`a executor: CLAUDE_CODE, reviews: [{run_each: step, quality_criteria: {good: "canary-question"}}]`,
+			`b executor: CODEX, checks: [{run: [sh, -c, 'env > "$0"; echo canary-output', ENV/check], name: tests}]`,
+			"c executor: CLAUDE_CODE,"+byHuman))
 	path := filepath.Join(p.root, ".deepwork/jobs/job0/job.yml")
-	must(t, os.WriteFile(path, bytes.ReplaceAll(testkit.Get(os.ReadFile(path)).Must(t), []byte("ENV"), []byte(p.dir)), 0o644))
+	must(t, os.WriteFile(path, bytes.ReplaceAll(testkit.Get(os.ReadFile(path)).Must(t), []byte("ENV"), []byte(p.dir)),
+		0o644))
 	testkit.Git(t, p.root, "commit", "-q", "-a", "-m", "second")
+
 	p.plan("* span of-agent", "* run env", "a write a.md canary-text", "a finish", "a"+claudeSays,
-		`b say {"type":"thread.started","thread_id":"CONVERSATION"}`, "b:1 touch begun", "b:1 await never", "b finish", "b"+codexSays, "c finish", "c"+claudeSays)
+		`b say {"type":"thread.started","thread_id":"CONVERSATION"}`, "b:1 touch begun", "b:1 await never", "b finish",
+		"b"+codexSays, "c finish", "c"+claudeSays)
 	const caller, trace = "00f067aa0ba902b7", "4bf92f3577b34da6a3ce929d0e0e4736"
 	killed := func() *runProcess {
 		env := p.env
@@ -271,6 +337,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	testkit.Need(t, len(e) != 0, "the run says of its trace %+v", e)
 	testkit.Equal(t, e[0].TraceID, trace, "the run says of its trace %+v", e)
 	testkit.Equal(t, e[0].TraceURL, "https://traces.example.com/"+trace, "the run says of its trace %+v", e)
+
 	resumed := p.resume()
 	p.review(p.waits("c", ""), "pass")
 	resumed.exits(0)
@@ -285,7 +352,8 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	for _, s := range all {
 		names[s.Name]++
 		_, ok := all[s.Parent]
-		testkit.True(t, s.Trace == trace && (ok || s.Parent == caller), "%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
+		testkit.True(t, s.Trace == trace && (ok || s.Parent == caller),
+			"%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
 		for key := range s.Attributes {
 			testkit.True(t, slices.Contains(known, key), "%s has an attribute that is not documented: %s", s.Name, key)
 		}
@@ -293,12 +361,27 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 			sum += usd
 		}
 	}
-	for name, want := range map[string]int{"run": 1, "invoke_workflow job0/w": 1, "step": 3, "review": 1, "checks": 1, "verdict": 2, "wait_for_person": 1, "invoke_agent CLAUDE_CODE": 2, "invoke_agent CODEX": 2,
-		"invoke_agent JUDGE": 1, "of-agent": 4, "tools/call finished_step": 2} {
-		if cut := name == "tools/call finished_step" && names[name] == 3; names[name] != want && !cut { // the first call may be lost with the leader
+
+	for name, want := range map[string]int{
+		"run":                      1,
+		"invoke_workflow job0/w":   1,
+		"step":                     3,
+		"review":                   1,
+		"checks":                   1,
+		"verdict":                  2,
+		"wait_for_person":          1,
+		"invoke_agent CLAUDE_CODE": 2,
+		"invoke_agent CODEX":       2,
+		"invoke_agent JUDGE":       1,
+		"of-agent":                 4,
+		"tools/call finished_step": 2,
+	} {
+		// the first call may be lost with the leader
+		if cut := name == "tools/call finished_step" && names[name] == 3; names[name] != want && !cut {
 			t.Errorf("%d spans are called %s, want %d; all are %v", names[name], name, want, names)
 		}
 	}
+
 	status := p.status()
 	cost := status.Cost
 	testkit.Need(t, cost != nil, "the spans cost %v, and the run %+v", sum, cost)
@@ -306,6 +389,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 	testkit.Equal(t, math.Round(*cost.USD*100), math.Round(sum*100), "the spans cost %v, and the run %+v", sum, cost)
 	testkit.True(t, sum != 0, "the spans cost %v, and the run %+v", sum, cost)
 	testkit.Equal(t, board.OrEmpty(status.TraceID), trace, "the trace of the status")
+
 	receiver.Forget()
 	startClient(t, p.root, "--toolsets", "board")
 	testkit.Eventually(t, func() string { // since its leader may have been killed before it had sent it
@@ -316,14 +400,18 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 		}
 		return "the next server does not send the run again"
 	})
+
 	for _, secret := range []string{"canary", "text of", filepath.Dir(p.root)} {
 		at := bytes.Index(receiver.Raw(), []byte(secret))
-		testkit.True(t, at < 0, "%q leaves: %q", secret, receiver.Raw()[max(0, at-100):min(len(receiver.Raw()), at+100)])
+		testkit.True(t, at < 0, "%q leaves: %q", secret,
+			receiver.Raw()[max(0, at-100):min(len(receiver.Raw()), at+100)])
 	}
+
 	for _, who := range []string{"reviewer", "check"} {
 		env := readAll(p.dir, who)
 		testkit.Contains(t, env, "TRACEPARENT=00-"+trace, "the environment of the %s", who)
-		testkit.True(t, !strings.Contains(env, "OTEL_EXPORTER") && !strings.Contains(env, caller), "the environment of the %s: %s", who, env)
+		testkit.True(t, !strings.Contains(env, "OTEL_EXPORTER") && !strings.Contains(env, caller),
+			"the environment of the %s: %s", who, env)
 	}
 	p.clean()
 }

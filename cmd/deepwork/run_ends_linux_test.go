@@ -23,7 +23,8 @@ import (
 func TestRunLeaderKilled(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, [b, c, d], e", "a", "b", "c", "d", "e"))
-	p.plan("b "+talk, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never", "d:1 await never", "* finish")
+	p.plan("b "+talk, "b:1 touch said", "b:1 await never", "c:1 await said", "c:1 touch c", "c:1 await never",
+		"d:1 await never", "* finish")
 	r := p.begin()
 	for _, step := range []string{"b", "c", "d"} {
 		p.awaits(step, 1)
@@ -64,8 +65,10 @@ func TestRunShimKilled(t *testing.T) {
 // workflow for the step that started it, here a member of a group, when it is resumed.
 func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a", "b", "c"), runJob("NAME", "x", "x outputs: {}")).inGit()
-	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 touch started", "b:1 await never", "a:1 await never", "* finish")
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a", "b", "c"),
+		runJob("NAME", "x", "x outputs: {}")).inGit()
+	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 touch started",
+		"b:1 await never", "a:1 await never", "* finish")
 	r := p.begin()
 	p.awaits("a", 1)
 	p.appears("started")
@@ -73,7 +76,8 @@ func TestRunLeaderKilledBeforeItRecordsAWorkflow(t *testing.T) {
 	db := testkit.Get(sql.Open("sqlite", state.Of(p.root).Database())).Must(t)
 	defer db.Close()
 	var children int
-	must(t, db.QueryRow("SELECT count(*) FROM attempts WHERE json_extract(run, '$.children') IS NOT NULL").Scan(&children))
+	must(t, db.QueryRow("SELECT count(*) FROM attempts WHERE json_extract(run, '$.children') IS NOT NULL").
+		Scan(&children))
 	testkit.Equal(t, children, 1)
 	testkit.Get(db.Exec("UPDATE attempts SET run = json_remove(run, '$.children')")).Must(t)
 	p.resume().exits(0)
@@ -108,8 +112,11 @@ func TestRunStoppedAndInterrupted(t *testing.T) {
 	testkit.Equal(t, now.State, "stopped")
 	testkit.Equal(t, optional(now.Reason), "It was stopped.")
 	testkit.True(t, now.Steps[3].EndedAt != nil, "%+v", now)
+
 	board := mustPrint(t, p.root, "board")
-	testkit.True(t, !strings.Contains(board, "attempt_to_review"), "the person who stopped it is asked to look at it: %s", board)
+	testkit.True(t, !strings.Contains(board, "attempt_to_review"),
+		"the person who stopped it is asked to look at it: %s", board)
+
 	p.clean()
 	p.resume().exits(0)
 	p.clean()
@@ -174,7 +181,8 @@ func TestRunWithoutATerminal(t *testing.T) {
 	p.plan("a await go", "a finish", "b:1 await never")
 	read, write, err := os.Pipe()
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "Do it", "--executor", "STEPPER", "--json", "--path", p.root)
+	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "Do it", "--executor", "STEPPER",
+		"--json", "--path", p.root)
 	cmd.Stdout = write
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // also of a test that nohup has started, whose processes would ignore it
@@ -194,16 +202,20 @@ func TestRunWithoutATerminal(t *testing.T) {
 	p.clean()
 }
 
-// A run whose board is in a database survives its leader: with a group and a workflow in it, no finished step is done again.
+// A run whose board is in a database survives its leader: with a group and a workflow in it, no finished step
+// is done again.
 func TestRunOnPostgres(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "first, [a, b, c], last", "first", "a", "b", "c", "last"), runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")).inGit()
+	p := newRunProject(t, "run: {retries: 0}\n",
+		runJob("NAME", "first, [a, b, c], last", "first", "a", "b", "c", "last"),
+		runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")).inGit()
 	p.env = []string{config.StoreEnv + "=" + pgtest.URL(t), config.ProjectEnv + "=shop"}
 	testkit.Git(t, p.root, "checkout", "-q", "--detach")
 	p.begin().refused(1, "no branch is checked out")
 	testkit.Git(t, p.root, "checkout", "-q", "main")
 	p.begin("--in-place").refused(2, "leave --in-place out")
-	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 await a.done", "b:1 child x", "b:1 touch half", "b:1 await never",
+	p.plan(`b:1 start {"job_name":"job1","workflow_name":"w","goal":"The inner one"}`, "b:1 await a.done",
+		"b:1 child x", "b:1 touch half", "b:1 await never",
 		"a finish", "a touch a.done", "c:1 await never", "* finish")
 	r := p.begin()
 	p.awaits("c", 1)
@@ -215,6 +227,7 @@ func TestRunOnPostgres(t *testing.T) {
 		counted = append(counted, step+strings.Repeat("+", len(p.begun(step))))
 	}
 	testkit.Equal(t, strings.Join(counted, " "), "first+ a+ b++ c++ x y+ last+", "the steps were begun so often")
+
 	s := p.status()
 	testkit.True(t, s.State == "completed" && len(s.Steps) == 8, "%+v", s)
 	p.clean()
@@ -235,11 +248,13 @@ func TestRunWaitsForALimit(t *testing.T) {
 	}
 	over := testkit.Get(time.Parse(time.RFC3339Nano, until)).Must(t)
 	began := testkit.Get(time.Parse(time.RFC3339Nano, optional(p.status().Steps[1].StartedAt))).Must(t)
-	testkit.True(t, !began.Before(over) && p.steps() == "a a", "an agent was started at %s, and the limit was over at %s", began, over)
+	testkit.True(t, !began.Before(over) && p.steps() == "a a",
+		"an agent was started at %s, and the limit was over at %s", began, over)
 	p.clean()
 }
 
-// The limit that ended an agent whose leader was killed is waited for by the next leaders, which can be interrupted and paused.
+// The limit that ended an agent whose leader was killed is waited for by the next leaders, which can be
+// interrupted and paused.
 func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a", "a"))
@@ -248,7 +263,9 @@ func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 	p.appears("begun")
 	r.kill()
 	p.touch("killed")
-	testkit.Until(t, "its end is recorded", func() bool { return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1 })
+	testkit.Until(t, "its end is recorded", func() bool {
+		return len(glob(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json")) == 1
+	})
 	r = p.resume()
 	eventually(t, func() (bool, any) { return strings.Contains(r.names(), "run_waiting"), &r.out })
 	testkit.True(t, p.status().Steps[0].LimitedUntil != nil, "%+v", p.status())
@@ -270,10 +287,12 @@ func (r *runProcess) paused(reason string) {
 
 func TestRunBudgets(t *testing.T) {
 	t.Parallel()
-	const result = ` say {"type":"result","subtype":"success","result":"done","session_id":"s","total_cost_usd":0.4,"num_turns":1}`
+	const result = ` say {"type":"result","subtype":"success","result":"done","session_id":"s",` +
+		`"total_cost_usd":0.4,"num_turns":1}`
 	job := runJob("NAME", "a, b, c", "a", "b", "c")
 	reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
-	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r","total_cost_usd":0.4,"num_turns":1}`
+	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r",` +
+		`"total_cost_usd":0.4,"num_turns":1}`
 	judge := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})).Must(t)
 	for _, c := range []struct {
 		name, config, job string
@@ -289,7 +308,8 @@ func TestRunBudgets(t *testing.T) {
 			testkit.True(t, *cost > 1.19, "it cost %v", cost)
 			testkit.True(t, *cost < 1.21, "it cost %v", cost)
 		}},
-		{"cost of an executor that reviews", fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
+		{"cost of an executor that reviews",
+			fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
 			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"), nil, func(t *testing.T, p *runProject) {
 				p.begin("--max-cost", "0.5").paused("0.8 USD")
 				cost := p.status().Cost
@@ -300,10 +320,12 @@ func TestRunBudgets(t *testing.T) {
 				p.resume("--max-cost", "5").exits(0)
 			}},
 		{"beside another agent", "", runJob("NAME", "[a, b], c", "a", "b", "c"),
-			[]string{"b " + talk, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a" + result}, func(t *testing.T, p *runProject) {
+			[]string{"b " + talk, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a" + result},
+			func(t *testing.T, p *runProject) {
 				p.begin("--max-cost", "0.4").paused("0.4 USD")
 				for _, x := range p.status().Steps {
-					testkit.Equal(t, x.State, map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID], "%s", x.StepID)
+					testkit.Equal(t, x.State, map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID],
+						"%s", x.StepID)
 				}
 				p.clean()
 				p.resume("--max-cost", "5").exits(0)
@@ -312,14 +334,16 @@ func TestRunBudgets(t *testing.T) {
 				testkit.Equal(t, fmt.Sprint(b[1].Args), "[resumed talk-b]")
 				testkit.Equal(t, len(p.begun("")), 4)
 			}},
-		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"}, func(t *testing.T, p *runProject) {
-			r := p.begin()
-			p.awaits("b", 1)
-			p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'") // it goes on with the budgets that it has
-			r.kill()
-			p.resume("--max-cost", "0.3").paused("0.3 USD")
-			testkit.Equal(t, p.steps(), "a b")
-		}},
+		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"},
+			func(t *testing.T, p *runProject) {
+				r := p.begin()
+				p.awaits("b", 1)
+				// it goes on with the budgets that it has
+				p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'")
+				r.kill()
+				p.resume("--max-cost", "0.3").paused("0.3 USD")
+				testkit.Equal(t, p.steps(), "a b")
+			}},
 		{"of the board", "attempts: {max_unknown: 1}\n", job, nil, func(t *testing.T, p *runProject) {
 			waits := func(r *runProcess, why string) {
 				eventually(t, func() (bool, any) {
@@ -331,7 +355,9 @@ func TestRunBudgets(t *testing.T) {
 			p.awaits("a", 1)
 			waits(r, "attempts.max_unknown is 1")
 			now := p.status()
-			testkit.True(t, now.State == "running" && strings.Contains(optional(now.Reason), "attempts.max_unknown is 1"), "%+v", now)
+			testkit.True(t, now.State == "running" &&
+				strings.Contains(optional(now.Reason), "attempts.max_unknown is 1"), "%+v", now)
+
 			r.interrupt()
 			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 			r = p.resume() // nobody leads it before there is a budget
@@ -339,7 +365,8 @@ func TestRunBudgets(t *testing.T) {
 			r.interrupt()
 			testkit.Contains(t, r.err.String(), "waits for a process to lead it")
 		}},
-		{"time", "", job, []string{"a await resumed", "a finish"}, func(t *testing.T, p *runProject) { // it never ends before
+		// it never ends before
+		{"time", "", job, []string{"a await resumed", "a finish"}, func(t *testing.T, p *runProject) {
 			p.begin("--max-time", "1s").paused("time")
 			p.clean()
 			p.touch("resumed")
@@ -368,7 +395,8 @@ func TestField01_LimitsThatAreNotUnderstood(t *testing.T) {
 		return strings.Contains(out, "which does not say when it ends: after 1 of 10 tries"), out
 	})
 	r.interrupt()
-	p.plan("a warn api_test.go:12: got status 429 Too Many Requests, want 200", "a say 429 Too Many Requests", "a exit 1")
+	p.plan("a warn api_test.go:12: got status 429 Too Many Requests, want 200", "a say 429 Too Many Requests",
+		"a exit 1")
 	p.resume().exits(1)
 	p.clean()
 }
@@ -381,7 +409,8 @@ func TestRunEndsAnAgentAtALimitOfItsStep(t *testing.T) {
 	p.begin().exits(0)
 	for step, limit := range map[string]string{"a": "timeout", "b": "idle_timeout"} {
 		begun := p.begun(step)
-		testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+limit), "%+v", begun)
+		testkit.True(t, len(begun) == 2 &&
+			strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+limit), "%+v", begun)
 	}
 	p.clean()
 }

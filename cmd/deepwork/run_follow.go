@@ -21,8 +21,9 @@ import (
 
 // A runEvent is one line of deepwork run --json.
 type runEvent struct {
-	Event       string      `json:"event"` // run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
-	At          string      `json:"at"`    // RFC 3339 in UTC
+	// run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
+	Event       string      `json:"event"`
+	At          string      `json:"at"` // RFC 3339 in UTC
 	RunID       string      `json:"run_id"`
 	State       board.State `json:"state"` // of the run, or of the agent
 	Workflow    string      `json:"workflow,omitempty"`
@@ -35,13 +36,14 @@ type runEvent struct {
 	StepID      *string     `json:"step_id,omitempty"`
 	ExecutionID string      `json:"execution_id,omitempty"`
 	Executor    string      `json:"executor,omitempty"`
-	Seconds     *float64    `json:"seconds,omitempty"`  // how long the agent ran
-	CostUSD     *float64    `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
-	Message     *string     `json:"message,omitempty"`  // what the agent said last
-	Reason      *string     `json:"reason,omitempty"`   // why it failed, waits or ended
-	Command     *string     `json:"command,omitempty"`  // with which a person answers for whom it waits
-	unfinished  bool        // of an agent that has ended without finishing its step
-	Until       *string     `json:"until,omitempty"` // when a limit of the provider is over
+	Seconds     *float64    `json:"seconds,omitempty"` // how long the agent ran
+	// of the agent or, at the end, of the run; absent if it is unknown
+	CostUSD    *float64 `json:"cost_usd,omitempty"`
+	Message    *string  `json:"message,omitempty"` // what the agent said last
+	Reason     *string  `json:"reason,omitempty"`  // why it failed, waits or ended
+	Command    *string  `json:"command,omitempty"` // with which a person answers for whom it waits
+	unfinished bool     // of an agent that has ended without finishing its step
+	Until      *string  `json:"until,omitempty"` // when a limit of the provider is over
 }
 
 // runLines prints what is new of a run. It belongs to one goroutine.
@@ -77,13 +79,17 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	}
 	if detach {
 		if err := a.inBackground(ctx, r.RunID); err != nil {
-			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", board.Short(r.RunID), err)
+			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here",
+				board.Short(r.RunID), err)
 		}
 		if !a.json {
-			fmt.Fprintln(a.out, a.here(fmt.Sprintf("It continues in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.", r.RunID[:shortID])))
+			fmt.Fprintln(a.out,
+				a.here(fmt.Sprintf("It continues in the background: 'deepwork run status %s' shows it, 'deepwork run "+
+					"stop %[1]s' stops it.", r.RunID[:shortID])))
 		}
 		return nil
 	}
+
 	if !a.json {
 		if engine, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else less is said
 			v.sessions = engine
@@ -92,6 +98,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	}
 	// That its terminal was closed interrupts the run, so that no agent goes on without a leader.
 	defer transport.MeasureBoard(ctx, engine, readBuild().Version)()
+
 	ctx, stop := untilHangup(ctx)
 	defer stop()
 	finished := engine.ServeOnly(r.RunID)
@@ -103,10 +110,14 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			asked = true
 			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
 				goesOn := "the run continues in another process. 'deepwork run resume %s' follows it again"
-				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == board.Queued {
-					goesOn = "the run waits for a process to lead it: 'deepwork run resume %s', or a server of the project"
+				now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID})
+				if err == nil && now.State == board.Queued {
+					goesOn = "the run waits for a process to lead it: 'deepwork run resume %s', or a server of the " +
+						"project"
 				}
-				fmt.Fprintln(a.err, a.here(fmt.Sprintf("deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.", r.RunID[:shortID])))
+				fmt.Fprintln(a.err,
+					a.here(fmt.Sprintf("deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.",
+						r.RunID[:shortID])))
 				return &exitError{exitInterrupted}
 			}
 			fmt.Fprintln(a.err, "Interrupted: ending its agents.")
@@ -138,6 +149,7 @@ func (v *runLines) draw(ctx context.Context, engine *attempt.Engine, r *board.Ru
 	if v.sessions == nil || !v.app.out.Draws() {
 		return
 	}
+
 	if now := time.Now(); now.Sub(v.lookedAt) >= time.Second {
 		view := run.Look(ctx, r, v.sessions, run.LastSaid(ctx, engine, atTerminal, r))
 		if v.progress = progressOf(view); v.progress == "" { // its workflow has not begun
@@ -163,11 +175,13 @@ func progressOf(view *run.View) string {
 			}
 		}
 	})
+
 	if all == 0 {
 		return ""
 	}
 	filled := barWidth * done / all
-	line := fmt.Sprintf("[%s%s] %d of %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, count(all, "step"))
+	line := fmt.Sprintf("[%s%s] %d of %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done,
+		count(all, "step"))
 	if view.Cost != nil && view.Cost.USD != nil {
 		line += fmt.Sprintf(", %.2f USD", *view.Cost.USD)
 	}
@@ -202,6 +216,7 @@ func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (
 		defer cancel()
 		return engine.GetRun(bounded, atTerminal, board.RunArgs{RunID: id})
 	}
+
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
 		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 		if !board.Passing(err) || pause.Wait(ctx) != nil {
@@ -212,10 +227,22 @@ func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (
 
 func (v *runLines) begin(r *board.RunReply) {
 	if v.app.json {
-		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace, TraceID: r.Trace.ID, TraceURL: r.Trace.URL})
+		v.event(runEvent{
+			Event:     "run_started",
+			RunID:     r.RunID,
+			State:     r.State,
+			Workflow:  r.Workflow,
+			Goal:      r.Goal,
+			Branch:    r.Branch,
+			Workspace: r.Workspace,
+			TraceID:   r.Trace.ID,
+			TraceURL:  r.Trace.URL,
+		})
+
 		return
 	}
-	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace, "trace", cmp.Or(r.Trace.URL, r.Trace.ID))
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder",
+		r.Workspace, "trace", cmp.Or(r.Trace.URL, r.Trace.ID))
 	fmt.Fprintln(v.app.out)
 }
 
@@ -226,6 +253,7 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 			v.started[x.ExecutionID] = true
 			v.step(ctx, r, x, "step_started")
 		}
+
 		if x.EndedAt != nil && !v.ended[x.ExecutionID] {
 			v.ended[x.ExecutionID] = true
 			if x.StartedAt != nil || x.Error != nil {
@@ -233,19 +261,32 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 			}
 		}
 	}
+
 	for _, w := range r.Waits {
 		key := w
-		if key.Until, key.Command = nil, nil; v.waiting[key] || r.State == board.Queued { // then they are those of its last leader
+		// then they are those of its last leader
+		if key.Until, key.Command = nil, nil; v.waiting[key] || r.State == board.Queued {
 			continue
 		}
 		v.waiting[key] = true
 		if w.Command != nil {
 			w.Command = new(v.app.onPath(*w.Command))
 		}
-		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: waitState(w), SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
+		v.event(runEvent{
+			Event:     "step_waiting",
+			RunID:     r.RunID,
+			State:     waitState(w),
+			SessionID: &w.SessionID,
+			StepID:    &w.StepID,
+			Reason:    new(w.Text()),
+			Command:   w.Command,
+			Until:     w.Until,
+		})
 	}
+
 	waits := ""
-	if r.State.Open() && (r.State != board.Running || slices.ContainsFunc(r.Steps, func(x board.RunStep) bool { return x.State == board.Queued })) {
+	if r.State.Open() && (r.State != board.Running ||
+		slices.ContainsFunc(r.Steps, func(x board.RunStep) bool { return x.State == board.Queued })) {
 		waits = optional(r.Reason)
 	}
 	said := waits == v.waits || !v.app.json && len(r.Waits) > 0 // of each step
@@ -255,7 +296,16 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 }
 
 func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep, what string) {
-	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
+	e := runEvent{
+		Event:       what,
+		RunID:       r.RunID,
+		State:       x.State,
+		SessionID:   &x.SessionID,
+		StepID:      &x.StepID,
+		ExecutionID: x.ExecutionID,
+		Executor:    x.Executor,
+	}
+
 	if what == "step_ended" {
 		e.unfinished = x.State == board.Completed && !v.isFinished(ctx, x)
 		e.Message, e.Reason, e.Until = x.FinalMessage, x.Error, x.LimitedUntil
@@ -276,10 +326,12 @@ func (v *runLines) isFinished(ctx context.Context, x board.RunStep) bool {
 	if v.sessions == nil {
 		return true
 	}
+
 	s, err := v.sessions.Read(ctx, x.SessionID)
 	if err != nil {
 		return true
 	}
+
 	p := s.Progress(x.StepID)
 	return p != nil && p.CompletedAt != nil
 }
@@ -298,13 +350,23 @@ func agentCost(e runEvent) string {
 
 func (v *runLines) end(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
 	if v.app.json {
-		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
+		e := runEvent{
+			Event:     "run_ended",
+			RunID:     r.RunID,
+			State:     r.State,
+			SessionID: r.SessionID,
+			StepID:    r.Step,
+			Reason:    r.Reason,
+		}
+
 		if r.Cost != nil {
 			e.CostUSD = r.Cost.USD
 		}
+
 		v.event(e)
 		return
 	}
+
 	fmt.Fprintln(v.app.out)
 	v.app.printOutcome(ctx, engine, r)
 }
@@ -342,7 +404,8 @@ func (v *runLines) event(e runEvent) {
 func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
-	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace", cmp.Or(v.Trace.URL, v.Trace.ID))
+	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace",
+		cmp.Or(v.Trace.URL, v.Trace.ID))
 	a.printSteps(v)
 	a.printOutcome(ctx, engine, v.RunReply)
 }
@@ -365,7 +428,11 @@ func (a *app) printSteps(v *run.View) {
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)
-		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {Title: "STATE", State: true}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}}, rows)
+		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {
+			Title: "STATE",
+			State: true,
+		}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}},
+			rows)
 		fmt.Fprintln(a.out)
 	}
 }
@@ -378,13 +445,15 @@ func stepNote(s *run.Step) string {
 	case s.Until != nil:
 		return "its provider's limit is over at " + s.Until.Local().Format("2 Jan 15:04")
 	}
+
 	text := strings.TrimSpace(s.Last)
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // printOutcome prints where a run is, and what can be done next.
 func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
-	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(inCommands(optional(r.Reason))), "session", optional(r.SessionID))
+	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(inCommands(optional(r.Reason))),
+		"session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
@@ -393,7 +462,9 @@ func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board
 			a.fields("waits", a.here(text))
 		}
 	}
-	if at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err == nil {
+
+	at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}})
+	if err == nil {
 		a.printNext(ctx, engine, &at.AttemptReply)
 	}
 }

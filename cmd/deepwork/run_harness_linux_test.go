@@ -29,7 +29,8 @@ type runProject struct {
 // runSteps is the beginning of a job of steps with a text each.
 func runJob(name string, workflow string, steps ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: A job\ncommon_job_info_provided_to_all_steps_at_runtime: Info\nworkflows:\n  - {name: w, summary: W, steps: [%s]}\nsteps:\n", name, workflow)
+	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: A job\ncommon_job_info_provided_to_all_steps_at_runtime: "+
+		"Info\nworkflows:\n  - {name: w, summary: W, steps: [%s]}\nsteps:\n", name, workflow)
 	for _, s := range steps {
 		id, more, _ := strings.Cut(s, " ")
 		if !strings.Contains(more, "outputs:") {
@@ -40,6 +41,7 @@ func runJob(name string, workflow string, steps ...string) string {
 		}
 		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: a.md, %s}\n", id, more)
 	}
+
 	return b.String()
 }
 
@@ -50,10 +52,13 @@ func newRunProject(t *testing.T, config string, jobs ...string) *runProject {
 	p := &runProject{t: t, root: filepath.Join(top, "shop"), dir: filepath.Join(top, "stepper")}
 	must(t, os.MkdirAll(p.dir, 0o755))
 	files := map[string]string{"README": "hello\n"}
-	files[".deepwork/config.yml"] = fmt.Sprintf("executors:\n  STEPPER: {command: [stepper, %q], resume: [stepper, %[1]q, resumed, \"{conversation}\"]}\n  OTHER: {command: [stepper, %[1]q, other], variants: {FILE: {command: [stepper, %[1]q, config, \"{mcp_config}\"]}}}\n%s", p.dir, config)
+	files[".deepwork/config.yml"] = fmt.Sprintf("executors:\n  STEPPER: {command: [stepper, %q], resume: [stepper, "+
+		"%[1]q, resumed, \"{conversation}\"]}\n  OTHER: {command: [stepper, %[1]q, other], variants: {FILE: "+
+		"{command: [stepper, %[1]q, config, \"{mcp_config}\"]}}}\n%s", p.dir, config)
 	for i, text := range jobs {
 		name := fmt.Sprint("job", i)
-		files[".deepwork/jobs/"+name+"/job.yml"], files[".deepwork/jobs/"+name+"/a.md"] = strings.ReplaceAll(text, "NAME", name), "Do it."
+		files[".deepwork/jobs/"+name+"/job.yml"], files[".deepwork/jobs/"+name+"/a.md"] = strings.ReplaceAll(text,
+			"NAME", name), "Do it."
 	}
 	writeFiles(t, p.root, files)
 	t.Cleanup((&boardProject{t: t, root: p.root}).endAgents)
@@ -94,7 +99,11 @@ type runProcess struct {
 // start starts deepwork run with these arguments.
 func (p *runProject) start(args ...string) *runProcess {
 	p.t.Helper()
-	r := &runProcess{p: p, cmd: exec.CommandContext(p.t.Context(), "deepwork", append(append([]string{"run"}, args...), "--path", p.root)...)}
+	r := &runProcess{
+		p: p,
+		cmd: exec.CommandContext(p.t.Context(), "deepwork",
+			append(append([]string{"run"}, args...), "--path", p.root)...),
+	}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
 	r.cmd.Env = append(os.Environ(), p.env...)
 	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
@@ -120,7 +129,8 @@ func (r *runProcess) interrupt() runEvent {
 func (r *runProcess) exits(code int) (last runEvent) {
 	r.p.t.Helper()
 	err := r.cmd.Wait()
-	testkit.Need(r.p.t, r.cmd.ProcessState.ExitCode() == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err, code, &r.out, &r.err)
+	testkit.Need(r.p.t, r.cmd.ProcessState.ExitCode() == code, "%v: %v, want the exit code %d\n%s%s", r.cmd.Args, err,
+		code, &r.out, &r.err)
 	for _, last = range r.events() {
 	}
 	return last
@@ -141,7 +151,12 @@ var runSchema = sync.OnceValue(func() *jsonschema.Resolved {
 		panic(err)
 	}
 	resolved, err := schema.Resolve(nil)
-	if err != nil || resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) == nil {
+	if err != nil || resolved.Validate(map[string]any{
+		"event":  "step_started",
+		"at":     "2026-01-01T00:00:00Z",
+		"run_id": "x",
+		"state":  "running",
+	}) == nil {
 		panic(fmt.Sprint("the schema takes a step without an id: ", err))
 	}
 	return resolved
@@ -155,9 +170,11 @@ func (r *runProcess) events() (all []runEvent) {
 		if json.Unmarshal([]byte(line), &e) != nil || e.Event == "" {
 			continue
 		}
+
 		var any map[string]any
 		must(r.p.t, json.Unmarshal([]byte(line), &any))
 		testkit.Works(r.p.t, runSchema().Validate(any), "%s", line)
+
 		all = append(all, e)
 	}
 	return all
@@ -260,6 +277,7 @@ func (p *runProject) clean() {
 	p.t.Helper()
 	left, err := filepath.Glob(state.Of(p.root).MCP("*"))
 	testkit.True(p.t, len(left) <= 0 && err == nil, "files for agents are left: %v %v", left, err)
+
 	for _, x := range p.begun("") {
 		// A process that was killed while its shim was, too, may be there a moment longer.
 		eventually(p.t, func() (bool, any) {

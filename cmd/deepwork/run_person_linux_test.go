@@ -22,8 +22,11 @@ func (p *runProject) waits(step string, since string) (now *board.RunReply) {
 	p.awaits(step, 1)
 	eventually(p.t, func() (bool, any) {
 		now = p.status()
-		is := slices.ContainsFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since })
-		return is && now.State == "waiting_for_you", fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
+		is := slices.ContainsFunc(now.Waits, func(w board.RunWaits) bool {
+			return w.StepID == step && w.Since != since
+		})
+		return is && now.State == "waiting_for_you",
+			fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 	})
 	return now
 }
@@ -32,7 +35,9 @@ func (p *runProject) waits(step string, since string) (now *board.RunReply) {
 func (p *runProject) review(now *board.RunReply, answer string) {
 	p.t.Helper()
 	words := strings.Fields(*now.Waits[0].Command)
-	testkit.True(p.t, len(words) == 5 && strings.Join(words[:3], " ") == "deepwork sessions review", "the command is %s", *now.Waits[0].Command)
+	testkit.True(p.t, len(words) == 5 && strings.Join(words[:3], " ") == "deepwork sessions review",
+		"the command is %s", *now.Waits[0].Command)
+
 	then := "The run goes on automatically."
 	if !p.status().State.Open() {
 		then = "to go on: deepwork run resume "
@@ -44,18 +49,25 @@ func (p *runProject) review(now *board.RunReply, answer string) {
 // they pass the leader finishes, also one that comes after a crash; nobody else can.
 func TestRunStepForAPerson(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
-	p.plan("a:1 "+talk, `a:1 write a.md one`, `a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
-		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --path "+p.root, "a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n",
+		runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
+	p.plan("a:1 "+talk, `a:1 write a.md one`,
+		`a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
+		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --path "+p.root,
+		"a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
 		"a:2 "+talk, "a:2 write a.md two", "a:2 finish")
 	r := p.begin()
 	now := p.waits("a", "")
-	testkit.ContainsAll(t, p.recorded("finished_step", "a")[0].Text, []string{"Waiting: a person must pass these outputs", "end now"})
+	testkit.ContainsAll(t, p.recorded("finished_step", "a")[0].Text,
+		[]string{"Waiting: a person must pass these outputs", "end now"})
+
 	all := p.recorded("run", "a")
 	testkit.Equal(t, len(all), 2, "what the agent tried")
 	for _, tried := range all {
-		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
+		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"),
+			"the agent itself is answered: %s", tried.Text)
 	}
+
 	w := now.Waits[0]
 	testkit.Need(t, len(now.Waits) == 1, "%+v", now)
 	testkit.Equal(t, w.For, "person")
@@ -70,6 +82,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	testkit.ContainsAll(t, begun[1].Prompt, []string{"Say more", "a person looked at its outputs"})
 	testkit.Contains(t, mustPrint(t, p.root, "run", "status", "latest"), *second.Waits[0].Command)
 	testkit.Contains(t, mustPrint(t, p.root, "board"), "step_waits")
+
 	waiting := func() (all []runEvent) {
 		for _, e := range r.events() {
 			if e.Event == "step_waiting" {
@@ -78,7 +91,9 @@ func TestRunStepForAPerson(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, func() (bool, any) { return len(waiting()) >= 2, &r.out }) // the leader prints what is on the board a little later
+
+	// the leader prints what is on the board a little later
+	eventually(t, func() (bool, any) { return len(waiting()) >= 2, &r.out })
 	r.kill()
 	for i, e := range waiting() {
 		testkit.True(t, i <= 1, "%+v", e)
@@ -86,11 +101,15 @@ func TestRunStepForAPerson(t *testing.T) {
 		testkit.Equal(t, *e.StepID, "a")
 		testkit.Equal(t, e.State, "waiting_for_you")
 	}
+
 	p.review(second, "pass Good")
 	p.resume().exits(0)
-	testkit.True(t, strings.HasSuffix(p.steps(), " c") && len(p.begun("")) == 4, "the steps were begun as %s", p.steps())
+	testkit.True(t, strings.HasSuffix(p.steps(), " c") && len(p.begun("")) == 4, "the steps were begun as %s",
+		p.steps())
+
 	shown := mustPrint(t, p.root, "sessions", "show", *now.SessionID)
-	testkit.True(t, strings.Contains(shown, "evidence: passed by a person, who reviewed these outputs") && !strings.Contains(shown, "I am sure"), "%s", shown)
+	testkit.True(t, strings.Contains(shown, "evidence: passed by a person, who reviewed these outputs") &&
+		!strings.Contains(shown, "I am sure"), "%s", shown)
 	now = p.status()
 	testkit.True(t, now.State == "completed" && len(now.Waits) == 0, "%+v", now)
 	p.clean()
@@ -108,7 +127,8 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	p.touch("go")
 	now := p.waits("a", first)
 	begun := p.begun("a")
-	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
+	testkit.True(t, len(begun) == 2 &&
+		strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in"), "%+v", begun)
 	p.review(now, "pass")
 	r.exits(0)
 	p.clean()
@@ -122,7 +142,8 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	r := p.begin()
 	now := p.waits("a", "")
 	p.review(now, "fail Say more")
-	testkit.Contains(t, optional(r.exits(1).Reason), "A person did not pass its outputs, and the same ones were handed in again: Say more")
+	testkit.Contains(t, optional(r.exits(1).Reason),
+		"A person did not pass its outputs, and the same ones were handed in again: Say more")
 	r = p.resume()
 	p.review(p.waits("a", now.Waits[0].Since), "pass")
 	r.exits(0)
@@ -139,13 +160,15 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a"+byHuman, "b")).inGit()
 	p.plan("a asks", "a:1 write a.md one", "a:2 write a.md two", "a finish")
 	var asked atomic.Int32
-	decline, pass := &mcp.ElicitResult{Action: "decline"}, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
+	decline := &mcp.ElicitResult{Action: "decline"}
+	pass := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
 	r := p.begin()
 	get := func(answer *mcp.ElicitResult, run string, want int32) {
 		t.Helper()
 		client := askedClient(t, p.root, func(message string) *mcp.ElicitResult {
 			asked.Add(1)
-			testkit.ContainsAll(t, message, []string{"in " + p.status().Workspace + ":\n", "- a.md\n", "Would you sign it?"})
+			testkit.ContainsAll(t, message,
+				[]string{"in " + p.status().Workspace + ":\n", "- a.md\n", "Would you sign it?"})
 			return answer
 		})
 		callTool(t, client, "get_run", map[string]any{"run_id": run})
@@ -167,7 +190,8 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 // What waits for a person in a run is asked about within the time of one call, however much that is.
 func TestRunAsksWithinTheTimeOfACall(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\nquality_gate: {reply_within: 500ms}\n", runJob("NAME", "[a, b]", "a"+byHuman, "b"+byHuman)).inGit()
+	p := newRunProject(t, "run: {retries: 0}\nquality_gate: {reply_within: 500ms}\n",
+		runJob("NAME", "[a, b]", "a"+byHuman, "b"+byHuman)).inGit()
 	r := p.begin()
 	p.awaits("b", 1)
 	eventually(t, func() (bool, any) { return len(p.status().Waits) == 2, &r.out })
@@ -179,6 +203,7 @@ func TestRunAsksWithinTheTimeOfACall(t *testing.T) {
 	})
 	callTool(t, client, "get_run", map[string]any{"run_id": p.status().RunID})
 	testkit.Equal(t, asked.Load(), 1, "forms of a user who does not answer")
+
 	for left := 2; left > 0; left-- {
 		eventually(t, func() (bool, any) { return len(p.status().Waits) == left, &r.out })
 		p.review(p.status(), "pass")
@@ -197,7 +222,8 @@ func isolatedJob(more string) string {
 func (p *runProject) items(n int) {
 	for i := range n {
 		step := fmt.Sprintf("port[%d]", i)
-		p.also(fmt.Sprintf("%s write out%d x", step, i), fmt.Sprintf("%s write same %d", step, i), fmt.Sprintf(`%s call finished_step {"outputs":{"code":"out%d"}}`, step, i))
+		p.also(fmt.Sprintf("%s write out%d x", step, i), fmt.Sprintf("%s write same %d", step, i),
+			fmt.Sprintf(`%s call finished_step {"outputs":{"code":"out%d"}}`, step, i))
 	}
 }
 
@@ -216,13 +242,17 @@ func (p *runProject) merged(merges int, same string) {
 func TestRunItemsInWorktrees(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", isolatedJob("")).inGit()
-	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second", "port[2] write alone x",
-		"merge:port[1] run cat same", "merge:port[1] write same both", "merge:port[1] run git commit -qam resolved", "merge:port[2] write same all", "merge:port[2] run git add same")
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second",
+		"port[2] write alone x",
+		"merge:port[1] run cat same", "merge:port[1] write same both", "merge:port[1] run git commit -qam resolved",
+		"merge:port[2] write same all", "merge:port[2] run git add same")
 	p.items(3)
 	p.begin().exits(0)
 	p.merged(3, "all")
 	files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch)
-	testkit.True(t, !strings.Contains(files, ".deepwork/tmp") && strings.Contains(files, "alone"), "the branch has the files:\n%s", files)
+	testkit.True(t, !strings.Contains(files, ".deepwork/tmp") && strings.Contains(files, "alone"),
+		"the branch has the files:\n%s", files)
+
 	folders := map[string]bool{p.begun("last")[0].Folder: true}
 	for i := range 3 {
 		port, look := p.begun(fmt.Sprintf("port[%d]", i))[0], p.begun(fmt.Sprintf("look[%d]", i))[0]
@@ -241,7 +271,8 @@ func TestRunItemsInWorktrees(t *testing.T) {
 func TestRunItemsLeaderKilled(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob(", at_once: 2")).inGit()
-	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[1]:1 touch begun", "port[1]:1 write same lost", "port[1]:1 await never", "last:1 touch last", "last:1 await never",
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[1]:1 touch begun", "port[1]:1 write same lost",
+		"port[1]:1 await never", "last:1 touch last", "last:1 await never",
 		"merge:port[1]:1 touch conflict", "merge:port[1]:1 await never")
 	for i := 1; i < 3; i++ {
 		p.also(fmt.Sprintf("merge:port[%d] write same %d", i, i), fmt.Sprintf("merge:port[%d] run git add same", i))
@@ -254,8 +285,8 @@ func TestRunItemsLeaderKilled(t *testing.T) {
 		r = p.resume()
 	}
 	r.exits(0)
-	// An agent whose reply was lost with the leader calls again, so calls are not counted: an item that is finished twice
-	// would be merged twice.
+	// An agent whose reply was lost with the leader calls again, so calls are not counted: an item that is
+	// finished twice would be merged twice.
 	p.merged(3, "2")
 	p.clean()
 }
@@ -265,14 +296,17 @@ func TestRunItemsLeaderKilled(t *testing.T) {
 func TestRunItemsForAPerson(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob("")).inGit()
-	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second", "port[2] exit 3", "merge:port[1]:1 exit 0")
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second",
+		"port[2] exit 3", "merge:port[1]:1 exit 0")
 	p.items(2)
 	reason := optional(p.begin().exits(1).Reason)
 	folder := p.begun("port[1]")[0].Folder
 	testkit.ContainsAll(t, reason, []string{"there are conflicts", folder})
 	testkit.Git(t, folder, "checkout", "-q", "--ours", "same")
 	testkit.Git(t, folder, "commit", "-qam", "mine")
-	types(t, true, "yes", []string{"deepwork", "sessions", "drop", *p.status().SessionID, "port[2]", "--reason", "obsolete", "--path", p.root})
+
+	types(t, true, "yes", []string{"deepwork", "sessions", "drop", *p.status().SessionID, "port[2]", "--reason",
+		"obsolete", "--path", p.root})
 	p.resume().exits(0)
 	p.merged(2, "1")
 	p.clean()

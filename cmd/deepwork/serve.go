@@ -89,20 +89,31 @@ only one that comes more than 3 s after the first.`,
 		},
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", ")+" (deprecated: sse)")
+	flags.StringVar(&f.transport, "transport", "stdio",
+		"how clients connect: "+strings.Join(transports, ", ")+" (deprecated: sse)")
 	f.network.register(cmd)
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
-	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
-	flags.StringVar(&f.externalRunner, "external-runner", "", "who reviews: claude (default: as configured, else a subagent that the agent asks)")
-	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
+	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false,
+		"finish steps without reviews (wins over every other setting)")
+	flags.StringVar(&f.externalRunner, "external-runner", "",
+		"who reviews: claude (default: as configured, else a subagent that the agent asks)")
+	flags.StringVar(&f.override, "override", "",
+		"who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
-	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "toolsets to offer, from "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
-	flags.StringVar(&f.platform, "platform", "", "accepted for configs that other versions of DeepWork wrote, and ignored")
+	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "toolsets to offer, from "+strings.Join(config.Toolsets, ",")+
+		" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
+	flags.StringVar(&f.platform, "platform", "",
+		"accepted for configs that other versions of DeepWork wrote, and ignored")
 	_ = flags.MarkHidden("platform")
-	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
+
+	_ = cmd.RegisterFlagCompletionFunc("transport",
+		cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("external-runner",
+		cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("override",
+		cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("toolsets",
+		cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	f.log.register(cmd, "info")
 	return cmd
 }
@@ -153,6 +164,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+
 	logger, closeLog, err := f.log.open(a.err)
 	if err != nil {
 		return err
@@ -196,10 +208,12 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("asked to stop: finishing the calls in flight")
 	})()
+
 	serveErr := run(ctx)
 	if ctx.Err() == nil {
 		return errors.Join(serveErr, closeServer(server, logger, closeTimeout))
 	}
+
 	// After a signal, ending is not an error: parts that did not stop in time are named, and end
 	// with the process.
 	if serveErr != nil && !errors.Is(serveErr, context.Canceled) {
@@ -212,7 +226,9 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 }
 
 // openTransport opens the transport and returns the function that serves it until ctx ends.
-func (a *app) openTransport(ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger) (run func(context.Context) error, err error) {
+func (a *app) openTransport(
+	ctx context.Context, server *transport.Server, f serveFlags, logger *slog.Logger,
+) (run func(context.Context) error, err error) {
 	if f.transport != transportStdio {
 		f.network.Transport = f.transport
 		listening, err := server.Listen(ctx, f.network.Options)
@@ -291,13 +307,16 @@ func (a *app) sayWaiting(url string) {
 	if _, _, ok := show.TerminalSize(a.in); !ok {
 		return
 	}
-	waits := "Waiting for an MCP client on stdin. There is nothing to type here: a client starts this command itself. To have one do that, end this with Ctrl-C, run the following, and start the client:"
+
+	waits := "Waiting for an MCP client on stdin. There is nothing to type here: a client starts this command " +
+		"itself. To have one do that, end this with Ctrl-C, run the following, and start the client:"
 	command := "deepwork init"
 	if a.path != "" {
 		command += " --path " + session.InShell(a.path)
 	}
 	if url != "" {
-		waits = "Waiting for clients at " + url + ". To connect one, run this in another terminal, and then start the client:"
+		waits = "Waiting for clients at " + url +
+			". To connect one, run this in another terminal, and then start the client:"
 		command += " --url " + url
 	}
 	a.err.Prose(waits)
@@ -308,19 +327,26 @@ func (a *app) sayWaiting(url string) {
 type networkFlags struct{ web.Options }
 
 // networkOnly lists their names.
-var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "base-path", "read-only"}
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin",
+	"base-path", "read-only"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Host, "host", web.DefaultHost, "address to listen on; if it is not loopback, callers need a token")
+	flags.StringVar(&f.Host, "host", web.DefaultHost,
+		"address to listen on; if it is not loopback, callers need a token")
 	flags.IntVar(&f.Port, "port", 8000, "port to listen on; 0 picks a free one")
-	flags.StringVar(&f.TokenFile, "token-file", "", "`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
+	flags.StringVar(&f.TokenFile, "token-file", "",
+		"`file` of lines name:sha256[:group[:rights]], each a token of a caller; read again when it changes")
 	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `file` of the certificate chain, for https")
 	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `file` of its key")
-	flags.StringSliceVar(&f.AllowedHosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
-	flags.StringSliceVar(&f.AllowedOrigins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
-	flags.StringVar(&f.BasePath, "base-path", "", "`path` below which a proxy serves the server, such as /deepwork, if it does not send X-Forwarded-Prefix")
-	flags.BoolVar(&f.ReadOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
+	flags.StringSliceVar(&f.AllowedHosts, "allowed-host", nil,
+		"`name` to accept as Host, in addition to the address of the server; needs tokens")
+	flags.StringSliceVar(&f.AllowedOrigins, "allowed-origin", nil,
+		"`origin` of web pages that may call the server, such as https://app.example.com")
+	flags.StringVar(&f.BasePath, "base-path", "",
+		"`path` below which a proxy serves the server, such as /deepwork, if it does not send X-Forwarded-Prefix")
+	flags.BoolVar(&f.ReadOnly, "read-only", false,
+		"the pages at / cannot change anything (http); agents are not affected")
 }
 
 // check refuses flags that cannot be combined.
@@ -331,21 +357,25 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 			return usagef(cmd, "--%s goes with a network transport; leave it out with --transport %s", name, over)
 		}
 	}
+
 	for i, name := range f.AllowedHosts {
 		var err error
 		if f.AllowedHosts[i], err = config.HostName(name); err != nil {
 			return usagef(cmd, "--allowed-host %q %v", name, err)
 		}
 	}
+
 	for i, name := range f.AllowedOrigins {
 		var err error
 		if f.AllowedOrigins[i], err = config.Origin(name); err != nil {
 			return usagef(cmd, "--allowed-origin %q %v", name, err)
 		}
 	}
+
 	base, valid := web.BasePath(f.BasePath)
 	if !valid {
-		return usagef(cmd, "--base-path %q is not a path such as /deepwork: it begins with a slash, and has letters, digits and . _ ~ -", f.BasePath)
+		return usagef(cmd, "--base-path %q is not a path such as /deepwork: it begins with a slash, and has letters, "+
+			"digits and . _ ~ -", f.BasePath)
 	}
 	f.BasePath = base
 	switch {
@@ -360,5 +390,6 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 	case (f.TLSCert == "") != (f.TLSKey == ""):
 		return usagef(cmd, "--tls-cert and --tls-key go together; give both or neither")
 	}
+
 	return nil
 }

@@ -40,7 +40,8 @@ var listening = regexp.MustCompile(`msg=listening url=(\S+)`)
 // serveNetwork starts a server on a free port and returns it, where it listens, and the rest of its log.
 func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cmd, url string, log *bufio.Reader) {
 	t.Helper()
-	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
+	server = exec.CommandContext(t.Context(), "deepwork",
+		append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
 	url, log = startServer(t, server)
 	testkit.Need(t, url != "", "it does not listen")
 	return server, url, log
@@ -64,6 +65,7 @@ func startServer(t testing.TB, server *exec.Cmd) (url string, log *bufio.Reader)
 		if before += line; err != nil {
 			t.Fatalf("the server ended: %v\n%s", err, before)
 		}
+
 		if m := listening.FindStringSubmatch(line); m != nil {
 			url = m[1]
 		}
@@ -81,7 +83,8 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	if strings.HasSuffix(url, "/sse") {
 		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
 	}
-	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over,
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -118,21 +121,26 @@ func TestServeNetwork(t *testing.T) {
 			must(t, os.WriteFile(file, []byte(line), 0o600))
 			server, url, log := serveNetwork(t, root, "--transport", over, "--host", "0.0.0.0", "--token-file", file)
 			url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
-			testkit.True(t, strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]), "it listens at %s", url)
+			testkit.True(t, strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]),
+				"it listens at %s", url)
+
 			for range 2 {
 				cs := connectNetwork(t, url, token)
 				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
 			testkit.Equal(t, testkit.Get(http.Get(url)).Must(t).StatusCode, http.StatusUnauthorized, "without a token")
+
 			if runtime.GOOS == "windows" {
 				return // a process cannot be signalled there
 			}
+
 			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			testkit.Works(t, server.Wait())
 			testkit.ContainsAll(t, string(rest), []string{"caller=ann", "server stopped"}, "it logged")
-			testkit.True(t, !strings.Contains(string(rest), token) && strings.Contains(string(rest), "deprecated") == (over == "sse"), "it logged\n%s", rest)
+			testkit.True(t, !strings.Contains(string(rest), token) &&
+				strings.Contains(string(rest), "deprecated") == (over == "sse"), "it logged\n%s", rest)
 		})
 	}
 }
@@ -141,28 +149,38 @@ func TestServeNetwork(t *testing.T) {
 func TestServeNetworkSecondSignal(t *testing.T) {
 	t.Parallel()
 	needSignals(t)
-	root := projectOf(t, reviewedJob("one", isItGood, "a"), "o.txt", "o", "hang.sh", "touch reviewing\nexec sleep 100\n")
+	root := projectOf(t, reviewedJob("one", isItGood, "a"), "o.txt", "o", "hang.sh",
+		"touch reviewing\nexec sleep 100\n")
 	server, url, log := serveNetwork(t, root, "--transport", "http", "--quality-gate", "sh hang.sh")
 	cs := connectNetwork(t, url, "")
 	callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"})
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
-		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"out": "o.txt"}}})
+		_, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{
+			Name:      "finished_step",
+			Arguments: map[string]any{"outputs": map[string]any{"out": "o.txt"}},
+		})
 	}()
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
+
 	must(t, server.Process.Signal(syscall.SIGTERM))
 	for line := ""; !strings.Contains(line, "asked to stop"); { // until it has taken the signal
 		line = testkit.Get(log.ReadString('\n')).Must(t)
 	}
+
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	testkit.Until(t, "it says that it is not ready", func() bool {
 		res := testkit.Get(http.Get(health)).Must(t)
 		res.Body.Close()
 		return res.StatusCode == http.StatusServiceUnavailable
 	})
+
 	ended := make(chan error, 1)
-	go func() { io.Copy(io.Discard, log); ended <- server.Wait() }()
+	go func() {
+		io.Copy(io.Discard, log)
+		ended <- server.Wait()
+	}()
 	for again := true; again; {
 		// Until the handler of the first is gone a signal is taken for it.
 		_ = server.Process.Signal(syscall.SIGTERM)
@@ -174,6 +192,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+
 	cs.Close()
 	<-called
 }
@@ -181,13 +200,21 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 // A server that is told to stop before it listens has nothing to complain of.
 func TestStopBeforeListening(t *testing.T) {
 	var log bytes.Buffer
-	a := &app{in: strings.NewReader(""), out: show.NewScreen(io.Discard, os.Getenv), rawOut: io.Discard, err: show.NewScreen(&log, os.Getenv), path: t.TempDir()}
+	a := &app{
+		in:     strings.NewReader(""),
+		out:    show.NewScreen(io.Discard, os.Getenv),
+		rawOut: io.Discard,
+		err:    show.NewScreen(&log, os.Getenv),
+		path:   t.TempDir(),
+	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f := serveFlags{transport: "http", network: networkFlags{web.Options{Host: "localhost"}}}
 	f.log.level, f.log.format = "info", "text"
 	err := a.serveUntil(ctx, f)
-	testkit.True(t, err == nil && strings.Contains(log.String(), "asked to stop"), "%v; it logged %s", err, log.String())
+	testkit.True(t, err == nil && strings.Contains(log.String(), "asked to stop"), "%v; it logged %s", err,
+		log.String())
 }
 
 func needSignals(t *testing.T) {
@@ -247,6 +274,7 @@ func TestInterruptiblePatience(t *testing.T) {
 		os.Stdout.WriteString("stopped\n")
 		os.Exit(0)
 	}
+
 	self := testkit.Get(os.Executable()).Must(t)
 	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptiblePatience$")
 	child.Env = append(os.Environ(), "DEEPWORK_TEST_PATIENCE=1")
@@ -260,6 +288,7 @@ func TestInterruptiblePatience(t *testing.T) {
 			must(t, child.Process.Signal(syscall.SIGTERM))
 		}
 	}
+
 	in.Close()
 	testkit.True(t, lines.Scan() && lines.Text() == "stopped", "it said %q, want stopped", lines.Text())
 	testkit.Works(t, child.Wait(), "ended")
@@ -320,16 +349,26 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 		return r.StatusCode, string(testkit.Get(io.ReadAll(r.Body)).Must(t))
 	}
 	status, text := ready()
-	testkit.True(t, status == http.StatusServiceUnavailable && strings.Contains(text, "store"), "without its database it is ready: %d %s", status, text)
+	testkit.True(t, status == http.StatusServiceUnavailable && strings.Contains(text, "store"),
+		"without its database it is ready: %d %s", status, text)
+
 	client := connectNetwork(t, url, "")
 	start := func() *mcp.CallToolResult {
-		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"}})).Must(t)
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{
+			Name:      "start_workflow",
+			Arguments: map[string]any{"goal": "g", "job_name": "one", "workflow_name": "w"},
+		})).Must(t)
 		return r
 	}
 	r := start()
-	testkit.True(t, r.IsError && strings.Contains(resultText(r), "Waiting: The store"), "a call without the database: %s", resultText(r))
+	testkit.True(t, r.IsError && strings.Contains(resultText(r), "Waiting: The store"),
+		"a call without the database: %s", resultText(r))
+
 	must(t, pg.Start())
-	testkit.Until(t, "it is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
+	testkit.Until(t, "it is ready", func() bool {
+		status, _ := ready()
+		return status == http.StatusOK
+	})
 	r = start()
 	testkit.True(t, !r.IsError, "a call when the database is back: %s", resultText(r))
 }
@@ -341,7 +380,8 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) < 2, "agent ROOT CALLS [OPTION...]")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, "deepwork", append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
+	server := exec.CommandContext(ctx, "deepwork",
+		append([]string{"serve", "--path", ts.MkAbs(args[0]), "--log-level", "error"}, args[2:]...)...)
 	var log bytes.Buffer
 	server.Stderr = &log
 	server.Env = append(os.Environ(), config.JobsFoldersEnv+"=", "CI=") // as the scripts run
@@ -403,7 +443,8 @@ func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession
 // startAs is startClient with more environment.
 func startAs(t *testing.T, env []string, root string, flags ...string) (*mcp.ClientSession, *exec.Cmd) {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
+	server := exec.CommandContext(t.Context(), "deepwork",
+		append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
 	server.Stderr, server.Env = t.Output(), append(os.Environ(), env...)
 	client := testkit.Get(connect(t.Context(), server)).Must(t)
 	t.Cleanup(func() { client.Close() })
@@ -411,15 +452,21 @@ func startAs(t *testing.T, env []string, root string, flags ...string) (*mcp.Cli
 }
 
 // askedClient is startClient with a user who answers what the server asks.
-func askedClient(t *testing.T, root string, answer func(message string) *mcp.ElicitResult, flags ...string) *mcp.ClientSession {
+func askedClient(
+	t *testing.T, root string, answer func(message string) *mcp.ElicitResult, flags ...string,
+) *mcp.ClientSession {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
+	server := exec.CommandContext(t.Context(), "deepwork",
+		append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
 	server.Stderr = t.Output()
-	asked := mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+	asked := mcp.ClientOptions{ElicitationHandler: func(
+		_ context.Context, r *mcp.ElicitRequest,
+	) (*mcp.ElicitResult, error) {
 		return answer(r.Params.Message), nil
 	}}
 	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &asked).
-		Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
+		Connect(t.Context(), &mcp.CommandTransport{Command: server},
+			&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -527,14 +574,16 @@ func jobText(name string, steps ...string) string {
 	b.WriteString("common_job_info_provided_to_all_steps_at_runtime: Info\n")
 	fmt.Fprintf(&b, "workflows:\n  - {name: w, summary: W, steps: [%s]}\nsteps:\n", strings.Join(steps, ", "))
 	for _, id := range steps {
-		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []}\n", id)
+		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []}\n",
+			id)
 	}
 	return b.String()
 }
 
 // reviewedJob is jobText with an output of each step, out, and this list of reviews.
 func reviewedJob(name, reviews string, steps ...string) string {
-	return strings.ReplaceAll(jobText(name, steps...), "outputs: {}, reviews: []", "outputs: {out: {type: file, description: Out}}, reviews: "+reviews)
+	return strings.ReplaceAll(jobText(name, steps...), "outputs: {}, reviews: []",
+		"outputs: {out: {type: file, description: Out}}, reviews: "+reviews)
 }
 
 // isItGood is a list of one review of a step.
@@ -567,7 +616,12 @@ func lookup(raw json.RawMessage, path string) json.RawMessage {
 // dialStep connects to the server of a run.
 func dialStep(ctx context.Context, url, token string) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil)
-	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint:             url,
+		HTTPClient:           &http.Client{Transport: bearer(token)},
+		DisableStandaloneSSE: true,
+		MaxRetries:           -1,
+	}, nil)
 }
 
 // bearer sends a token with each request, unless it is "".

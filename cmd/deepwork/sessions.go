@@ -57,8 +57,8 @@ after each compaction.`,
 	})
 }
 
-// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent of a run, its
-// session at its step; none if the folder is in no project with state.
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent
+// of a run, its session at its step; none if the folder is in no project with state.
 func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -78,6 +78,7 @@ func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, erro
 	if err != nil {
 		return nil, err
 	}
+
 	query := store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3}
 	id := os.Getenv(config.SessionEnv)
 	if id != "" {
@@ -103,7 +104,9 @@ out, and more at a narrow terminal.`,
 		Example: `  deepwork sessions list`,
 		Args:    argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withEngine(cmd.Context(), true, nil, func(engine *workflow.Engine) error { return a.printSessions(cmd.Context(), engine) })
+			return a.withEngine(cmd.Context(), true, nil, func(engine *workflow.Engine) error {
+				return a.printSessions(cmd.Context(), engine)
+			})
 		},
 	})
 }
@@ -113,17 +116,27 @@ func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error 
 	if err != nil {
 		return err
 	}
+
 	rows, cells := []sessionRow{}, [][]string{}
 	for _, s := range listed {
 		r := sessionRow{
-			SessionID: s.ID, Status: s.Status, Workflow: s.Job + "/" + s.Workflow, Step: s.Step, StartedAt: s.StartedAt, UpdatedAt: s.UpdatedAt,
-			AttemptID: s.AttemptID, Root: s.Root, Place: placeElsewhere(&s.Session, engine.Place), Goal: s.Goal,
+			SessionID: s.ID,
+			Status:    s.Status,
+			Workflow:  s.Job + "/" + s.Workflow,
+			Step:      s.Step,
+			StartedAt: s.StartedAt,
+			UpdatedAt: s.UpdatedAt,
+			AttemptID: s.AttemptID,
+			Root:      s.Root,
+			Place:     placeElsewhere(&s.Session, engine.Place),
+			Goal:      s.Goal,
 		}
 		if s.InUse {
 			r.Server = cmp.Or(s.By, "running")
 		}
 		rows = append(rows, r)
-		cells = append(cells, []string{r.SessionID, r.Status, r.Workflow, r.Step, show.Since(r.StartedAt), show.Since(r.UpdatedAt),
+		cells = append(cells, []string{r.SessionID, r.Status, r.Workflow, r.Step, show.Since(r.StartedAt),
+			show.Since(r.UpdatedAt),
 			r.Server, r.AttemptID[:min(shortID, len(r.AttemptID))], r.Place, r.Goal})
 	}
 	switch {
@@ -133,13 +146,20 @@ func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error 
 		fmt.Fprintln(a.out, "There are no sessions.")
 		if root, err := a.projectRoot(); err == nil {
 			if files, _ := fs.Glob(os.DirFS(root), ".deepwork/tmp/"+state.ExportName("????????")); len(files) > 0 {
-				fmt.Fprintln(a.err, a.here("deepwork: note: .deepwork/tmp has files of sessions. If the folder was moved here, 'deepwork where --adopt OLDPATH' takes over what it had there; else 'deepwork sessions import --all' makes sessions of them."))
+				fmt.Fprintln(a.err, a.here("deepwork: note: .deepwork/tmp has files of sessions. If the folder was "+
+					"moved here, 'deepwork where --adopt OLDPATH' takes over what it had there; else 'deepwork "+
+					"sessions import --all' makes sessions of them."))
 			}
 		}
 	default:
-		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "STEP", Least: 8, Optional: true},
-			{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "PLACE", Least: 8, Optional: true}, {Title: "GOAL", Least: 20}}, cells)
+		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12},
+			{Title: "STEP", Least: 8, Optional: true},
+			{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {
+				Title:    "ATTEMPT",
+				Optional: true,
+			}, {Title: "PLACE", Least: 8, Optional: true}, {Title: "GOAL", Least: 20}}, cells)
 	}
+
 	return nil
 }
 
@@ -215,7 +235,8 @@ sessions.keep_ended in the config, servers do this once an hour.`,
 			})
 		},
 	})
-	cmd.Flags().DurationVar(&olderThan, "older-than", 720*time.Hour, "how long ago they must have ended, such as 720h (30 days)")
+	cmd.Flags().DurationVar(&olderThan, "older-than", 720*time.Hour,
+		"how long ago they must have ended, such as 720h (30 days)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print which sessions would be removed, and remove nothing")
 	return cmd
 }
@@ -232,6 +253,7 @@ func (a *app) prune(ctx context.Context, engine *workflow.Engine, cutoff time.Ti
 	if err != nil {
 		return fmt.Errorf("pruning sessions: %w", err)
 	}
+
 	what := count(len(ids), "session")
 	if definitions > 0 {
 		what += " and " + count(definitions, "unused definition")
@@ -260,6 +282,7 @@ func (a *app) showSession(ctx context.Context, engine *workflow.Engine, id strin
 	if err != nil {
 		return fmt.Errorf("reading session %s: %w", id, err)
 	}
+
 	if a.json {
 		raw, err := s.Encode()
 		if err == nil {

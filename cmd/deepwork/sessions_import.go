@@ -73,7 +73,9 @@ func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files [
 	case n == 0:
 		return errors.New("nothing can be imported")
 	}
-	if err := confirm(fmt.Sprintf("\nMay agents go on with %s? Type yes: ", count(n, "session")), "nothing was imported", ""); err != nil {
+
+	if err := confirm(fmt.Sprintf("\nMay agents go on with %s? Type yes: ", count(n, "session")),
+		"nothing was imported", ""); err != nil {
 		return err
 	}
 	return a.withEngine(ctx, false, jobs, func(engine *workflow.Engine) error {
@@ -91,7 +93,8 @@ func (a *app) showImports(found []*export.Import) (n int) {
 	for _, i := range found {
 		fmt.Fprintf(a.out, "%s  %d bytes\n", oneLine(a.display(root, i.Path), 400), i.Size)
 		if s := i.State; s != nil {
-			a.out.Text("  ", fmt.Sprintf("session %s, %s: %s/%s, at step %s, of %s, moved last %s", s.SessionID, s.Status, oneLine(s.JobName, 100), oneLine(s.WorkflowName, 100),
+			a.out.Text("  ", fmt.Sprintf("session %s, %s: %s/%s, at step %s, of %s, moved last %s", s.SessionID,
+				s.Status, oneLine(s.JobName, 100), oneLine(s.WorkflowName, 100),
 				oneLine(s.CurrentStepID, 100), oneLine(s.Identity, 100), show.Ago(s.UpdatedAt)))
 			a.out.Text("  ", "goal: "+show.IndentRest(jsontext.Clip(plain(s.Goal), 4000), "    "))
 			a.out.Text("  ", claimed(i))
@@ -113,7 +116,8 @@ func claimed(i *export.Import) string {
 	c := export.ClaimOf(i.State)
 	text := count(c.Steps, "step") + " finished"
 	if c.Reviews+c.Decisions > 0 {
-		text += fmt.Sprintf(", with %s and %s that count as imported, not as evidence", count(c.Reviews, "verdict"), count(c.Decisions, "decision"))
+		text += fmt.Sprintf(", with %s and %s that count as imported, not as evidence", count(c.Reviews, "verdict"),
+			count(c.Decisions, "decision"))
 	}
 	if up := i.State.ParentSessionID; up != nil {
 		text += ", nested in " + oneLine(*up, 100)

@@ -51,8 +51,11 @@ counts only for the content that you were shown.`,
 			if err := byPerson(); err != nil {
 				return err
 			}
+
 			if len(args) == 0 {
-				return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error { return a.reviewAll(cmd.Context(), engine, "", "") })
+				return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error {
+					return a.reviewAll(cmd.Context(), engine, "", "")
+				})
 			}
 			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
 				return a.reviewAll(cmd.Context(), engine, id, strings.Join(args[1:], ""))
@@ -66,7 +69,8 @@ counts only for the content that you were shown.`,
 func byPerson() error {
 	for _, name := range []string{config.AttemptEnv, config.StepEnv, config.MCPURLEnv} {
 		if os.Getenv(name) != "" {
-			return fmt.Errorf("an agent of deepwork started this shell (%s is set), and only a person decides this: run it in a terminal of your own", name)
+			return fmt.Errorf("an agent of deepwork started this shell (%s is set), and only a person decides this: "+
+				"run it in a terminal of your own", name)
 		}
 	}
 	return nil
@@ -78,6 +82,7 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		_, err := a.review(ctx, engine, session.AwaitingStep{SessionID: id, Step: stepID})
 		return err
 	}
+
 	tried := map[session.AwaitingStep]bool{}
 	var failed error
 	for {
@@ -85,7 +90,9 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		if err != nil {
 			return err
 		}
-		waiting = slices.DeleteFunc(waiting, func(s session.AwaitingStep) bool { return tried[s] || id != "" && s.SessionID != id })
+		waiting = slices.DeleteFunc(waiting, func(s session.AwaitingStep) bool {
+			return tried[s] || id != "" && s.SessionID != id
+		})
 		switch {
 		case len(waiting) == 0 && len(tried) == 0:
 			fmt.Fprintln(a.out, "Nothing waits for your review.")
@@ -93,7 +100,8 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		case len(waiting) == 0:
 			return failed
 		case len(tried) > 0:
-			next, err := show.Ask(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ", len(waiting)))
+			next, err := show.Ask(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ",
+				len(waiting)))
 			if next = strings.ToLower(next); err != nil || next != "yes" && next != "y" {
 				return failed
 			}
@@ -164,7 +172,9 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, s session.Awa
 }
 
 // decide records a person's decision, and says what to do now.
-func (a *app) decide(ctx context.Context, engine *workflow.Engine, h *workflow.HandIn, attemptID string, answer machine.Answer) error {
+func (a *app) decide(
+	ctx context.Context, engine *workflow.Engine, h *workflow.HandIn, attemptID string, answer machine.Answer,
+) error {
 	now := a.afterReview(h, attemptID)
 	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
 	if err := engine.ReviewFor(ctx, h.SessionID, h.Step, h.Digest, answer); err != nil {
@@ -175,6 +185,7 @@ func (a *app) decide(ctx context.Context, engine *workflow.Engine, h *workflow.H
 	} else {
 		fmt.Fprintf(a.out, "Failed. %s It gets your words.\n", now)
 	}
+
 	return nil
 }
 
@@ -188,13 +199,17 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 		runs, err := tasks.Runs(ctx, atTerminal)
 		for _, r := range runs {
 			switch {
-			case !slices.ContainsFunc(r.Waits, func(w board.RunWaits) bool { return w.SessionID == h.SessionID && w.StepID == h.Step }):
+			case !slices.ContainsFunc(r.Waits, func(w board.RunWaits) bool {
+				return w.SessionID == h.SessionID && w.StepID == h.Step
+			}):
 			case r.State.Open():
 				now = "The run goes on automatically."
 			default:
-				now = fmt.Sprintf("Its run is %s; to go on: %s.", r.State.Words(), a.onPath("deepwork run resume "+board.Short(r.RunID)))
+				now = fmt.Sprintf("Its run is %s; to go on: %s.", r.State.Words(),
+					a.onPath("deepwork run resume "+board.Short(r.RunID)))
 			}
 		}
+
 		return err
 	})
 	if err != nil {
@@ -205,11 +220,14 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 
 // edit has the person edit a file of a hand-in, and returns it as it is then.
 func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.HandIn) (*workflow.HandIn, error) {
-	files := slices.DeleteFunc(slices.Clone(h.Files), func(f workflow.HandedFile) bool { return f.Full == "" || f.Text == "" })
+	files := slices.DeleteFunc(slices.Clone(h.Files), func(f workflow.HandedFile) bool {
+		return f.Full == "" || f.Text == ""
+	})
 	if len(files) == 0 {
 		fmt.Fprintln(a.out, "There is no file that can be edited here.")
 		return h, nil
 	}
+
 	n := 1
 	if len(files) > 1 {
 		var list strings.Builder
@@ -228,6 +246,7 @@ func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.Han
 		fmt.Fprintf(a.out, "%v\n", err)
 		return h, nil
 	}
+
 	state, info, err := readBoth(ctx, engine, h.SessionID)
 	if err != nil {
 		return nil, err
@@ -254,7 +273,8 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 		}
 		return ""
 	})}
-	page.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step, "place", elsewhere)
+	page.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step,
+		"place", elsewhere)
 	for _, r := range h.Reviews {
 		page.criteria("question", r)
 	}
@@ -284,6 +304,7 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 	for _, name := range h.Gone {
 		page.line("(%s is no longer handed in.)", show.Inline(name))
 	}
+
 	a.out.Page(ctx, text.String())
 }
 
@@ -305,6 +326,7 @@ reviewer's verdict. If it is never, nobody can.`,
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the step may continue")
 			}
+
 			if err := byPerson(); err != nil {
 				return err
 			}
@@ -324,28 +346,36 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	if _, err := engine.Reviewing(ctx); err != nil { // before it is shown
 		return err
 	}
+
 	s, info, err := readBoth(ctx, engine, id)
 	if err != nil {
 		return err
 	}
+
 	if s.Status != machine.Active {
 		return s.Ended()
 	}
+
 	if _, err := s.Grant(stepID, machine.Override{}); err != nil { // before it is shown
 		return err
 	}
+
 	st, err := engine.Step(s, stepID)
 	if err != nil {
 		return err
 	}
+
 	unfit := s.Progress(stepID).Unfit
 	if len(st.Reviews)+len(st.Checks) == 0 && unfit == nil {
-		return errors.New("the step has no reviews, no checks, and nothing was handed in that was not accepted, so there is nothing to override")
+		return errors.New("the step has no reviews, no checks, and nothing was handed in that was not accepted, so " +
+			"there is nothing to override")
 	}
+
 	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
 	}
+
 	for _, c := range st.Checks {
 		what := "skipped"
 		if c.Never() {
@@ -353,14 +383,18 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		}
 		a.out.Field(9, what, fmt.Sprintf("the check %s: %s", c.Name, strings.Join(c.Run, " ")))
 	}
+
 	if unfit != nil {
 		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
 	}
+
 	given, files := workflow.GivenFor(s, stepID)
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Tries(a.line, []*machine.Try{last})
-	} else if review := filepath.Join(info.Root, ".deepwork", "tmp", "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
-		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(engine.Root, review)))
+	} else if review := filepath.Join(info.Root, ".deepwork", "tmp",
+		"quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n",
+			inline(a.display(engine.Root, review)))
 	} else if len(files) == 0 {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
@@ -370,14 +404,22 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	} else {
 		fmt.Fprintln(a.out, "This covers only these outputs, as they were then; others are reviewed and checked.")
 	}
+
 	what := "reviews"
 	if len(st.Checks) > 0 {
 		what = "reviews and checks"
 	}
-	if err := confirm(fmt.Sprintf("\nSkip these %s of step %s, with the reason %s? Type yes: ", what, plain(stepID), plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
+	if err := confirm(fmt.Sprintf("\nSkip these %s of step %s, with the reason %s? Type yes: ", what, plain(stepID),
+		plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
 		return err
 	}
-	err = engine.OverrideFor(ctx, id, stepID, machine.Override{GivenFor: given, Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+
+	err = engine.OverrideFor(ctx, id, stepID, machine.Override{
+		GivenFor: given,
+		Identity: session.LocalIdentity,
+		Channel:  session.ChannelTerminal,
+		Reason:   why,
+	})
 	if err == nil {
 		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
 	}
@@ -397,6 +439,7 @@ The other items go on. The session records it as a person's decision.`,
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is missing or blank; say why the item is left out")
 			}
+
 			if err := byPerson(); err != nil {
 				return err
 			}
@@ -405,6 +448,7 @@ The other items go on. The session records it as a person's decision.`,
 				if err != nil {
 					return err
 				}
+
 				def, err := engine.Definition(s)
 				if err == nil { // before it asks
 					err = s.Droppable(def, args[1])
@@ -412,14 +456,18 @@ The other items go on. The session records it as a person's decision.`,
 				if err != nil {
 					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
 				}
-				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ", plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
+				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ",
+					plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
 					return err
 				}
-				err = engine.DropFor(cmd.Context(), id, args[1], machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+				err = engine.DropFor(cmd.Context(), id, args[1],
+					machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
 				if err != nil {
 					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
 				}
-				fmt.Fprintln(a.out, a.here(fmt.Sprintf("Dropped. The agent goes on with the other items; 'deepwork sessions show %s' shows them.", id)))
+				fmt.Fprintln(a.out,
+					a.here(fmt.Sprintf("Dropped. The agent goes on with the other items; 'deepwork sessions show %s' "+
+						"shows them.", id)))
 				return nil
 			})
 		},
@@ -443,7 +491,8 @@ func (a *app) line(format string, args ...any) { a.out.Text("  ", fmt.Sprintf(fo
 
 // describe prints which step a person is to decide about, and its place if that is not here.
 func (a *app) describe(s *machine.State, stepID, elsewhere string) {
-	a.out.Fields(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName), "goal", s.Goal, "step", stepID, "place", elsewhere)
+	a.out.Fields(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName), "goal", s.Goal,
+		"step", stepID, "place", elsewhere)
 }
 
 // criteria prints a review of the step.

@@ -41,7 +41,11 @@ func TestCheckConfirms(t *testing.T) {
 	for name, c := range map[string]struct {
 		live, note   bool
 		looks, found int // expected
-	}{"while a server runs": {true, false, 3, 1}, "a note": {true, true, 1, 1}, "without a server": {false, false, 1, 2}} {
+	}{
+		"while a server runs": {true, false, 3, 1},
+		"a note":              {true, true, 1, 1},
+		"without a server":    {false, false, 1, 2},
+	} {
 		looks := 0
 		r, err := confirmed(t.Context(), func(context.Context) (r session.Report, err error) {
 			looks++
@@ -71,7 +75,9 @@ func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
 	getenv := func(name string) string { return env[name] }
 	who := callerOf(getenv)
 	testkit.True(t, who.Owner && who.Has(session.RightAgents|session.RightMerge), "the user is %+v", who)
-	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab", filepath.Join(t.TempDir(), "board.db")
+
+	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab",
+		filepath.Join(t.TempDir(), "board.db")
 	who = callerOf(getenv)
 	testkit.True(t, !who.Owner && who.Rights == 0, "an agent is %+v", who)
 }
@@ -84,7 +90,8 @@ func TestAbortBesideAServer(t *testing.T) {
 	id := beginSession(t, client, "one", "Keep it")
 	testkit.Equal(t, mustPrint(t, root, "sessions", "abort", id), "aborted "+id+"\n")
 	fails(t, root, []string{"sessions", "abort", id}, "was aborted")
-	testkit.Equal(t, string(lookup(callTool(t, client, "get_workflows", map[string]any{}), "stack")), "[]", "the stack of the server")
+	testkit.Equal(t, string(lookup(callTool(t, client, "get_workflows", map[string]any{}), "stack")), "[]",
+		"the stack of the server")
 }
 
 // A command takes the id of anything that belongs to what it is about. A beginning that several ids have, also of
@@ -92,20 +99,28 @@ func TestAbortBesideAServer(t *testing.T) {
 func TestField20_AnyID(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	tried, run := related{"ab12", "cd56", "", "0e78"}, related{"ab34", "ef90", "ef90", ""}
-	all := []candidate{{"task", "ab12", "one", at, tried}, {"task", "ab34", "two\nlines", at.Add(time.Second), run}, {"task", "ad00", "new", at, related{task: "ad00"}},
-		{"attempt", "cd56", "on branch b", at.Add(time.Minute), tried}, {"run", "ef90", "on branch c", at, run}, {"session", "0e78", "active: g", at, tried},
+	all := []candidate{{"task", "ab12", "one", at, tried}, {"task", "ab34", "two\nlines", at.Add(time.Second), run},
+		{"task", "ad00", "new", at, related{task: "ad00"}},
+		{"attempt", "cd56", "on branch b", at.Add(time.Minute), tried}, {"run", "ef90", "on branch c", at, run},
+		{"session", "0e78", "active: g", at, tried},
 		{"session", "ad99", "active: alone", at, related{session: "ad99"}}}
 	for _, c := range []struct {
 		kind        idKind
 		given, want string
 	}{
-		{taskIDs, "ab1", "ab12"}, {taskIDs, "AB34", "ab34"}, {taskIDs, "c", "ab12"}, {taskIDs, "0e78", "ab12"}, {taskIDs, "ef", "ab34"}, {taskIDs, latest, "ab34"},
-		{attemptIDs, "ab12", "cd56"}, {attemptIDs, "0e", "cd56"}, {attemptIDs, "ef", "ef90"}, {attemptIDs, latest, "cd56"},
+		{taskIDs, "ab1", "ab12"}, {taskIDs, "AB34", "ab34"}, {taskIDs, "c", "ab12"}, {taskIDs, "0e78", "ab12"},
+		{taskIDs, "ef", "ab34"}, {taskIDs, latest, "ab34"},
+		{attemptIDs, "ab12", "cd56"}, {attemptIDs, "0e", "cd56"}, {attemptIDs, "ef", "ef90"},
+		{attemptIDs, latest, "cd56"},
 		{runIDs, "ab3", "ef90"}, {runIDs, "ef9", "ef90"}, {runIDs, latest, "ef90"},
 		{sessionIDs, "cd", "0e78"}, {sessionIDs, "ab12", "0e78"}, {sessionIDs, "ad9", "ad99"},
 		{taskIDs, "ad", `2 ids begin with "ad"; give more characters: ad00 (task, new), ad99 (session, active: alone)`},
-		{taskIDs, "f", `there is no task whose id begins with "f"; 'deepwork board tasks' lists them: ab12 (task, one), ab34 (task, two lines), ad00 (task, new)`},
-		{sessionIDs, "f", `there is no session whose id begins with "f"; 'deepwork sessions list' lists them: 0e78 (session, active: g), ad99 (session, active: alone)`},
+		{taskIDs, "f",
+			`there is no task whose id begins with "f"; 'deepwork board tasks' lists them: ab12 (task, one), ab34 ` +
+				`(task, two lines), ad00 (task, new)`},
+		{sessionIDs, "f",
+			`there is no session whose id begins with "f"; 'deepwork sessions list' lists them: 0e78 (session, ` +
+				`active: g), ad99 (session, active: alone)`},
 		{attemptIDs, "ad00", "the task ad00 has no attempt; 'deepwork board start ad00' makes one"},
 		{runIDs, "ab12", "the task ab12 has no run"},
 		{taskIDs, "ad99", "the session ad99 has no task"},
@@ -117,6 +132,7 @@ func TestField20_AnyID(t *testing.T) {
 		testkit.Equal(t, got, c.want, "%s as %s", c.given, c.kind.what)
 	}
 	testkit.Fails(t, testkit.Get(taskIDs.choose(latest, nil)).Err(), "there is no task yet")
+
 	var many []candidate
 	for i := range 300 {
 		many = append(many, candidate{kind: "task", id: fmt.Sprintf("a%03d", i), about: "x"})
@@ -128,29 +144,45 @@ func TestField20_AnyID(t *testing.T) {
 
 // A project that was moved goes on with the attempts that it had, whose work is not committed.
 func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
-	for name, config := range map[string]string{"in the state folder": "", "relative, in the project": "attempts: {worktrees: trees}\n"} {
+	for name, config := range map[string]string{
+		"in the state folder":      "",
+		"relative, in the project": "attempts: {worktrees: trees}\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newBoardProject(t, config)
 			task := p.task("! write new.txt some work")
 			a := p.ends(p.start(task).AttemptID)
-			writeFiles(t, p.root, map[string]string{".deepwork/jobs/one/job.yml": jobText("one", "a", "b"), ".deepwork/jobs/one/a.md": "A", ".deepwork/jobs/one/b.md": "B"})
+			writeFiles(t, p.root, map[string]string{
+				".deepwork/jobs/one/job.yml": jobText("one", "a", "b"),
+				".deepwork/jobs/one/a.md":    "A",
+				".deepwork/jobs/one/b.md":    "B",
+			})
 			id := beginSession(t, p.client, "one", "Goal")
 			must(t, p.client.Close())
 			if strings.HasPrefix(name, "relative") {
-				all := glob(p.root, ".git", "worktrees", "*") // as git 2.48 and newer do by worktree.useRelativePaths; older ones read such links
+				// as git 2.48 and newer do by worktree.useRelativePaths; older ones read such links
+				all := glob(p.root, ".git", "worktrees", "*")
 				testkit.Need(t, len(all) != 0, "there is no worktree")
+
 				for _, admin := range all {
 					dotGit := strings.TrimSpace(readAll(admin, "gitdir"))
-					testkit.Write(t, filepath.Join(admin, "gitdir"), testkit.Get(filepath.Rel(admin, dotGit)).Must(t)+"\n")
-					testkit.Write(t, dotGit, "gitdir: "+testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)+"\n")
+					testkit.Write(t, filepath.Join(admin, "gitdir"),
+						testkit.Get(filepath.Rel(admin, dotGit)).Must(t)+"\n")
+					testkit.Write(t, dotGit, "gitdir: "+
+						testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)+"\n")
 				}
 			}
 			old := p.root
 			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
 			must(t, errors.Join(os.Mkdir(filepath.Dir(p.root), 0o755), os.Rename(old, p.root)))
+
 			// The command was killed before its last step, and is given again.
-			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
+			before := &state.Folder{
+				Root: p.root,
+				Base: state.Of(p.root).Base,
+				Dir:  filepath.Join(state.Of(p.root).Base, "projects", state.Name(old)),
+			}
 			must(t, attempt.Relocate(t.Context(), before, old))
 			link := filepath.Join(t.TempDir(), "link") // as of a home folder
 			must(t, os.Symlink(filepath.Dir(old), link))
@@ -158,21 +190,29 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			mustPrint(t, p.root, "check")
 
 			p.client, _ = startClient(t, p.root)
-			step := callTool(t, p.client, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{}})
-			testkit.ContainsAll(t, string(step)+readAll(sessionFile(p.root, id)), []string{`"step_id":"b"`, `"current_step_id": "b"`}, "a session goes on")
+			step := callTool(t, p.client, "finished_step",
+				map[string]any{"session_id": id, "outputs": map[string]any{}})
+			testkit.ContainsAll(t, string(step)+readAll(sessionFile(p.root, id)),
+				[]string{`"step_id":"b"`, `"current_step_id": "b"`}, "a session goes on")
+
 			now := p.get(a.AttemptID)
-			testkit.True(t, !strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/"), "the attempt names the old path: %+v", now)
+			testkit.True(t,
+				!strings.Contains(string(callTool(t, p.client, "get_attempt",
+					map[string]any{"attempt_id": a.AttemptID})), old+"/"), "the attempt names the old path: %+v", now)
 			diff := func() string {
 				return string(callTool(t, p.client, "get_attempt_diff", map[string]any{"attempt_id": a.AttemptID}))
 			}
 			testkit.Contains(t, diff(), "some work", "the diff")
-			callTool(t, p.client, "follow_up", map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
+			callTool(t, p.client, "follow_up",
+				map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
 			testkit.Equal(t, p.ends(a.AttemptID).State, "completed", "after a follow-up")
 			testkit.ContainsAll(t, diff(), []string{"some work", "more work"}, "the diff after a follow-up")
+
 			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
 			testkit.Need(t, len(gone.Rescued) == 1, "what was kept of a deleted task: %+v", gone)
 			testkit.Equal(t, gone.Rescued[0].RepoPath, p.root, "what was kept of a deleted task: %+v", gone)
-			testkit.True(t, p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
+			testkit.True(t, p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "",
+				"what was kept of a deleted task: %+v", gone)
 			list := p.git(p.root, "worktree", "list")
 			testkit.True(t, strings.Count(list, "\n") <= 1, "git still has the worktrees %s", list)
 		})
@@ -196,9 +236,11 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 	}
 	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
 		got := plain(text)
-		testkit.True(t, !strings.ContainsAny(got, "\u200c\u200d"), "%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
+		testkit.True(t, !strings.ContainsAny(got, "\u200c\u200d"),
+			"%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 	}
-	testkit.Equal(t, inline("a\r\nb\tc\rd\x1b[1m"), `a\nb\tc\u000dd\u001b[1m`, "a name with newlines and colors is shown as")
+	testkit.Equal(t, inline("a\r\nb\tc\rd\x1b[1m"), `a\nb\tc\u000dd\u001b[1m`,
+		"a name with newlines and colors is shown as")
 }
 
 // A newline in a name does not make the rest of an error look like another message.
@@ -220,28 +262,43 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
 	testkit.Equal(t, string(lookup(r, "status")), `"workflow_complete"`, "the flag does not win: %s", r)
 	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id, "--json"), []string{"weakened", "and is off"})
-	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id), []string{"weakened", "and is off", "evidence: not reviewed, because the server ran without reviews"})
+	testkit.ContainsAll(t, mustPrint(t, root, "sessions", "show", id),
+		[]string{"weakened", "and is off", "evidence: not reviewed, because the server ran without reviews"})
 }
 
-// Field names, nulls and punctuation of a step's reply have at most 600 characters, and 100 more per output or input; of two
-// steps with the same text only the requirements' step_quality_criteria repeat one.
+// Field names, nulls and punctuation of a step's reply have at most 600 characters, and 100 more per output
+// or input; of two steps with the same text only the requirements' step_quality_criteria repeat one.
 func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 	root := projectOf(t, strings.NewReplacer("steps: [collect, ask, draft]", "steps: [[collect, ask], draft]",
-		"id: collect, name: A, description: A, instructions_file: a.md, outputs: {}", `id: collect, name: Collect, description: Collects the changes, instructions_file: collect.md,
-     outputs: {changes: {type: file, description: One row per change}, sources: {type: files, description: What was read, required: false}, extra: {type: file, description: More, required: false}}`,
-		"id: draft, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []", `id: draft, name: Draft, description: Drafts the notes, instructions_file: draft.md, dependencies: [collect],
-     inputs: [{name: tone, description: How to say it}, {file: changes, from_step: collect}, {file: sources, from_step: collect}, {file: extra, from_step: collect}],
-     outputs: {notes: {type: file, description: The notes}}, reviews: [{run_each: step, quality_criteria: {complete: "Is every change of changes.md in the notes?"}}]`).
-		Replace(jobText("one", "collect", "ask", "draft")), ".deepwork/jobs/one/collect.md", "Collect the changes.\n", ".deepwork/jobs/one/draft.md", "Draft the notes.\n",
+		"id: collect, name: A, description: A, instructions_file: a.md, outputs: {}",
+		`id: collect, name: Collect, description: Collects the changes, instructions_file: collect.md,
+     outputs: {changes: {type: file, description: One row per change}, sources: {type: files, description: What `+
+			`was read, required: false}, extra: {type: file, description: More, required: false}}`,
+		"id: draft, name: A, description: A, instructions_file: a.md, outputs: {}, reviews: []",
+		`id: draft, name: Draft, description: Drafts the notes, instructions_file: draft.md, dependencies: [collect],
+     inputs: [{name: tone, description: How to say it}, {file: changes, from_step: collect}, {file: sources, `+
+			`from_step: collect}, {file: extra, from_step: collect}],
+     outputs: {notes: {type: file, description: The notes}}, reviews: [{run_each: step, quality_criteria: `+
+			`{complete: "Is every change of changes.md in the notes?"}}]`).
+		Replace(jobText("one", "collect", "ask", "draft")), ".deepwork/jobs/one/collect.md", "Collect the changes.\n",
+		".deepwork/jobs/one/draft.md", "Draft the notes.\n",
 		"docs/changes.md", "| 1 | faster |\n", "src/a.md", "a\n", "src/b.md", "b\n")
 	client, _ := startClient(t, root)
-	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "one", "workflow_name": "w", "instance_id": "x"})
+	started := callTool(t, client, "start_workflow",
+		map[string]any{"goal": "Notes", "job_name": "one", "workflow_name": "w", "instance_id": "x"})
 	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
 	testkit.Equal(t, string(lookup(started, "begin_step.step_inputs")), "[]", "the first step has inputs")
-	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "ask", "outputs": map[string]any{}})
-	next := callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "collect", "outputs": map[string]any{"sources": []string{"src/a.md", "src/b.md"}, "changes": "docs/changes.md"}})
+	callTool(t, client, "finished_step",
+		map[string]any{"session_id": id, "step_id": "ask", "outputs": map[string]any{}})
+	next := callTool(t, client, "finished_step", map[string]any{
+		"session_id": id,
+		"step_id":    "collect",
+		"outputs":    map[string]any{"sources": []string{"src/a.md", "src/b.md"}, "changes": "docs/changes.md"},
+	})
 	for name, reply := range map[string]json.RawMessage{
-		"start_workflow": started, "finished_step": next, "get_step": callTool(t, client, "get_step", map[string]any{"session_id": id}),
+		"start_workflow": started,
+		"finished_step":  next,
+		"get_step":       callTool(t, client, "get_step", map[string]any{"session_id": id}),
 	} {
 		values, texts, parts := 0, map[string]int{}, 0
 		var walk func(v any)
@@ -251,7 +308,8 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 				encoded, _ := json.Marshal(v)
 				values += len(encoded) - 2
 				texts[v]++
-				testkit.True(t, len(v) <= len("1 of 2") || !strings.Contains(v, " ") || texts[v] != 2 || strings.HasSuffix(v, "?"), "%s repeats %q", name, v)
+				testkit.True(t, len(v) <= len("1 of 2") || !strings.Contains(v, " ") || texts[v] != 2 ||
+					strings.HasSuffix(v, "?"), "%s repeats %q", name, v)
 			case []any:
 				for _, e := range v {
 					walk(e)
@@ -268,9 +326,11 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 				}
 			}
 		}
+
 		var decoded any
 		must(t, json.Unmarshal(reply, &decoded))
 		walk(decoded)
-		testkit.True(t, len(reply)-values <= 600+100*parts, "%s: the frame has %d characters, with %d inputs and outputs:\n%s", name, len(reply)-values, parts, reply)
+		testkit.True(t, len(reply)-values <= 600+100*parts,
+			"%s: the frame has %d characters, with %d inputs and outputs:\n%s", name, len(reply)-values, parts, reply)
 	}
 }

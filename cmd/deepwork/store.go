@@ -23,7 +23,8 @@ import (
 )
 
 // storeUsage is the help of --store.
-const storeUsage = "`URL` of the PostgreSQL database that they share (default: $" + config.StoreEnv + ", else store in your own config, else files on this machine)"
+const storeUsage = "`URL` of the PostgreSQL database that they share (default: $" + config.StoreEnv +
+	", else store in your own config, else files on this machine)"
 
 func (a *app) storeCommand() *cobra.Command {
 	return group(&cobra.Command{
@@ -38,7 +39,8 @@ func (a *app) storeCommand() *cobra.Command {
 
 // onStore adds to a command on a project the flags that choose its store.
 func (a *app) onStore(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.project, "project", "", "`NAME` of the project in that database (default: $"+config.ProjectEnv+", else that of the git remote)")
+	cmd.Flags().StringVar(&a.project, "project", "",
+		"`NAME` of the project in that database (default: $"+config.ProjectEnv+", else that of the git remote)")
 	_ = cmd.Flags().SetAnnotation("project", storeFlag, nil)
 	return storeFlagOn(cmd, &a.store, storeUsage)
 }
@@ -67,7 +69,9 @@ func (a *app) choice(ctx context.Context, root string) (backend.Choice, error) {
 }
 
 // stores opens the stores of a project. The caller closes them.
-func (a *app) stores(ctx context.Context, folder *state.Folder, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
+func (a *app) stores(
+	ctx context.Context, folder *state.Folder, readOnly bool, logger *slog.Logger,
+) (*store.Stores, error) {
 	c, err := a.choice(ctx, folder.Root)
 	if err != nil {
 		return nil, err
@@ -94,11 +98,13 @@ Exit 1 if the store cannot be used.`,
 			if err != nil {
 				return err
 			}
+
 			if a.json {
 				err = a.printJSON(s)
 			} else {
 				a.describeStatus(s)
 			}
+
 			if err == nil && s.Problem != "" {
 				err = &exitError{exitFailure}
 			}
@@ -130,15 +136,18 @@ func (a *app) describeStatus(s backend.Status) {
 			a.out.Field(9, "schema", fmt.Sprintf("version %d; this deepwork knows version %d", s.Schema, s.Knows))
 		}
 	}
+
 	if s.Problem != "" {
 		a.out.Field(9, "problem", oneLine(a.here(s.Problem), 2000))
 	}
 	if len(s.Counts) > 0 {
-		all := xslices.Map([]string{"active sessions", "ended sessions", "tasks", "attempts", "remote runs"}, func(what string) string {
-			return count(s.Counts[what], strings.TrimSuffix(what, "s"))
-		})
+		all := xslices.Map([]string{"active sessions", "ended sessions", "tasks", "attempts", "remote runs"},
+			func(what string) string {
+				return count(s.Counts[what], strings.TrimSuffix(what, "s"))
+			})
 		a.out.Field(9, "contents", strings.Join(all, ", "))
 	}
+
 	for _, m := range s.Servers {
 		text := m.Text
 		if m.Machine != "" {
@@ -166,7 +175,8 @@ older deepwork refuses the schema.`,
 				return err
 			}
 			if choice.URL == "" {
-				return usagef(cmd, "the project is in files, which the first server migrates; choose a database with --store, DEEPWORK_STORE or store: in your own config")
+				return usagef(cmd, "the project is in files, which the first server migrates; choose a database with "+
+					"--store, DEEPWORK_STORE or store: in your own config")
 			}
 			where, from, to, err := backend.Migrate(cmd.Context(), folder, choice)
 			switch {
@@ -179,6 +189,7 @@ older deepwork refuses the schema.`,
 			default:
 				fmt.Fprintf(a.out, "migrated %s from version %d to %d\n", where, from, to)
 			}
+
 			return nil
 		},
 	})
@@ -198,7 +209,8 @@ in .db is that of a backup, from which the project is restored in the same way.
 
 It refuses to start while an agent is working. Waiting attempts are copied, and the next
 server continues with remote runs at other systems.`,
-		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
+		Example: `  deepwork store copy --from files --to ` +
+			`postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
   deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files
   deepwork store copy --to backup.db`,
 		Args: argumentCount(0, 0, ""),
@@ -217,11 +229,13 @@ server continues with remote runs at other systems.`,
 			source, target := chosenStore(from, project, here), chosenStore(to, project, here)
 			for i, s := range []backend.Choice{source, target} {
 				if s.URL != "" && !strings.Contains(s.URL, "://") { // it may have a password, so it is not printed
-					return usagef(cmd, "--%s is not a store; expected files, the URL of a database such as postgres://user@host/database, or a file that ends in .db", []string{"from", "to"}[i])
+					return usagef(cmd, "--%s is not a store; expected files, the URL of a database such as "+
+						"postgres://user@host/database, or a file that ends in .db", []string{"from", "to"}[i])
 				}
 			}
 			if source == target {
-				return usagef(cmd, "--from and --to name the same store; give --from or --to as files, as the URL of a database or as a file that ends in .db")
+				return usagef(cmd, "--from and --to name the same store; give --from or --to as files, as the URL of "+
+					"a database or as a file that ends in .db")
 			}
 			counts, err := backend.Copy(cmd.Context(), folder, source, target)
 			if err != nil {
@@ -229,16 +243,21 @@ server continues with remote runs at other systems.`,
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
 			if target.File != "" {
-				a.out.Prose(fmt.Sprintf("%s is a backup. `%s` restores the project from it, where the state folder has nothing of the project.", target.File, a.onPath("deepwork store copy --from "+session.InShell(target.File)+" --to files")))
+				a.out.Prose(fmt.Sprintf("%s is a backup. `%s` restores the project from it, where the state folder "+
+					"has nothing of the project.", target.File,
+					a.onPath("deepwork store copy --from "+session.InShell(target.File)+" --to files")))
 				return nil
 			}
+
 			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)
 			if err == nil {
 				err = errors.Join(attempt.Claim(cmd.Context(), folder, stores), stores.Close(cmd.Context()))
 			}
 			if err != nil {
-				fmt.Fprintf(a.err, "deepwork: worktrees on this machine still belong to the source, until a server is started on the copy: %v\n", err)
+				fmt.Fprintf(a.err, "deepwork: worktrees on this machine still belong to the source, until a server is "+
+					"started on the copy: %v\n", err)
 			}
+
 			next := "servers find it with --store, DEEPWORK_STORE, or store: in your own config, and the same --project"
 			if target.URL == "" {
 				next = "servers find it without --store, DEEPWORK_STORE and store: in your own config"
@@ -247,8 +266,10 @@ server continues with remote runs at other systems.`,
 			return nil
 		},
 	})
-	cmd.Flags().StringVar(&from, "from", "", "`URL` of the database that has the project, files, or a backup (default: the project's store)")
-	cmd.Flags().StringVar(&to, "to", "", "`URL` of the database that it is copied to, files, or a backup (default: the project's store)")
+	cmd.Flags().StringVar(&from, "from", "",
+		"`URL` of the database that has the project, files, or a backup (default: the project's store)")
+	cmd.Flags().StringVar(&to, "to", "",
+		"`URL` of the database that it is copied to, files, or a backup (default: the project's store)")
 	return cmd
 }
 
@@ -303,12 +324,16 @@ still belong to the old folder.`,
 				if err != nil {
 					return fmt.Errorf("finding %q: %w", adopt, err)
 				}
-				if dir, err := state.Canonical(filepath.Dir(old)); err == nil { // the state names a project without links
+
+				// the state names a project without links
+				if dir, err := state.Canonical(filepath.Dir(old)); err == nil {
 					old = filepath.Join(dir, filepath.Base(old))
 				}
+
 				empty := func() bool {
 					s, err := backend.Look(cmd.Context(), folder, backend.Choice{})
-					return err == nil && s.Problem == "" && len(s.Servers) == 0 && !fileExists(folder.Worktrees()) && slices.Max(slices.Collect(maps.Values(s.Counts))) == 0
+					return err == nil && s.Problem == "" && len(s.Servers) == 0 && !fileExists(folder.Worktrees()) &&
+						slices.Max(slices.Collect(maps.Values(s.Counts))) == 0
 				}
 				err = folder.Adopt(old, empty, func() error {
 					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
@@ -319,8 +344,13 @@ still belong to the old folder.`,
 				if err != nil {
 					return err
 				}
-				if c, err := a.choice(cmd.Context(), folder.Root); err == nil && c.URL != "" { // other machines may have a folder of that path
-					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong to that folder, and only there they can be merged or continued, and their worktrees removed: move the project back for that; what they have committed is on their branches\n", inline(old))
+
+				// other machines may have a folder of that path
+				if c, err := a.choice(cmd.Context(), folder.Root); err == nil && c.URL != "" {
+					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong "+
+						"to that folder, and only there they can be merged or continued, and their worktrees "+
+						"removed: move the project back for that; what they have committed is on their branches\n",
+						inline(old))
 				}
 			}
 			fmt.Fprintln(a.out, folder.Dir)
@@ -329,7 +359,8 @@ still belong to the old folder.`,
 		},
 	}
 	a.onProject("", cmd)
-	cmd.Flags().StringVar(&adopt, "adopt", "", "use the state that belonged to the project at `OLDPATH`, from where it was moved")
+	cmd.Flags().StringVar(&adopt, "adopt", "",
+		"use the state that belonged to the project at `OLDPATH`, from where it was moved")
 	return cmd
 }
 

@@ -40,10 +40,12 @@ person (act as a person); a token has those that are named, by default none.
 			if err := config.CheckTokenName(args[0]); err != nil {
 				return usagef(cmd, "%v", err)
 			}
+
 			parsed, err := config.ParseRights(rights)
 			if err != nil {
 				return usagef(cmd, "--rights: %v", err)
 			}
+
 			if of != "" {
 				if err := config.CheckGroup(of); err != nil {
 					return usagef(cmd, "--group: %v", err)
@@ -53,6 +55,7 @@ person (act as a person); a token has those that are named, by default none.
 			if err != nil {
 				return err
 			}
+
 			// Print the line first: a token without a line for it is useless.
 			if _, err := fmt.Fprintln(a.err, line); err != nil {
 				return fmt.Errorf("writing the line of the token file to stderr: %w", err)
@@ -62,7 +65,8 @@ person (act as a person); a token has those that are named, by default none.
 		},
 	}
 	cmd.Flags().StringVar(&of, "group", "", "`name` of a group, whose members share what they put on the task board")
-	cmd.Flags().StringVar(&rights, "rights", "", "what the caller may do, a `list` of "+config.AllRights.String()+" (default: none of them)")
+	cmd.Flags().StringVar(&rights, "rights", "",
+		"what the caller may do, a `list` of "+config.AllRights.String()+" (default: none of them)")
 	return cmd
 }
 
@@ -86,11 +90,14 @@ may, so keep it secret.
 			}
 			token, err := folder.Token(false)
 			if errors.Is(err, state.ErrMissing) {
-				return errors.New("there is no token: no server of this project has needed one. A server with --transport http or sse and without tokens makes it when it starts, if the system does not report which user a connection belongs to")
+				return errors.New("there is no token: no server of this project has needed one. A server with " +
+					"--transport http or sse and without tokens makes it when it starts, if the system does not " +
+					"report which user a connection belongs to")
 			}
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintln(a.out, token)
 			return err
 		},

@@ -37,7 +37,8 @@ config or a script that it names changes, you are asked again.
 
 An approval does not cover what an approved program itself runs (make, npm), or the
 instructions in jobs. The checks of steps in jobs are listed with the rest: of those, you approve
-the command, folder and limit, and the content of the script. Removing a reviewer from the config needs no approval. To trust
+the command, folder and limit, and the content of the script. Removing a reviewer from the config needs no ` +
+			`approval. To trust
 all projects in a folder, name it under trusted_folders in your own config (deepwork
 where prints its path).`,
 		Example: `  deepwork trust
@@ -73,20 +74,27 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		if err := ledger.Revoke(ctx); err != nil {
 			return err
 		}
+
 		if inTrustedFolder(ctx, folder.Root, record) {
-			fmt.Fprintf(a.out, "The approvals of %s are taken back, but it needs none: it is in one of trusted_folders in your own config, %s. Remove that there, or run %s.\n", inline(folder.Root), config.UserFile(), a.onPath("deepwork trust --deny"))
+			fmt.Fprintf(a.out, "The approvals of %s are taken back, but it needs none: it is in one of "+
+				"trusted_folders in your own config, %s. Remove that there, or run %s.\n", inline(folder.Root),
+				config.UserFile(), a.onPath("deepwork trust --deny"))
 			return nil
 		}
-		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Running servers stop using it by their next call.\n", inline(folder.Root))
+		fmt.Fprintf(a.out, "Nothing is approved for %s any more. Running servers stop using it by their next call.\n",
+			inline(folder.Root))
 		if record.Denied {
-			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run "+a.onPath("deepwork trust")+".")
+			fmt.Fprintln(a.out, "Everything it asks for is still denied. To approve it, run "+
+				a.onPath("deepwork trust")+".")
 		}
+
 		return nil
 	case f.deny:
 		if err := ledger.Deny(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "Everything that %s asks for is denied. To approve it later, run %s.\n", inline(folder.Root), a.onPath("deepwork trust"))
+		fmt.Fprintf(a.out, "Everything that %s asks for is denied. To approve it later, run %s.\n", inline(folder.Root),
+			a.onPath("deepwork trust"))
 		return nil
 	case f.list:
 		a.listGrants(folder.Root, record)
@@ -95,6 +103,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		}
 		return nil
 	}
+
 	return a.approve(ctx, folder, ledger, record)
 }
 
@@ -118,6 +127,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	if err != nil {
 		return err
 	}
+
 	var checks trust.Set // of all jobs, those of additional folders too
 	if err := a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
 		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
@@ -125,6 +135,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	}); err != nil {
 		return err
 	}
+
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
 	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
 	fault := slices.Concat(set, checks).Fault()
@@ -134,6 +145,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	if fault != "" {
 		return fmt.Errorf("this cannot be approved: %s", fault)
 	}
+
 	fresh := slices.DeleteFunc(slices.Clone(checks), record.ApprovedCheck)
 	if record.Granted(set.Hash()) && len(fresh) == 0 {
 		fmt.Fprintln(a.out, "\nIt is approved already.")
@@ -148,22 +160,27 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	}
 	summary := summaryOf(set, record.Grants)
 	if len(checks) > 0 {
-		summary += fmt.Sprintf(" Its jobs ask to run %s (not approved before: %d).", count(len(checks), "check"), len(fresh))
+		summary += fmt.Sprintf(" Its jobs ask to run %s (not approved before: %d).", count(len(checks), "check"),
+			len(fresh))
 	}
+
 	otherwise := "" // trusted_folders do not end a denial
 	if !record.Denied {
 		otherwise = ", or name the folder under trusted_folders in your own config, " + config.UserFile()
 	}
-	if err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary, inline(folder.Root)),
+	if err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary,
+		inline(folder.Root)),
 		"the answer is not \"yes\": nothing was approved", otherwise); err != nil {
 		return err
 	}
+
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
 		return err
 	}
 	if err := ledger.GrantChecks(ctx, checks); err != nil {
 		return err
 	}
+
 	fmt.Fprintln(a.out, "Approved. Running servers use it from their next call on.")
 	return nil
 }
@@ -211,6 +228,7 @@ func (a *app) showChanges(record *trust.Record, set, fresh trust.Set) {
 			c.Was.Print(a.out, "    ")
 		}
 	}
+
 	for _, e := range fresh {
 		files := record.ChangedFiles(e)
 		if content(e, files); files == nil {
@@ -233,6 +251,7 @@ func (a *app) listGrants(root string, record *trust.Record) {
 		fmt.Fprintf(a.out, "  %s\n", trust.Word(e.Key))
 		e.Print(a.out, "    ")
 	}
+
 	for _, g := range record.Grants {
 		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))
 		for _, e := range g.Set {

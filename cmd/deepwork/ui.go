@@ -76,6 +76,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	if err != nil {
 		return err
 	}
+
 	if err := byPerson(); err != nil && !f.readOnly {
 		f.readOnly = true
 		a.err.Prose("The pages change nothing: " + err.Error())
@@ -85,10 +86,12 @@ func (a *app) ui(f uiFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
 	u := &ui{app: a, flags: f, logger: logger, chosen: map[string]http.Handler{}}
 	defer func() { err = errors.Join(err, u.close()) }()
+
 	var pages *web.Server
 	options := web.Options{Port: f.port, Secret: rand.Text(), ReadOnly: f.readOnly}
 	none := canBegin(root)
@@ -97,7 +100,13 @@ func (a *app) ui(f uiFlags) (err error) {
 		if none != nil {
 			here = "" // such as the home folder
 		}
-		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: here, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, options)
+		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{
+			Here:    here,
+			List:    state.Projects,
+			Open:    u.project,
+			Help:    docs.Files,
+			Version: readBuild().Version,
+		}, options)
 	} else if none != nil {
 		return none
 	} else {
@@ -112,12 +121,14 @@ func (a *app) ui(f uiFlags) (err error) {
 	}
 	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + options.Secret
 	fmt.Fprintln(a.out, url)
-	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
+	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when " +
+		"this command ends (Ctrl-C).")
 	if _, _, person := show.TerminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
 		if err := openInBrowser(url); err != nil {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
 		}
 	}
+
 	if err := pages.Serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serving the pages: %w", err)
 	}
@@ -129,13 +140,16 @@ func needsProject(root string) bool {
 	if _, err := os.Lstat(filepath.Join(root, ".deepwork")); err == nil {
 		return false
 	}
+
 	f, err := state.Find(root)
 	if err == nil {
 		_, err = f.ID()
 	}
+
 	if !errors.Is(err, state.ErrMissing) && !errors.Is(err, state.ErrInside) {
 		return false
 	}
+
 	others, _, err := state.Projects()
 	return err == nil && len(others) > 0
 }
@@ -158,6 +172,7 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 	if pages := u.chosen[root]; pages != nil {
 		return pages, nil
 	}
+
 	process.Avoid(root)
 	server, err := u.server(root)
 	if err != nil {
@@ -173,7 +188,14 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 // server opens a project, until close.
 func (u *ui) server(root string) (*transport.Server, error) {
 	u.app.traced(context.Background(), root, u.logger)
-	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: u.store, Project: u.app.project, Logger: u.logger, Version: readBuild().Version, Help: docs.Files})
+	server, err := transport.NewServer(transport.Options{
+		ProjectRoot: root,
+		Store:       u.store,
+		Project:     u.app.project,
+		Logger:      u.logger,
+		Version:     readBuild().Version,
+		Help:        docs.Files,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the project: %w", err)
 	}
@@ -220,6 +242,7 @@ func openInBrowser(url string) error {
 	if err := open.Start(); err != nil {
 		return err
 	}
+
 	go func() { _ = open.Wait() }() // it may last as long as the browser
 	return nil
 }

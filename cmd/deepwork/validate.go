@@ -21,7 +21,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate [JOB|DIR...]",
 		Short: "Check jobs and the config",
 		Long: `Check jobs: each DIR is a job's folder or a folder of jobs, each JOB the name of a
-folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Errors and warnings are
+folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Errors and ` +
+			`warnings are
 printed one per line as file:line:col: message; your own config is not checked. A
 folder without a job.yml is a warning, and so is a reviewer, executor or source whose
 program is not installed here, or an executor that is not defined. The exit code is 1
@@ -45,6 +46,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 					}
 				}
 			}
+
 			scan := func() ([]*validate.Check, error) {
 				if len(args) > 0 {
 					return validate.Folders(args)
@@ -58,6 +60,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 			for _, c := range checks {
 				a.printCheck(c)
 			}
+
 			summary, faults := validate.Summary(checks)
 			fmt.Fprintf(a.err, "deepwork: %s\n", summary)
 			if watch {
@@ -66,6 +69,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 			if faults > 0 {
 				return &exitError{exitFailure}
 			}
+
 			return nil
 		},
 	})
@@ -100,6 +104,7 @@ func (a *app) watch(root string, before []*validate.Check, scan func() ([]*valid
 	}
 	defer func() { _ = jobs.Close(context.WithoutCancel(ctx)) }()
 	events := jobs.Events(ctx)
+
 	fmt.Fprintln(a.err, "deepwork: watching; interrupt to end")
 	for pause := scanEvery; ; {
 		select {
@@ -108,6 +113,7 @@ func (a *app) watch(root string, before []*validate.Check, scan func() ([]*valid
 		case <-events:
 		case <-time.After(pause):
 		}
+
 		began := time.Now()
 		now, err := scan()
 		if err != nil && !errors.Is(err, validate.ErrNoJobs) {

@@ -49,7 +49,8 @@ takes them over.`,
 				return usagef(cmd, "--executors is empty; name those that the worker runs, or leave it out")
 			}
 			if cmd.Flags().Changed("max") && f.max < 1 {
-				return usagef(cmd, "--max %d lets no agent run; expected the number of agents that may run at once", f.max)
+				return usagef(cmd, "--max %d lets no agent run; expected the number of agents that may run at once",
+					f.max)
 			}
 			if err := f.log.check(cmd); err != nil {
 				return err
@@ -58,8 +59,10 @@ takes them over.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.executors, "executors", nil, "`names` of the executors that it runs (default: all that are here)")
-	flags.IntVar(&f.max, "max", 0, "`number` of agents that may run at once in each project (default: attempts.max_concurrent)")
+	flags.StringSliceVar(&f.executors, "executors", nil,
+		"`names` of the executors that it runs (default: all that are here)")
+	flags.IntVar(&f.max, "max", 0,
+		"`number` of agents that may run at once in each project (default: attempts.max_concurrent)")
 	f.log.register(cmd, "info")
 	return storeFlagOn(cmd, &a.store, storeUsage)
 }
@@ -71,6 +74,7 @@ func (a *app) work(f workerFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
 	return a.workUntil(ctx, f, logger)
@@ -82,13 +86,16 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err != nil {
 		return fmt.Errorf("reading your own config: %w", err)
 	}
+
 	a.traced(ctx, string(filepath.Separator), logger)
 	if len(own.WorkerProjects) == 0 {
-		return fmt.Errorf("a worker has no projects: set worker.projects in your own config, %s, to their names in the store and their folders here", config.UserFile())
+		return fmt.Errorf("a worker has no projects: set worker.projects in your own config, %s, to their names in "+
+			"the store and their folders here", config.UserFile())
 	}
 	choice, err := backend.Choose(a.store, "", own)
 	if err == nil && choice.URL == "" {
-		err = fmt.Errorf("a worker needs the store that it shares with other machines: pass --store, set %s, or set store in %s", config.StoreEnv, config.UserFile())
+		err = fmt.Errorf("a worker needs the store that it shares with other machines: pass --store, set %s, or set "+
+			"store in %s", config.StoreEnv, config.UserFile())
 	}
 	if err != nil {
 		return err
@@ -96,11 +103,13 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err := checkExecutors(ctx, f.executors, slices.Collect(maps.Values(own.WorkerProjects))); err != nil {
 		return err
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(own.WorkerProjects)) {
 		choice.Project = name
 		leave, err := join(ctx, own.WorkerProjects[name], choice, f, logger.With("project", name))
 		if err != nil {
-			return fmt.Errorf("working on project %s in %s (worker.projects in %s): %w", name, own.WorkerProjects[name], config.UserFile(), err)
+			return fmt.Errorf("working on project %s in %s (worker.projects in %s): %w", name, own.WorkerProjects[name],
+				config.UserFile(), err)
 		}
 		defer func() { err = errors.Join(err, leave()) }()
 	}
@@ -116,6 +125,7 @@ func checkExecutors(ctx context.Context, wanted, dirs []string) error {
 	if len(wanted) == 0 {
 		return nil
 	}
+
 	var names []string
 	var unread error
 	for _, dir := range dirs {
@@ -131,14 +141,18 @@ func checkExecutors(ctx context.Context, wanted, dirs []string) error {
 	for _, name := range wanted {
 		if !slices.Contains(names, name) {
 			slices.Sort(names)
-			return errors.Join(fmt.Errorf("--executors: no project of worker.projects has an executor %q; there are %s", name, strings.Join(slices.Compact(names), ", ")), unread)
+			return errors.Join(fmt.Errorf("--executors: no project of worker.projects has an executor %q; there are %s",
+				name, strings.Join(slices.Compact(names), ", ")), unread)
 		}
 	}
+
 	return nil
 }
 
 // join takes part in the board of one project until leave is called.
-func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logger *slog.Logger) (leave func() error, err error) {
+func join(
+	ctx context.Context, dir string, c backend.Choice, f workerFlags, logger *slog.Logger,
+) (leave func() error, err error) {
 	folder, err := state.Find(dir)
 	if err != nil {
 		return nil, err
@@ -148,11 +162,18 @@ func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logg
 	if err != nil {
 		return nil, err
 	}
+
 	closing := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.Background(), closeTimeout)
 	}
 	engine, err := attempt.Open(ctx, attempt.Options{Only: f.executors, Max: f.max,
-		Options: board.Options{Root: folder.Root, State: folder, Stores: stores, Config: approvedConfig(folder, logger).Current, Logger: logger}})
+		Options: board.Options{
+			Root:   folder.Root,
+			State:  folder,
+			Stores: stores,
+			Config: approvedConfig(folder, logger).Current,
+			Logger: logger,
+		}})
 	if err != nil {
 		ctx, cancel := closing()
 		defer cancel()

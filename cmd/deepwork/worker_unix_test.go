@@ -37,7 +37,8 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	testkit.Need(t, made.State == "queued", "it was not left to the worker: %+v", made)
 
 	worker := exec.CommandContext(t.Context(), "deepwork", "worker", "--executors", "CODER", "--max", "1")
-	worker.Env = append(os.Environ(), userEnv(t, "trusted_folders: ["+top+"]\nworker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n")...)
+	worker.Env = append(os.Environ(),
+		userEnv(t, "trusted_folders: ["+top+"]\nworker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n")...)
 	log := &testkit.Log{}
 	worker.Stderr = log
 	must(t, worker.Start())
@@ -50,8 +51,11 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	// The agent's own deepwork found the board, too.
 	testkit.ContainsAll(t, p.output(made.AttemptID), []string{"it works", made.AttemptID})
 	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
-	testkit.True(t, len(diff.Diffs) == 1 && strings.Contains(diff.Diffs[0].Diff, "+from the worker"), "the changes are %+v", diff)
+	testkit.True(t, len(diff.Diffs) == 1 && strings.Contains(diff.Diffs[0].Diff, "+from the worker"),
+		"the changes are %+v", diff)
+
 	must(t, worker.Process.Signal(syscall.SIGTERM))
 	testkit.Works(t, worker.Wait(), "the worker ended with …: %s", log.String())
-	testkit.True(t, !strings.Contains(log.String(), "level=ERROR") && !strings.Contains(log.String(), url), "the worker logged %s", log.String())
+	testkit.True(t, !strings.Contains(log.String(), "level=ERROR") && !strings.Contains(log.String(), url),
+		"the worker logged %s", log.String())
 }

@@ -121,6 +121,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 			}
 		})
 	}()
+
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
 	defer cancel()
 	lose := a.lose > 0 && a.chance(a.lose)
@@ -134,9 +135,11 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	if lose && a.below(2) == 0 { // otherwise the reply arrives, and the agent does not get it
 		defer time.AfterFunc(rand.N(5*time.Millisecond), cancel).Stop()
 	}
+
 	began := time.Now()
 	text, result, err := c.call(bounded, tool, args)
 	took := time.Since(began)
+
 	switch {
 	case err != nil:
 		return a.unanswered(p, lose, err)
@@ -144,6 +147,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 		t.kind = lost
 		return t
 	}
+
 	late := false
 	h.with(func() { h.took[tool], late = append(h.took[tool], took), call > h.edited })
 	t.text = text
@@ -159,6 +163,7 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 			h.fault("a config that was restored, and is not used", "client %d: %s %v: %s", a.number, tool, args, text)
 		}
 	}
+
 	return t
 }
 
@@ -182,6 +187,7 @@ func (a *agent) unanswered(p *process, lose bool, err error) answer {
 		case <-time.After(patience):
 		}
 	}
+
 	return t
 }
 
@@ -252,6 +258,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		}
 		begun = t.call
 	}
+
 	switch {
 	case t.kind == given && e != nil:
 		in.Session = t.reply.Begin.Session
@@ -266,7 +273,9 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	switch {
 	case t.kind == given:
 		a.add(in, begun, t.said, t.ret, &t.reply)
-		if of, _ := ofItem(in.Step); whole && len(unsure) > 0 && in.Tool == "finished_step" && (of == personStep || of == "") && t.said != personAwaited && !isRefusal(t.said) {
+		of, _ := ofItem(in.Step)
+		if whole && len(unsure) > 0 && in.Tool == "finished_step" && (of == personStep || of == "") &&
+			t.said != personAwaited && !isRefusal(t.said) {
 			before := in
 			before.Tool = handIn // and then somebody decided
 			a.add(before, begun, lostReply, t.ret, nil)
@@ -276,12 +285,16 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	case t.kind == noEffect && in.Session != "":
 		h.with(func() {
 			s := h.sessions[in.Session]
-			s.refusals = append(s.refusals, fmt.Sprintf("  %9.1f to %9.1f ms  client %d: %v: %s\n", float64(t.call)/1e6, float64(t.ret)/1e6, a.number, in, t.text))
+			s.refusals = append(s.refusals,
+				fmt.Sprintf("  %9.1f to %9.1f ms  client %d: %v: %s\n", float64(t.call)/1e6, float64(t.ret)/1e6,
+					a.number, in, t.text))
 		})
 	case t.kind == odd && !a.strict:
 		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	}
-	if whole && len(unsure) > 0 && (t.kind != given || isRefusal(t.said)) { // one that is in flight may yet be carried out
+
+	// one that is in flight may yet be carried out
+	if whole && len(unsure) > 0 && (t.kind != given || isRefusal(t.said)) {
 		a.add(in, begun, lostReply, never, nil)
 	}
 	return t
@@ -291,7 +304,8 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 // refuse that. Otherwise a program in which every session is stuck would pass.
 func (a *agent) goOn(ctx context.Context) {
 	for _, id := range a.history.known() {
-		if t := a.perform(ctx, input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Text: a.token("last ")}); t.kind != given {
+		t := a.perform(ctx, input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Text: a.token("last ")})
+		if t.kind != given {
 			a.history.fault("a session that cannot go on", "session %s: %s", id, t.text)
 		}
 	}
@@ -312,7 +326,18 @@ func (a *agent) add(in input, call int64, said string, ret int64, r *reply) {
 		}
 		h.add(a.number, of.start.Parent, input{Tool: "child", Outputs: in.Outputs}, call, parent, ret)
 	case r != nil && r.Begin != nil && r.Begin.Session != in.Session && !ended:
-		child, known := &session{start: input{Tool: "start_workflow", Job: of.start.Job, Workflow: "short", Goal: of.start.Goal, Parent: in.Session}, called: true}, false
+		child := &session{
+			start: input{
+				Tool:     "start_workflow",
+				Job:      of.start.Job,
+				Workflow: "short",
+				Goal:     of.start.Goal,
+				Parent:   in.Session,
+			},
+			called: true,
+		}
+
+		known := false
 		h.with(func() {
 			if known = h.sessions[r.Begin.Session] != nil; !known {
 				h.sessions[r.Begin.Session] = child
@@ -338,6 +363,7 @@ func (a *agent) reads(t answer, into any) bool {
 	if t.kind != given {
 		return false
 	}
+
 	if err := json.Unmarshal([]byte(t.text), into); err != nil {
 		a.history.fault("a reply that cannot be read", "client %d: %v: %.300s", a.number, err, t.text)
 		return false

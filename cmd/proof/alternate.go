@@ -50,11 +50,15 @@ const ownPostgres = "postgres"
 
 // flags adds the flags of an alternating load.
 func (o *alternation) flags(f *flag.FlagSet) {
-	f.BoolVar(&o.on, "alternate", false, "send each successive call of a session to the next server, from a script with groups, nesting, reviews, people, aborts and retries, in the newest protocol")
+	f.BoolVar(&o.on, "alternate", false,
+		"send each successive call of a session to the next server, from a script with groups, nesting, reviews, "+
+			"people, aborts and retries, in the newest protocol")
 	f.IntVar(&o.most, "calls", 0, "with --alternate: begin no session after so many calls, whatever the duration is")
 	f.DurationVar(&o.review, "review", 5*time.Second, "with --alternate: how long the reviewer takes")
-	f.StringVar(&o.store, "store", "", "with --alternate: the `URL` of a PostgreSQL database for all servers; \""+ownPostgres+"\" starts one")
-	f.BoolVar(&o.machines, "machines", false, "with --alternate and --store: give each server a clone of the project and a state folder of its own")
+	f.StringVar(&o.store, "store", "",
+		"with --alternate: the `URL` of a PostgreSQL database for all servers; \""+ownPostgres+"\" starts one")
+	f.BoolVar(&o.machines, "machines", false,
+		"with --alternate and --store: give each server a clone of the project and a state folder of its own")
 }
 
 // valid checks the flags.
@@ -69,6 +73,7 @@ func (o *alternation) valid() error {
 	case o.review < 10*time.Millisecond:
 		return errors.New("--review is at least 10ms")
 	}
+
 	return nil
 }
 
@@ -76,7 +81,8 @@ func (o *alternation) valid() error {
 // one is not, so that another server is asked for its verdict.
 func (l *load) alternateConfig() (string, error) {
 	self, err := os.Executable()
-	return fmt.Sprintf("%squality_gate:\n  agent_review_command: [%q, reviewer, %q]\n  default_max_attempts: 4\n  max_concurrent_reviews: %d\n  reply_within: %v\n",
+	return fmt.Sprintf("%squality_gate:\n  agent_review_command: [%q, reviewer, %q]\n  default_max_attempts: 4\n  "+
+		"max_concurrent_reviews: %d\n  reply_within: %v\n",
 		loadConfig, self, l.reviewerFile(), l.connections, min(l.review*6/10, callWithin/2)), err
 }
 
@@ -123,6 +129,7 @@ func (l *load) relay(ctx context.Context) {
 	}
 	working, done := context.WithCancel(ctx)
 	defer done()
+
 	var all, editors sync.WaitGroup
 	if l.edit {
 		editors.Go(func() { l.world.edit(working, 100*time.Millisecond, wholeWays) })
@@ -131,6 +138,7 @@ func (l *load) relay(ctx context.Context) {
 		r := &relay{agent: l.agent(i), load: l}
 		all.Go(func() { r.work(ctx) })
 	}
+
 	all.Wait()
 	done()
 	editors.Wait()
@@ -173,8 +181,10 @@ func (l *load) reportAlternation() {
 		refused += l.refused[code]
 		byCode = append(byCode, fmt.Sprintf("%d %s", l.refused[code], code))
 	}
+
 	l.number(float64(l.history.calls), "calls", "to the servers in turn")
-	l.number(float64(refused), "refused", strings.TrimSpace("that one server alone would not have refused  "+strings.Join(byCode, ", ")))
+	l.number(float64(refused), "refused",
+		strings.TrimSpace("that one server alone would not have refused  "+strings.Join(byCode, ", ")))
 	l.number(float64(l.ended.Load()), "ended", "sessions, as their scripts say")
 	l.number(float64(l.reviews), "reviews", "by the reviewer")
 	l.number(float64(l.decisions.Load()), "decisions", "of people, at a terminal")

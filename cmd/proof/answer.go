@@ -39,10 +39,11 @@ var refusals = func() map[string]kind {
 			"job_broken job_not_found definition_lost instructions_missing " + // an editor saves
 			"step_moved_on " + // another client, during the review
 			"disk_full attempt_running attempt_busy being_deleted being_removed no_session " +
-			"target_checked_out target_moved not_committed not_merged merge_unfinished push_rejected elsewhere no_workspace " +
-			"machine_gone workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
+			"target_checked_out target_moved not_committed not_merged merge_unfinished push_rejected elsewhere " +
+			"no_workspace machine_gone workspace_gone not_removed work_not_kept worktree_in_use git_failed " +
 			"run_not_saved too_many_runs unknown_workflow_tool config_invalid runs_unread untrusted",
-		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown workflow_cancelled",
+		lost: "session_uncertain session_busy stopping board_busy still_stopping source_away workflow_unknown " +
+			"workflow_cancelled",
 		gone: "unknown_session unknown_task unknown_attempt deleted_since unknown_run",
 	} {
 		for code := range strings.FieldsSeq(codes) {
@@ -141,9 +142,11 @@ func (a *answer) read(in input) {
 			if in.Tool == "start_workflow" { // its parent, by now
 				a.kind = noEffect
 			}
-		case "step_id_needed", "step_finished", "group_moved_on", "step_not_current", "unknown_step", "step_ahead", "step_is_workflow":
+		case "step_id_needed", "step_finished", "group_moved_on", "step_not_current", "unknown_step", "step_ahead",
+			"step_is_workflow":
 			a.kind, a.said = given, "!"+a.code
 		}
+
 		return
 	case given:
 	default:

@@ -24,10 +24,12 @@ import (
 func (s *simulation) settleBoard(ctx context.Context) error {
 	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
 		open, attempt := "", ""
-		err := s.query(ctx, "SELECT id, state FROM attempts WHERE state IN ('waiting', 'starting', 'running')", func() {}, &attempt, &open)
+		err := s.query(ctx, "SELECT id, state FROM attempts WHERE state IN ('waiting', 'starting', 'running')",
+			func() {}, &attempt, &open)
 		if err != nil {
 			return err
 		}
+
 		late := time.Now().After(until)
 		if open == "" {
 			if half, err := s.halfDone(ctx); err != nil || !half || late {
@@ -42,23 +44,28 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-// halfDone reports whether the creation or removal of an attempt's worktrees has not ended, or that of a deleted one has yet to begin.
+// halfDone reports whether the creation or removal of an attempt's worktrees has not ended, or that of a
+// deleted one has yet to begin.
 func (s *simulation) halfDone(ctx context.Context) (bool, error) {
 	known, id := []string{}, ""
 	if err := s.query(ctx, "SELECT id FROM attempts", func() { known = append(known, id) }, &id); err != nil {
 		return false, err
 	}
+
 	journals, err := s.glob((*folder.Folder).Worktrees, ".journal", "*.json")
 	for _, path := range journals {
 		text, rerr := os.ReadFile(path)
-		_, gone := os.Lstat(strings.TrimSuffix(filepath.Join(filepath.Dir(filepath.Dir(path)), filepath.Base(path)), ".json") + ".removing")
-		whole := bytes.Contains(text, []byte(`"phase": "made"`)) && slices.ContainsFunc(known, func(id string) bool { return bytes.Contains(text, []byte(id)) })
+		_, gone := os.Lstat(strings.TrimSuffix(filepath.Join(filepath.Dir(filepath.Dir(path)), filepath.Base(path)),
+			".json") + ".removing")
+		whole := bytes.Contains(text, []byte(`"phase": "made"`)) &&
+			slices.ContainsFunc(known, func(id string) bool { return bytes.Contains(text, []byte(id)) })
 		if gone == nil || rerr == nil && !whole {
 			return true, nil
 		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			return false, rerr
 		}
 	}
+
 	return false, err
 }
 
@@ -78,17 +85,22 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var id, text string
 	var x began
 	tasks, attempts, orders := map[string][]string{}, map[string][]string{}, map[string][]string{} // ids by token
+
 	// Attempts, and those with an interruption, which drops what is queued.
 	there, cut := map[string]bool{}, map[string]bool{}
-	err = errors.Join(s.query(ctx, "SELECT id, coalesce(description, '') FROM tasks", func() { tasks[text] = append(tasks[text], id) }, &id, &text),
+	err = errors.Join(s.query(ctx, "SELECT id, coalesce(description, '') FROM tasks", func() {
+		tasks[text] = append(tasks[text], id)
+	}, &id, &text),
 		s.query(ctx, "SELECT id, coalesce(prompt, '') FROM attempts", func() {
 			there[id] = true
 			attempts[tokenIn(text)] = append(attempts[tokenIn(text)], id)
 		}, &id, &text),
-		s.query(ctx, "SELECT id, attempt_id, prompt, state, coalesce(final_message, ''), coalesce(exit_code, -1), started_at IS NOT NULL FROM executions WHERE step_id IS NULL", func() {
+		s.query(ctx, "SELECT id, attempt_id, prompt, state, coalesce(final_message, ''), coalesce(exit_code, -1), "+
+			"started_at IS NOT NULL FROM executions WHERE step_id IS NULL", func() {
 			orders[tokenIn(x.prompt)] = append(orders[tokenIn(x.prompt)], x.id)
 			cut[x.attempt] = cut[x.attempt] || x.state == "stopped" || x.state == "interrupted"
 			s.judgeExecution(x, did)
@@ -100,7 +112,9 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 
 	h := s.history
 	stays := func(id string) bool { // nobody asked to delete the task
-		return !slices.ContainsFunc(h.tasks[id], func(o porcupine.Operation) bool { return o.Input.(taskInput).Tool == "delete_task" })
+		return !slices.ContainsFunc(h.tasks[id], func(o porcupine.Operation) bool {
+			return o.Input.(taskInput).Tool == "delete_task"
+		})
 	}
 	h.once(aTask, tasks, func(_ string, e *effect) bool { return e.id != "" && stays(e.id) })
 	h.once(anAttempt, attempts, func(_ string, e *effect) bool { return e.id != "" && stays(e.of) })
@@ -118,6 +132,7 @@ func (s *simulation) judgeExecution(x began, did journal) {
 	if o == nil {
 		return // reported by once
 	}
+
 	wrong := ""
 	switch {
 	case o.of != "" && o.of != x.attempt:
@@ -134,7 +149,8 @@ func (s *simulation) judgeExecution(x began, did journal) {
 		wrong = "nobody has stopped it"
 	}
 	if wrong != "" {
-		s.history.fault("a wrong execution of an agent", "%s: %s: %+v (%+v; started %v, ended %v)", token, wrong, x, o, did["start"][token], did["end"][token])
+		s.history.fault("a wrong execution of an agent", "%s: %s: %+v (%+v; started %v, ended %v)", token, wrong, x, o,
+			did["start"][token], did["end"][token])
 	}
 }
 
@@ -151,22 +167,27 @@ func (s *simulation) judgeWork(ctx context.Context, wrote, committed map[string]
 			h.fault("an agent that goes on", "in %s (%v)", dir, err)
 		}
 	}
+
 	there, err := s.glob((*folder.Folder).Worktrees, "*", "*", "work-*")
 	if err != nil {
 		return err
 	}
+
 	kept := map[string]bool{} // files, and ids of commits
 	for _, path := range there {
 		kept[filepath.Base(path)] = true
 	}
+
 	for _, f := range s.states() {
 		if err := s.judgeRepo(ctx, f.Root, kept); err != nil {
 			return err
 		}
 	}
+
 	for _, token := range slices.Sorted(maps.Keys(wrote)) {
 		if !kept["work-"+token] {
-			h.fault("lost work", "what an agent has written for %s is in no worktree, on no branch and in no rescue", token)
+			h.fault("lost work", "what an agent has written for %s is in no worktree, on no branch and in no rescue",
+				token)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(committed)) {
@@ -174,6 +195,7 @@ func (s *simulation) judgeWork(ctx context.Context, wrote, committed map[string]
 			h.fault("a lost commit", "no ref leads to %s", id)
 		}
 	}
+
 	return nil
 }
 
@@ -192,6 +214,7 @@ func (s *simulation) judgeRepo(ctx context.Context, root string, kept map[string
 		for name := range strings.FieldsSeq(names) {
 			kept[name] = true
 		}
+
 		if strings.HasPrefix(ref, "refs/deepwork/rescue/") {
 			s.rescues++
 		}
@@ -207,15 +230,19 @@ func (s *simulation) judgeRepo(ctx context.Context, root string, kept map[string
 	if err != nil {
 		return err
 	}
-	if left, err := s.git(ctx, root, append(append([]string{"rev-list"}, strings.Fields(tips)...), "--not", "refs/heads/main")...); err != nil || left != "" {
+	if left, err := s.git(ctx, root,
+		append(append([]string{"rev-list"}, strings.Fields(tips)...), "--not", "refs/heads/main")...); err != nil ||
+		left != "" {
 		s.history.fault("commits were taken from main", "%v\n%s", err, left)
 	}
 	if said, err := s.git(ctx, root, "status", "--porcelain"); err != nil || said != "" {
 		s.history.fault("the main checkout is changed", "%v\n%s", err, said)
 	}
-	if said, err := s.git(ctx, root, "fsck", "--no-dangling", "--no-progress"); err != nil || strings.Contains(said, "missing") {
+	if said, err := s.git(ctx, root, "fsck", "--no-dangling", "--no-progress"); err != nil ||
+		strings.Contains(said, "missing") {
 		s.history.fault("git fsck", "%v\n%s", err, said)
 	}
+
 	return nil
 }
 

@@ -81,7 +81,8 @@ echo "$2" >"work-$2" || exit 98
 echo "wrote $2 $$" >>"$log"
 if [ "$5" = true ]; then
 	echo "$2" >shared
-	git add -A && git -c user.name=Sim -c user.email=sim@example.com commit -q -m "$2" && echo "commit $(git rev-parse HEAD) $$" >>"$log"
+	git add -A && git -c user.name=Sim -c user.email=sim@example.com commit -q -m "$2" && echo "commit $(git ` +
+	`rev-parse HEAD) $$" >>"$log"
 fi
 sleep "$3"
 echo "end $2 $$" >>"$log"
@@ -95,6 +96,7 @@ func (c *clerk) act(ctx context.Context) {
 		c.choose(ctx)
 		return
 	}
+
 	var r struct {
 		Projects []struct {
 			ID string `json:"project_id"`
@@ -107,7 +109,8 @@ func (c *clerk) act(ctx context.Context) {
 		return
 	}
 	c.project = r.Projects[0].ID
-	if t, _ := c.tell(ctx, "list_repos", map[string]any{"project_id": c.project}, true); c.reads(t, &r) && len(r.Repos) == 1 {
+	if t, _ := c.tell(ctx, "list_repos", map[string]any{"project_id": c.project}, true); c.reads(t, &r) &&
+		len(r.Repos) == 1 {
 		c.repo = r.Repos[0].ID
 	}
 }
@@ -117,7 +120,9 @@ func (c *clerk) choose(ctx context.Context) {
 	var open, attempts []string
 	var task, attempt string
 	c.history.with(func() {
-		open = slices.DeleteFunc(slices.Sorted(maps.Keys(c.sim.tasks)), func(id string) bool { return c.sim.tasks[id].closed })
+		open = slices.DeleteFunc(slices.Sorted(maps.Keys(c.sim.tasks)), func(id string) bool {
+			return c.sim.tasks[id].closed
+		})
 		if len(open) > 0 {
 			task = open[c.below(len(open))]
 			attempts = c.sim.tasks[task].attempts
@@ -161,13 +166,15 @@ func (c *clerk) choose(ctx context.Context) {
 // land merges, rebases or pushes the branch of an attempt, or undoes its merge.
 func (c *clerk) land(ctx context.Context, attempt string) {
 	args := map[string]any{"attempt_id": attempt}
-	tool := []string{"merge_attempt", "merge_attempt", "merge_attempt", "rebase_attempt", "push_attempt", "abort_merge"}[c.below(6)]
+	tool := []string{"merge_attempt", "merge_attempt", "merge_attempt", "rebase_attempt", "push_attempt",
+		"abort_merge"}[c.below(6)]
 	switch tool {
 	case "merge_attempt":
 		args["way"] = []string{"merge", "squash", "rebase"}[c.below(3)]
 	case "push_attempt":
 		args["remote"], args["force"] = "mirror", true
 	}
+
 	var r struct{ Repos []struct{ Status string } }
 	if t, _ := c.tell(ctx, tool, args, true); c.reads(t, &r) {
 		c.history.with(func() { c.sim.landed[r.Repos[0].Status]++ })
@@ -181,6 +188,7 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool
 	if kind == anAttempt {
 		tool, key = "start_task_attempt", "attempt_id"
 	}
+
 	begun := c.history.now()
 	t, unsure := c.tell(ctx, tool, e.args, true)
 	var r map[string]any
@@ -200,7 +208,8 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool
 		}
 	})
 	if id != was {
-		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %s", c.number, token, was, id)
+		c.history.fault("a repetition with another reply", "client %d: the request %s was answered %s, and again %s",
+			c.number, token, was, id)
 	}
 	if kind == aTask && e.id != "" {
 		c.note(e.id, taskInput{Tool: "create_task", Title: e.args["title"].(string), Request: token}, begun, t)
@@ -221,6 +230,7 @@ func (c *clerk) repeat(ctx context.Context) {
 	if c.plain {
 		kind = aTask
 	}
+
 	var answered []string
 	var all map[string]*effect
 	c.history.with(func() {
@@ -273,6 +283,7 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 	if in.Tool == "update_task" {
 		args["title"] = in.Title
 	}
+
 	of := c.sim.tasks
 	removes := in.Tool == "delete_task"
 	c.history.with(func() { of[task].removing = of[task].removing || removes })
@@ -289,6 +300,7 @@ func (c *clerk) register(ctx context.Context, task string, in taskInput) answer 
 			of[task].closed = false
 		}
 	})
+
 	return t
 }
 
@@ -323,6 +335,7 @@ func (c *clerk) follow(ctx context.Context, attempt string) {
 		defer c.dropping(attempt, o.order.token)()
 	}
 	t, _ := c.tell(ctx, "follow_up", args, false)
+
 	var r struct{ Status string }
 	is := c.reads(t, &r)
 	c.history.with(func() {

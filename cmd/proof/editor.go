@@ -43,6 +43,7 @@ func (w *world) edit(ctx context.Context, every time.Duration, ways []way) {
 			return
 		case <-tick.C:
 		}
+
 		job := i % jobCount
 		if err := w.save(job, ways[(job+i/jobCount)%len(ways)]); err != nil {
 			w.history.fault("the editor", "%v", err)
@@ -69,6 +70,7 @@ func writeHalves(path, text string, number int) error {
 	if err := os.WriteFile(path, []byte(text[:half]), 0o644); err != nil {
 		return err
 	}
+
 	time.Sleep(time.Duration(number%5) * time.Millisecond)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -142,13 +144,16 @@ func (b *saves) step(job, last int, info stepInfo) (save int, err error) {
 	switch {
 	case info.Info != infoText(save):
 		err = fmt.Errorf("%s: the common info is of no save: %.300q", name, info.Info)
-	case len(info.Outputs) != len(outputNames) || info.Outputs[0].Name != "report" || info.Outputs[0].Description != outputText(info.Step, save):
+	case len(info.Outputs) != len(outputNames) || info.Outputs[0].Name != "report" ||
+		info.Outputs[0].Description != outputText(info.Step, save):
 		err = fmt.Errorf("%s: the outputs of %s are not those of save %d: %+v", name, info.Step, save, info.Outputs)
 	case !isInstructions(name, info.Step, info.Instructions):
 		err = fmt.Errorf("%s: the instructions of %s are other ones: %.300q", name, info.Step, info.Instructions)
 	case save < max(last, 1) || save > b.begun[job]:
-		err = fmt.Errorf("%s: save %d was served to a call that began after save %d had ended, of %d", name, save, last, b.begun[job])
+		err = fmt.Errorf("%s: save %d was served to a call that began after save %d had ended, of %d", name, save, last,
+			b.begun[job])
 	}
+
 	return save, err
 }
 

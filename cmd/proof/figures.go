@@ -40,7 +40,8 @@ var figureText string
 // figures are all promised figures. figures.txt explains its format.
 var figures = parseFigures(figureText)
 
-var figureRow = regexp.MustCompile(`^(.+?) \| (.+?) \| ((?:(under|at most|at least) (\S+)|passes)(?: (\S+))?) \| (.+?) \| ?(.*)$`)
+var figureRow = regexp.MustCompile(
+	`^(.+?) \| (.+?) \| ((?:(under|at most|at least) (\S+)|passes)(?: (\S+))?) \| (.+?) \| ?(.*)$`)
 
 func parseFigures(text string) (all []figure) {
 	command, runs := "", 1
@@ -50,7 +51,17 @@ func parseFigures(text string) (all []figure) {
 			continue
 		}
 		if m := figureRow.FindStringSubmatch(line); m != nil {
-			f := figure{part: m[1], what: m[2], bound: m[3], op: m[4], unit: m[6], value: m[7], against: m[8], command: command, runs: runs}
+			f := figure{
+				part:    m[1],
+				what:    m[2],
+				bound:   m[3],
+				op:      m[4],
+				unit:    m[6],
+				value:   m[7],
+				against: m[8],
+				command: command,
+				runs:    runs,
+			}
 			if f.op == "" {
 				f.bound = "passes"
 			}
@@ -77,6 +88,7 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	only := flags.String("only", "", "measure only the figures whose row matches this `regexp`")
 	write := flags.Bool("write", false, "keep the table in "+figuresFile)
+
 	var wanted []figure
 	err := parse(flags, args, stderr, func() error {
 		pattern, err := regexp.Compile(*only)
@@ -94,11 +106,13 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		if *write && *only != "" {
 			return errors.New("-write keeps a whole run: leave out -only")
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	var rows []row
 	var n numbers
@@ -108,6 +122,7 @@ func runFigures(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		}
 		rows = append(rows, judgeFigure(f, n, err))
 	}
+
 	if ctx.Err() != nil {
 		return fmt.Errorf("the run was cut short: %w", context.Cause(ctx))
 	}
@@ -146,6 +161,7 @@ func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, erro
 		}
 		words = append([]string{self}, words[3:]...)
 	}
+
 	n := numbers{}
 	for range f.runs {
 		var out bytes.Buffer
@@ -157,11 +173,13 @@ func (f *figure) measure(ctx context.Context, progress io.Writer) (numbers, erro
 		cmd.Stderr = cmd.Stdout
 		err := cmd.Run()
 		n.read(out.String())
+
 		// The number of faults that a load finds is a separate figure.
 		if wrong := n["wrong"]; err != nil && (ctx.Err() != nil || len(wrong) == 0 || wrong[len(wrong)-1] == 0) {
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
 	}
+
 	return n, nil
 }
 
@@ -233,7 +251,11 @@ func judgeFigure(f figure, n numbers, err error) row {
 	if err != nil {
 		return r
 	}
-	expression, err := n.fill(f.value, func(x float64) string { return "(" + strconv.FormatFloat(x, 'e', -1, 64) + ")" })
+
+	expression, err := n.fill(f.value, func(x float64) string {
+		return "(" + strconv.FormatFloat(x, 'e', -1, 64) + ")"
+	})
+
 	var result types.TypeAndValue
 	if err == nil {
 		r.compared, err = n.fill(f.against, short)
@@ -273,7 +295,8 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 		switch {
 		case r.err != nil:
 			failed++
-			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s", strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "not measured"
+			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s",
+				strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "not measured"
 			err = fmt.Errorf("%s: %w", r.what, r.err)
 		case r.ok:
 			held++
@@ -284,11 +307,15 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 				err = fmt.Errorf("%s: %s", r.what, r.measured)
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, r.what, r.bound, r.measured, r.compared, holds, r.command)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", r.part, r.what, r.bound, r.measured, r.compared,
+			holds, r.command)
 	}
-	return fmt.Sprintf("%s, in %s; %s, %s/%s, %d CPUs. Of %d figures %d hold, %d miss their bound, %d could not be measured.\n\n"+
-		"| of | figure | bound | measured | compared with | holds | command |\n|---|---|---|---|---|---|---|\n%s",
-		began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+
+	return fmt.Sprintf("%s, in %s; %s, %s/%s, %d CPUs. Of %d figures %d hold, %d miss their bound, %d could not be "+
+		"measured.\n\n| of | figure | bound | measured | compared with | holds | command "+
+		"|\n|---|---|---|---|---|---|---|\n%s",
+		began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), runtime.Version(), runtime.GOOS,
+		runtime.GOARCH, runtime.NumCPU(),
 		len(rows), held, missed, failed, &b), err
 }
 

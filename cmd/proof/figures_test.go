@@ -19,9 +19,11 @@ const module = "../.."
 const goOutput = `goos: linux
 goarch: amd64
 pkg: deepwork/cmd/deepwork
-BenchmarkFinishedStepStdio/callers=1-2         	      10	         0 ns/op	       366.2 echo-µs	         0.9500 of-allowed(<=1)	        42.10 server-MB(<40)	      1227 step-µs	       461.0 write-µs
+BenchmarkFinishedStepStdio/callers=1-2         	      10	         0 ns/op	       366.2 echo-µs	         ` +
+	`0.9500 of-allowed(<=1)	        42.10 server-MB(<40)	      1227 step-µs	       461.0 write-µs
     bench_test.go:7: BenchmarkX is a word in a log
-BenchmarkFinishedStepStdio/callers=16          	      10	         0 ns/op	        51.00 server-MB(<40)	         0.5500 of-ideal(>=1.1)
+BenchmarkFinishedStepStdio/callers=16          	      10	         0 ns/op	        51.00 ` +
+	`server-MB(<40)	         0.5500 of-ideal(>=1.1)
 --- BENCH: BenchmarkFinishedStepStdio/callers=16
 BenchmarkLateStep-2   	       3	         1.500 ratio(<=2)
 BenchmarkLateStep-2   	       3	         3.500 ratio(<=2)
@@ -39,19 +41,39 @@ func TestNumbers(t *testing.T) {
 	n := numbers{}
 	n.read(goOutput + "--- SKIP: TestX (9.00s)\n--- FAIL: TestX (9.10s)\n")
 	for text, want := range map[string]string{
-		"{callers=1 of-allowed(<=1)}": "0.95", "{callers=1 step-µs /1000}": "1.23", "{callers=1 ns/op}": "0",
-		"by 16 {callers=16 of-ideal(>=1.1)}, {gone-s}": "by 16 0.55, 1.3", "{s}": "1.71", "{of-ceiling}": "0.82", "{ratio(<=2)}": "2.5",
+		"{callers=1 of-allowed(<=1)}":                  "0.95",
+		"{callers=1 step-µs /1000}":                    "1.23",
+		"{callers=1 ns/op}":                            "0",
+		"by 16 {callers=16 of-ideal(>=1.1)}, {gone-s}": "by 16 0.55, 1.3",
+		"{s}":          "1.71",
+		"{of-ceiling}": "0.82",
+		"{ratio(<=2)}": "2.5",
 	} {
 		testkit.Equal(t, testkit.Get(n.fill(text, short)).Must(t), want, "%s", text)
 	}
 	testkit.Equal(t, len(n["s"]), 1, "%v tests passed", n["s"])
 	testkit.Fails(t, testkit.Get(n.fill("{of-idael}", short)).Err(), "", "a unit that is not there is found")
-	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.5"} {
+
+	for x, want := range map[float64]string{
+		0:      "0",
+		7:      "7",
+		1227.4: "1227",
+		12.34:  "12.3",
+		0.9501: "0.95",
+		0.0012: "0.0012",
+		-3.5:   "-3.5",
+	} {
 		testkit.Equal(t, short(x), want, "%v is printed", x)
 	}
-	for op, limits := range map[string]struct{ good, bad float64 }{"under": {0.99, 1}, "at most": {1, 1.01}, "at least": {1, 0.99}} {
+
+	for op, limits := range map[string]struct{ good, bad float64 }{
+		"under":    {0.99, 1},
+		"at most":  {1, 1.01},
+		"at least": {1, 0.99},
+	} {
 		f := figure{op: op, limit: 1}
-		testkit.True(t, f.holds(limits.good) && !f.holds(limits.bad), "%s 1: %v holds, or %v does not", op, limits.bad, limits.good)
+		testkit.True(t, f.holds(limits.good) && !f.holds(limits.bad), "%s 1: %v holds, or %v does not", op, limits.bad,
+			limits.good)
 	}
 	testkit.True(t, (&figure{limit: 1}).holds(7), "what has no bound does not hold")
 }
@@ -59,7 +81,13 @@ func TestNumbers(t *testing.T) {
 // The table reports what holds, what misses and what failed, with what it was compared
 // with and the command for it alone. Only what is wrong, or cannot be measured, is a failure.
 func TestTable(t *testing.T) {
-	n := numbers{"callers=16 of-ideal(>=1.1)": {0.55}, "callers=16 step-µs": {90}, "callers=16 echo-µs": {20.04}, "callers=16 write-µs": {0.1234}}
+	n := numbers{
+		"callers=16 of-ideal(>=1.1)": {0.55},
+		"callers=16 step-µs":         {90},
+		"callers=16 echo-µs":         {20.04},
+		"callers=16 write-µs":        {0.1234},
+	}
+
 	printed := numbers{}
 	printed.read(goOutput)
 	rows := []row{
@@ -68,9 +96,13 @@ func TestTable(t *testing.T) {
 		judgeFigure(figure{value: "{a} / {b}"}, numbers{"a": {1}, "b": {0}}, nil),
 	}
 	got, _ := figureTable(rows, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", 3600)), 500*time.Second)
-	testkit.True(t, regexp.MustCompile(`^2026-11-20 22:59 UTC, in 8m20s; go1\.\S+, \w+/\w+, \d+ CPUs\. Of 6 figures 1 hold, 2 miss their bound, 3 could not be measured\.\n\n`).MatchString(got), "the table is\n%s", got)
+	testkit.True(t,
+		regexp.MustCompile(`^2026-11-20 22:59 UTC, in 8m20s; go1\.\S+, \w+/\w+, \d+ CPUs\. Of 6 figures 1 hold, 2 `+
+			`miss their bound, 3 could not be measured\.\n\n`).MatchString(got), "the table is\n%s", got)
 	testkit.ContainsAll(t, got, []string{
-		"| at most 1 | 0.95 | step 1227 µs; echo of the bare SDK 366 µs, synced write of 4 KB 461 µs | yes | `go test -count=5 -timeout=10m '-run=^$' '-bench=^BenchmarkFinishedStepStdio$' -benchtime=10x ./cmd/deepwork` |\n",
+		"| at most 1 | 0.95 | step 1227 µs; echo of the bare SDK 366 µs, synced write of 4 KB 461 µs | yes | `go " +
+			"test -count=5 -timeout=10m '-run=^$' '-bench=^BenchmarkFinishedStepStdio$' -benchtime=10x " +
+			"./cmd/deepwork` |\n",
 		"| at least 1.1 | 0.55 | step 90 µs; echo 20 µs, write 0.123 µs, each by 16 at once | **no** |",
 		"| under 40 MB | 51 MB |  | **no** |",
 		`| FAILED: exit status 1: a \| b c |  | not measured |`,
@@ -78,8 +110,12 @@ func TestTable(t *testing.T) {
 		"division by zero |",
 	}, "the table")
 	testkit.Equal(t, strings.Count(got, "\n"), 2+2+len(rows), "lines: %s", got)
+
 	for _, fails := range []bool{false, true} {
-		for _, r := range map[bool][]row{false: {{ok: true}, {figure: figure{limit: 1}}}, true: {{}, {err: errors.New("it failed")}}}[fails] {
+		for _, r := range map[bool][]row{
+			false: {{ok: true}, {figure: figure{limit: 1}}},
+			true:  {{}, {err: errors.New("it failed")}},
+		}[fails] {
 			_, err := figureTable([]row{r, {ok: true}}, time.Now(), 0)
 			testkit.Equal(t, err != nil, fails, "%+v: %v", r, err)
 		}
@@ -110,10 +146,12 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 		for _, m := range names {
 			testkit.Contains(t, code.String(), "\nfunc "+m[1]+"(", "%s: there is no %s", f.command, m[1])
 		}
+
 		// What is read must be a unit that something reports, or Go does.
 		for _, m := range braces.FindAllStringSubmatch(f.value+f.against, -1) {
 			unit := m[1][strings.LastIndexByte(m[1], ' ')+1:]
-			testkit.True(t, regexp.MustCompile(`["; ]`+regexp.QuoteMeta(unit)+`"`).MatchString(code.String()) || unit == "s" || strings.HasSuffix(unit, "/op"), "%s: nothing reports %s", f.command, unit)
+			testkit.True(t, regexp.MustCompile(`["; ]`+regexp.QuoteMeta(unit)+`"`).MatchString(code.String()) ||
+				unit == "s" || strings.HasSuffix(unit, "/op"), "%s: nothing reports %s", f.command, unit)
 		}
 	}
 	for _, part := range []string{"engine", "quality gate", "many agents", "dynamic tools", "task board"} {
@@ -126,10 +164,13 @@ func TestDocumentIsOfTheseFigures(t *testing.T) {
 	data := testkit.Get(os.ReadFile(filepath.Join(module, figuresFile))).Must(t)
 	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
 	testkit.Equal(t, strings.Count(rest, "\n| ")-1, len(figures), "the rows of %s", figuresFile)
+
 	for _, f := range figures {
 		_, after, ok := strings.Cut(rest, "\n| "+f.part+" | "+f.what+" | "+f.bound+" | ")
 		command, _, _ := strings.Cut(after, "\n")
-		testkit.Need(t, ok && strings.HasSuffix(command, " | `"+f.command+"` |"), "%s has no row, or not in its place, for %q by %s: run the command with -write", figuresFile, f.what, f.command)
+		testkit.Need(t, ok && strings.HasSuffix(command, " | `"+f.command+"` |"),
+			"%s has no row, or not in its place, for %q by %s: run the command with -write", figuresFile, f.what,
+			f.command)
 		rest = after
 	}
 }
@@ -161,10 +202,14 @@ func TestFiguresUse(t *testing.T) {
 
 // The sentence above the figures counts what their rows say.
 func TestField18_TheSentenceCountsTheRows(t *testing.T) {
-	made, _ := figureTable([]row{{ok: true}, {figure: figure{limit: 1}}, {err: errors.New("it failed")}, {ok: true}}, time.Now(), 0)
+	made, _ := figureTable([]row{{ok: true}, {figure: figure{limit: 1}}, {err: errors.New("it failed")}, {ok: true}},
+		time.Now(), 0)
 	for _, text := range []string{made, string(testkit.Get(os.ReadFile(module + "/transport/BENCHMARKS.md")).Must(t))} {
-		yes, no, none := strings.Count(text, "| yes |"), strings.Count(text, "| **no** |"), strings.Count(text, "| not measured |")
-		testkit.Contains(t, text, fmt.Sprintf("Of %d figures %d hold, %d miss their bound, %d could not be measured.", yes+no+none, yes, no, none), "the sentence")
+		yes := strings.Count(text, "| yes |")
+		no := strings.Count(text, "| **no** |")
+		none := strings.Count(text, "| not measured |")
+		testkit.Contains(t, text, fmt.Sprintf("Of %d figures %d hold, %d miss their bound, %d could not be measured.",
+			yes+no+none, yes, no, none), "the sentence")
 		testkit.Equal(t, strings.Count(text, "` |\n"), yes+no+none, "the rows of the table")
 	}
 }

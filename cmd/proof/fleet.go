@@ -77,6 +77,7 @@ func (f *fleet) close() (err error) {
 			m.proxy.Close()
 		}
 	}
+
 	if f.bouncer != nil {
 		f.bouncer.Close()
 	}
@@ -89,8 +90,10 @@ func (f *fleet) close() (err error) {
 // String describes what happened.
 func (f *fleet) String() string {
 	h := f.history
-	return fmt.Sprintf("seed %d, %d machines: %d sessions and %d tasks (%d histories too tangled); %d calls (%d lost, %d without effect); %d kills, %d suspensions, %d faults of a network, %d of the database",
-		f.seed, f.count, len(h.sessions), len(f.tasks), h.tangled, h.calls, h.lost, h.refused, f.kills, f.suspensions.Load(), f.cutOff.Load(), f.outages.Load())
+	return fmt.Sprintf("seed %d, %d machines: %d sessions and %d tasks (%d histories too tangled); %d calls (%d "+
+		"lost, %d without effect); %d kills, %d suspensions, %d faults of a network, %d of the database",
+		f.seed, f.count, len(h.sessions), len(f.tasks), h.tangled, h.calls, h.lost, h.refused, f.kills,
+		f.suspensions.Load(), f.cutOff.Load(), f.outages.Load())
 }
 
 // layOut starts the database and makes the machines.
@@ -99,9 +102,11 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 		return err
 	}
 	config := "attempts: {max_concurrent: 3}\n" + f.executors()
-	if err := errors.Join(f.build(ctx), f.layRepo(ctx, config, "remote add origin https://git.example.com/sim.git")); err != nil {
+	if err := errors.Join(f.build(ctx),
+		f.layRepo(ctx, config, "remote add origin https://git.example.com/sim.git")); err != nil {
 		return err
 	}
+
 	to := f.db.At("sim")
 	if f.pooler {
 		if f.bouncer, err = pgtest.StartBouncer(to); err != nil {
@@ -114,11 +119,13 @@ func (f *fleet) layOut(ctx context.Context) (err error) {
 		if m.proxy, err = pgtest.StartProxy(to); err != nil {
 			return err
 		}
-		if m.server, m.state, err = f.machine(n, append(storeEnv(m.proxy.URL, "sim"), "DEEPWORK_FAULT_BREAK="+f.broken)...); err != nil {
+		m.server, m.state, err = f.machine(n, append(storeEnv(m.proxy.URL, "sim"), "DEEPWORK_FAULT_BREAK="+f.broken)...)
+		if err != nil {
 			return err
 		}
 		f.machines, f.servers = append(f.machines, m), append(f.servers, m.server)
 	}
+
 	return nil
 }
 
@@ -129,6 +136,7 @@ func (f *fleet) live(ctx context.Context) error {
 	if err := f.serve(ctx, f.machines[0], 0); err != nil { // it makes the schema
 		return err
 	}
+
 	var all sync.WaitGroup
 	f.rove(working, &all, 1)
 	f.keepBoard(working, &all, f.plain)
@@ -154,14 +162,17 @@ func (f *fleet) end(ctx context.Context) error {
 	for _, p := range f.running() {
 		f.stop(p)
 	}
+
 	for _, m := range f.machines {
 		if err := f.serve(ctx, m, 0); err != nil {
 			return err
 		}
 	}
+
 	if err := f.settleBoard(ctx); err != nil {
 		return err
 	}
+
 	a := f.agent(2*f.clients + f.random.IntN(f.count))
 	a.lose = 0
 	for _, id := range f.history.known() {
@@ -176,14 +187,17 @@ func (f *fleet) end(ctx context.Context) error {
 			break
 		}
 	}
+
 	a.goOn(ctx)
 	(&clerk{agent: a, sim: f.simulation}).readTasks(ctx)
 	if err := f.settleBoard(ctx); err != nil { // other machines have yet to look for what they have of deleted tasks
 		return err
 	}
+
 	for _, p := range f.running() {
 		f.stop(p)
 	}
+
 	return f.judge(ctx)
 }
 

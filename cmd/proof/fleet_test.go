@@ -17,7 +17,8 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-var fleetTime = flag.Duration("fleet.time", 0, "how long the clients of TestMachines work; 0 skips it; from 15s on, TestBreaksAreNoticed and TestStandby run too")
+var fleetTime = flag.Duration("fleet.time", 0,
+	"how long the clients of TestMachines work; 0 skips it; from 15s on, TestBreaksAreNoticed and TestStandby run too")
 
 // TestMachines has clients work at the servers of three machines with one database, with PgBouncer
 // and without, while all of them fail, and checks every answer against a model.
@@ -34,21 +35,28 @@ func TestMachines(t *testing.T) {
 			pgtest.Need(t, f.simulate(t.Context()))
 			t.Log(f)
 			_, what := f.history.found()
-			testkit.Equal(t, what, "", "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
-			testkit.Need(t, len(f.history.sessions) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
-			testkit.True(t, len(f.tasks) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.Equal(t, what, "", "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run "+
+				"./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.Need(t, len(f.history.sessions) > 0,
+				"%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d "+
+					"-duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
+			testkit.True(t, len(f.tasks) > 0,
+				"%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d "+
+					"-duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
 		})
 	}
 }
 
-// Each check that keeps machines from overwriting each other is needed: a program without it answers or stores something wrong
-// when just the fault that it is for occurs, and the model notices. A program with all checks stands the same faults.
+// Each check that keeps machines from overwriting each other is needed: a program without it answers or
+// stores something wrong when just the fault that it is for occurs, and the model notices. A program with all
+// checks stands the same faults.
 func TestBreaksAreNoticed(t *testing.T) {
 	if *fleetTime < 15*time.Second || runtime.GOOS == "windows" {
 		t.Skip("it takes half a minute: -fleet.time=15s runs it")
 	}
 	breaks := map[string]func(*fleet, *testing.T){ // see faults.go of packages postgres and record
-		"revision": (*fleet).writeLate, "request": (*fleet).startTwice, "reread": (*fleet).loseReply, "look": (*fleet).readAfter,
+		"revision": (*fleet).writeLate, "request": (*fleet).startTwice, "reread": (*fleet).loseReply,
+		"look": (*fleet).readAfter,
 	}
 	struck := func(t *testing.T, broken string, strikes ...func(*fleet, *testing.T)) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
@@ -72,6 +80,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 		return strings.TrimSpace(what)
 	}
 	testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
+
 	for check, strike := range breaks {
 		t.Run(check, func(t *testing.T) {
 			what := ""
@@ -87,7 +96,8 @@ func TestBreaksAreNoticed(t *testing.T) {
 func (f *fleet) begin(t *testing.T) (a, b *agent, id string) {
 	t.Helper()
 	a = f.agent(2 * len(f.history.sessions))
-	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+	begun := a.perform(t.Context(),
+		input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
 	testkit.Need(t, begun.kind == given, "starting a session: %s", begun.text)
 	return a, f.agent(a.number + 1), begun.reply.Begin.Session
 }
@@ -114,6 +124,7 @@ func (f *fleet) caughtBy(call func()) (answered chan struct{}) {
 	case <-caught:
 	case <-answered:
 	}
+
 	return answered
 }
 
@@ -132,7 +143,14 @@ func (f *fleet) writeLate(t *testing.T) {
 // startTwice makes the call that begins a session at a second machine, while that of the first one is held back.
 func (f *fleet) startTwice(t *testing.T) {
 	a, b, _ := f.begin(t)
-	in := input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()}
+	in := input{
+		Tool:     "start_workflow",
+		Job:      jobName(0),
+		Workflow: "chain",
+		Goal:     a.token("goal "),
+		Request:  a.request(),
+	}
+
 	var first answer
 	answered := f.caughtBy(func() {
 		first = a.exchange(t.Context(), f.machines[0].current(), in.Tool, in.arguments())
@@ -181,8 +199,10 @@ func TestFailover(t *testing.T) {
 	testkit.Must(t, f.machines[0].current().kill())
 	killed := time.Now()
 	a.home = f.machines[1].server
-	next := a.perform(t.Context(), input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Request: a.request()})
+	next := a.perform(t.Context(),
+		input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Request: a.request()})
 	testkit.Need(t, next.kind == given && !isRefusal(next.said), "%+v", next)
+
 	t.Logf("another server has answered after %v", time.Since(killed))
 	f.history.check()
 	_, what := f.history.found()
@@ -270,7 +290,8 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	away := time.Now()
 	for refused := 0; refused < 2; {
 		got := a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt})
-		testkit.Need(t, got.code == "store_unavailable" || got.kind == lost, "while the database is away: code %q: %s", got.code, got.text)
+		testkit.Need(t, got.code == "store_unavailable" || got.kind == lost, "while the database is away: code %q: %s",
+			got.code, got.text)
 		if got.code == "store_unavailable" {
 			if refused++; refused == 1 {
 				serve()
@@ -285,9 +306,12 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		ended = a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text
 		return strings.Contains(ended, `"state":"completed"`) || strings.Contains(ended, `"state":"failed"`)
 	})
+
 	log := agents()
 	testkit.True(t, strings.Count(log, "start long") == 1 && strings.Count(log, "end long") == 1, "the agents: %s", log)
-	testkit.True(t, strings.Contains(ended, `"state":"completed"`) && strings.Count(ended, `"execution_id"`) == 1, "the attempt: %s", ended)
+	testkit.True(t, strings.Contains(ended, `"state":"completed"`) && strings.Count(ended, `"execution_id"`) == 1,
+		"the attempt: %s", ended)
+
 	f.history.check()
 	_, what := f.history.found()
 	testkit.Equal(t, what, "")
@@ -334,13 +358,15 @@ func BenchmarkStopElsewhere(b *testing.B) {
 					log, _ := os.ReadFile(f.agentLog())
 					return strings.Contains(string(log), fmt.Sprintf("start %s%d", c.name, n))
 				})
+
 				if c.at.current() == nil {
 					testkit.Must(b, f.serve(b.Context(), c.at, 0))
 				}
 				began := time.Now()
 				a.exchange(b.Context(), c.at.current(), "stop_attempt", map[string]any{"attempt_id": attempt})
 				testkit.Until(b, "stopped", func() bool {
-					return strings.Contains(a.exchange(b.Context(), leader.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text, `"state":"stopped"`)
+					return strings.Contains(a.exchange(b.Context(), leader.current(), "get_attempt",
+						map[string]any{"attempt_id": attempt}).text, `"state":"stopped"`)
 				})
 				stopping += time.Since(began)
 			}

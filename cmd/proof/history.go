@@ -92,7 +92,8 @@ func (h *history) found() (count int, report string) {
 		for _, one := range all[:min(len(all), 5)] {
 			examples += fmt.Sprintf("%.8000s\n", one)
 		}
-		report += fmt.Sprintf("WRONG: %s, %d times; for example:\n  %s\n", kind, len(all), strings.ReplaceAll(strings.TrimSpace(examples), "\n", "\n  "))
+		report += fmt.Sprintf("WRONG: %s, %d times; for example:\n  %s\n", kind, len(all),
+			strings.ReplaceAll(strings.TrimSpace(examples), "\n", "\n  "))
 	}
 	return count, report
 }
@@ -165,7 +166,8 @@ func (h *history) check() {
 		h.hold("task", id, ops, taskModel)
 	}
 	if all := len(h.sessions) + len(h.tasks); h.tangled*20 > all {
-		h.fault("too tangled", "%d histories of %d are too tangled to be judged: give the clients more time, or begin fewer of them", h.tangled, all)
+		h.fault("too tangled", "%d histories of %d are too tangled to be judged: give the clients more time, or begin "+
+			"fewer of them", h.tangled, all)
 	}
 }
 
@@ -177,14 +179,17 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 			ops[i].Return = end
 		}
 	}
+
 	switch porcupine.CheckOperationsTimeout(model, ops, patience) {
 	case porcupine.Unknown:
 		h.tangled++
 	case porcupine.Illegal:
 		var b strings.Builder
 		for _, o := range ops {
-			fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6, o.ClientId, o.Input, o.Output)
+			fmt.Fprintf(&b, "  %9.1f to %9.1f ms  client %d: %v -> %v\n", float64(o.Call)/1e6, float64(o.Return)/1e6,
+				o.ClientId, o.Input, o.Output)
 		}
+
 		if s := h.sessions[id]; s != nil && len(s.refusals) > 0 {
 			b.WriteString("  refused were:\n" + strings.Join(s.refusals, ""))
 		}
@@ -207,6 +212,7 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 		if o.Output != lostReply || o.Return != never {
 			return false
 		}
+
 		switch in := o.Input.(type) {
 		case input:
 			if in.Tool == "abort_workflow" {
@@ -218,6 +224,7 @@ func telling(ops []porcupine.Operation) []porcupine.Operation {
 		case taskInput:
 			return in.Tool == "get_task"
 		}
+
 		return false
 	})
 }

@@ -54,11 +54,14 @@ func (s *simulation) layTrap(ctx context.Context) error {
 	if c == nil {
 		return fmt.Errorf("the config: %v", faults)
 	}
+
 	set, err := trust.SetOf(f.Root, c)
 	if err == nil {
 		job := filepath.Join(s.root, ".deepwork", "jobs", "reviewed")
-		err = errors.Join(os.MkdirAll(job, 0o755), os.WriteFile(filepath.Join(job, "job.yml"), []byte(reviewedJob), 0o644),
-			os.WriteFile(filepath.Join(job, "s0.md"), []byte("Do it.\n"), 0o644), f.Make(), os.MkdirAll(filepath.Join(s.dir, "hostile"), 0o700), os.MkdirAll(s.trap(), 0o700),
+		err = errors.Join(os.MkdirAll(job, 0o755),
+			os.WriteFile(filepath.Join(job, "job.yml"), []byte(reviewedJob), 0o644),
+			os.WriteFile(filepath.Join(job, "s0.md"), []byte("Do it.\n"), 0o644), f.Make(),
+			os.MkdirAll(filepath.Join(s.dir, "hostile"), 0o700), os.MkdirAll(s.trap(), 0o700),
 			os.WriteFile(filepath.Join(s.trap(), "profile"), []byte("precious\n"), 0o600))
 	}
 	if err == nil {
@@ -73,6 +76,7 @@ func (s *simulation) judgeTrap() error {
 		if err != nil || path == s.trap() {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if d.Name() != "profile" || string(text) != "precious\n" {
 			s.history.fault("something outside of the project was touched", "%s: %q (%v)", path, text, err)
@@ -85,7 +89,11 @@ func (s *simulation) configFile() string { return filepath.Join(s.root, ".deepwo
 
 // plot makes edits, chosen at random, until ctx ends.
 func (s *simulation) plot(ctx context.Context, number int, edits []func(*hostile, context.Context) error) {
-	h := &hostile{simulation: s, random: rand.New(rand.NewPCG(s.seed, 1<<32+uint64(number))), client: s.agent(2*s.clients + 1 + number)}
+	h := &hostile{
+		simulation: s,
+		random:     rand.New(rand.NewPCG(s.seed, 1<<32+uint64(number))),
+		client:     s.agent(2*s.clients + 1 + number),
+	}
 	h.client.lose = 0
 	for ctx.Err() == nil {
 		if err := edits[h.random.IntN(len(edits))](h, ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -134,6 +142,7 @@ func (h *hostile) alterExport(ctx context.Context) error {
 			err = os.RemoveAll(path)
 		}
 	}
+
 	h.read(ctx, id)
 	return err
 }
@@ -184,7 +193,8 @@ func (h *hostile) read(ctx context.Context, id string) {
 		h.client.perform(ctx, input{Tool: "get_step", Session: id})
 		return
 	}
-	text, err := exec.CommandContext(ctx, h.program, append([]string{"sessions", "--path", h.root}, args...)...).CombinedOutput()
+	text, err := exec.CommandContext(ctx, h.program,
+		append([]string{"sessions", "--path", h.root}, args...)...).CombinedOutput()
 	if ctx.Err() == nil && (err != nil || bytes.Contains(text, []byte(forged))) {
 		h.history.fault(believed, "%v: %v\n%s", args, err, text)
 	}
@@ -193,7 +203,8 @@ func (h *hostile) read(ctx context.Context, id string) {
 // falsify returns an export that nobody wrote: shorter, none, one of a later revision, or with another goal,
 // other outputs, and another status or step.
 func (h *hostile) falsify(data []byte) []byte {
-	text := strings.NewReplacer(`"goal": "`, `"goal": "`+forged+" ", `"report": "`, `"report": "`+forged).Replace(string(data))
+	text := strings.NewReplacer(`"goal": "`, `"goal": "`+forged+" ", `"report": "`,
+		`"report": "`+forged).Replace(string(data))
 	switch h.random.IntN(6) {
 	case 0:
 		return data[:len(data)/2]
@@ -219,16 +230,19 @@ func (h *hostile) hideExports(ctx context.Context) error {
 	if _, err := os.Stat(tmp); err != nil {
 		return nil // no session was started yet
 	}
+
 	h.hiding.Lock()
 	defer h.hiding.Unlock()
 	if err := os.Symlink(h.trap(), link); err != nil {
 		return err
 	}
+
 	err := fault.Exchange(link, tmp)
 	if err == nil {
 		h.rest(ctx, 80)
 		err = fault.Exchange(link, tmp)
 	}
+
 	return errors.Join(err, os.Remove(link))
 }
 
@@ -272,16 +286,20 @@ func (h *hostile) review(ctx context.Context) error {
 		return nil
 	}
 	h.history.ask("session", goal, &effect{job: "reviewed"})
-	t := h.client.exchange(ctx, p, "start_workflow", map[string]any{"goal": goal, "job_name": "reviewed", "workflow_name": "w"})
+	t := h.client.exchange(ctx, p, "start_workflow",
+		map[string]any{"goal": goal, "job_name": "reviewed", "workflow_name": "w"})
+
 	if t.read(input{Tool: "start_workflow"}); t.code == "job_broken" {
 		return errors.New(t.text)
 	} else if t.kind != given {
 		return nil
 	}
+
 	id := t.reply.Begin.Session
 	path := filepath.Join(stateOf(h.root).Tmp(), "quality_review_"+id+"_s0.md")
 	err := h.plant(path, nil, filepath.Join(h.trap(), "profile"))
-	t = h.client.exchange(ctx, p, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"report": outputPath(0)}})
+	t = h.client.exchange(ctx, p, "finished_step",
+		map[string]any{"session_id": id, "outputs": map[string]any{"report": outputPath(0)}})
 	if t.kind == given && strings.Contains(t.text, "workflow_complete") {
 		h.history.fault("a review that was left out", "session %s: %s", id, t.text)
 	}
@@ -313,13 +331,15 @@ func (h *hostile) editConfig(ctx context.Context) error {
 			text = strings.Replace(text, "command: [sh", "command: "+command("agent")+", resume: [sh", 1)
 		}
 		if k == 7 || k == 8 {
-			text = strings.Replace(text, "attempts: {", "attempts: {setup: "+command("setup")+", worktrees: "+h.trap()+", ", 1)
+			text = strings.Replace(text, "attempts: {",
+				"attempts: {setup: "+command("setup")+", worktrees: "+h.trap()+", ", 1)
 		}
 		if k != 4 && k != 6 {
 			text += "quality_gate: {agent_review_command: " + command("reviewer") + "}\n"
 		}
 		err = os.WriteFile(evil, []byte(text), 0o644)
 	}
+
 	h.history.with(func() { h.history.edited = never })
 	if err == nil {
 		err = os.Rename(evil, h.configFile())

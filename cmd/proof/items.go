@@ -67,9 +67,12 @@ steps:
 
 // portSteps are the steps with their outputs; those with a review by a person have one more key.
 var portSteps = []string{"list, outputs: {todo: {type: file, description: D}}, reviews: []",
-	"port, outputs: {out: {type: file, description: D}}, reviews: [{run_each: out, by: human, quality_criteria: {good: Good}}]",
-	"tidy, outputs: {tidied: {type: string, description: D}}, reviews: []", "sum, outputs: {docs: {type: string, description: D}}, reviews: []",
-	"docs, outputs: {}, reviews: []", "skipped, outputs: {}, reviews: []", "fix, outputs: {said: {type: string, description: D}}, reviews: []", "end, outputs: {}, reviews: []"}
+	"port, outputs: {out: {type: file, description: D}}, reviews: [{run_each: out, by: human, quality_criteria: " +
+		"{good: Good}}]",
+	"tidy, outputs: {tidied: {type: string, description: D}}, reviews: []",
+	"sum, outputs: {docs: {type: string, description: D}}, reviews: []",
+	"docs, outputs: {}, reviews: []", "skipped, outputs: {}, reviews: []",
+	"fix, outputs: {said: {type: string, description: D}}, reviews: []", "end, outputs: {}, reviews: []"}
 
 // runItems is the subcommand items.
 func runItems(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -90,6 +93,7 @@ func runItems(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp("", "deepwork-items-")
 	if err == nil {
 		err = statetest.Prepare(filepath.Join(dir, "user"), dir)
@@ -97,17 +101,22 @@ func runItems(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
+
 	s := &items{simulation: newSimulation(dir, seed, 0, 1), most: most, kills: kills, count: map[string]int{}}
 	if err := s.simulate(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
+
 	n, what := s.history.found()
-	fmt.Fprintf(stdout, "seed %d: %d items; killed %v; up to %d items waited for a person at one time\n", seed, most, s.count, s.some.Load())
+	fmt.Fprintf(stdout, "seed %d: %d items; killed %v; up to %d items waited for a person at one time\n", seed, most,
+		s.count, s.some.Load())
 	if n > 0 {
 		fmt.Fprintf(stdout, "%s\nThe project and the servers' logs are in %s.\n", what, dir)
 		return errWrong
 	}
-	fmt.Fprintln(stdout, "all is well: every item was done exactly once, none was held up by others that waited, and there was one join")
+
+	fmt.Fprintln(stdout, "all is well: every item was done exactly once, none was held up by others that waited, and "+
+		"there was one join")
 	return os.RemoveAll(dir)
 }
 
@@ -117,12 +126,15 @@ func (s *items) simulate(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.killRunning()) }()
+
 	for n := range 3 {
 		s.servers = append(s.servers, &server{number: n, http: true})
 	}
+
 	if err := s.serveAll(ctx); err != nil {
 		return err
 	}
+
 	a := s.agent(0)
 	a.lose = 0
 	args := map[string]any{"goal": "All of them", "job_name": "many", "workflow_name": "all"}
@@ -130,26 +142,32 @@ func (s *items) simulate(ctx context.Context) (err error) {
 	if !a.reads(t, &t.reply) || t.reply.Begin == nil {
 		return fmt.Errorf("starting: %s", t.text)
 	}
+
 	s.id = t.reply.Begin.Session
 	working, done := context.WithCancel(ctx)
 	defer done()
+
 	var all sync.WaitGroup
 	for range portsAtOnce + 2 {
 		s.agents = append(s.agents, nil)
 	}
+
 	all.Go(func() { s.answer(working) })
 	err = s.killItems(working)
 	done()
 	all.Wait()
+
 	for _, c := range s.agents {
 		err = errors.Join(err, end(c))
 	}
+
 	for _, p := range s.running() {
 		s.stop(p)
 	}
 	if err != nil {
 		return err
 	}
+
 	s.verify(ctx, "at the end")
 	return s.judgeItems(ctx)
 }
@@ -159,9 +177,14 @@ func (s *items) layItems(ctx context.Context) error {
 	for _, step := range portSteps {
 		job += fmt.Sprintf("  - {id: %s, name: A, description: A, instructions_file: a.md}\n", step)
 	}
+
 	list, err := json.Marshal(slices.Repeat([]string{"an item"}, s.most))
 	at := filepath.Join(s.root, ".deepwork", "jobs", "many")
-	for path, text := range map[string]string{filepath.Join(at, "job.yml"): job, filepath.Join(at, "a.md"): "Do it.\n", filepath.Join(s.root, "todo.json"): string(list)} {
+	for path, text := range map[string]string{
+		filepath.Join(at, "job.yml"):       job,
+		filepath.Join(at, "a.md"):          "Do it.\n",
+		filepath.Join(s.root, "todo.json"): string(list),
+	} {
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	}
 	return errors.Join(err, s.gitAll(ctx, "init -q -b main", "add .", "commit -q -m first"))
@@ -203,18 +226,21 @@ func (s *items) killItems(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	told, since := 0, time.Now()
 	for ctx.Err() == nil {
 		for i, c := range s.agents {
 			if c != nil && c.ProcessState == nil {
 				continue
 			}
+
 			c = exec.Command(self, "porter", s.dir, s.id)
 			c.Dir = s.root
 			if s.agents[i] = c; c.Start() != nil {
 				return fmt.Errorf("starting an agent: %v", c)
 			}
 		}
+
 		_ = wait.For(ctx, time.Duration(20+s.random.IntN(400))*time.Millisecond)
 		did, err := readJournal(s.journal())
 		if err != nil {
@@ -223,6 +249,7 @@ func (s *items) killItems(ctx context.Context) error {
 		if n := len(did["asked"]) + len(did["finished"]); n > told {
 			told, since = n, time.Now()
 		}
+
 		if _, err := os.Stat(filepath.Join(s.dir, "complete")); err == nil {
 			return nil
 		}
@@ -230,10 +257,12 @@ func (s *items) killItems(ctx context.Context) error {
 			s.history.fault("nothing happens", "for %v", idleItems)
 			return nil
 		}
+
 		if err := errors.Join(s.killOne(), s.serveAll(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
 	}
+
 	return ctx.Err()
 }
 
@@ -242,12 +271,14 @@ func (s *items) killOne() error {
 	if s.killed.Load() >= int64(s.kills) {
 		return nil
 	}
+
 	if s.random.IntN(2) == 0 {
 		if p := s.servers[s.random.IntN(len(s.servers))].current(); p != nil {
 			return p.kill()
 		}
 		return nil
 	}
+
 	s.killed.Add(1)
 	s.count["agent"]++
 	return end(s.agents[s.random.IntN(len(s.agents))])
@@ -258,6 +289,7 @@ func end(c *exec.Cmd) error {
 	if c == nil || c.ProcessState != nil {
 		return nil
 	}
+
 	err := c.Process.Kill()
 	_ = c.Wait() // it was killed
 	if errors.Is(err, os.ErrProcessDone) {
@@ -279,6 +311,7 @@ func (s *items) answer(ctx context.Context) {
 			s.history.fault("a journal that cannot be read", "%v", err)
 			return
 		}
+
 		var asked []string
 		for step := range did["asked"] {
 			if !answered[step] {
@@ -286,14 +319,16 @@ func (s *items) answer(ctx context.Context) {
 			}
 		}
 		s.some.Store(max(s.some.Load(), int64(len(asked))))
-		if len(asked) < min(itemsWaiting, s.most-len(answered)) || int(s.killed.Load())*s.most < (len(answered)+1)*s.kills {
+		if len(asked) < min(itemsWaiting, s.most-len(answered)) ||
+			int(s.killed.Load())*s.most < (len(answered)+1)*s.kills {
 			continue
 		}
 		step := asked[rand.IntN(len(asked))]
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandWithin)
 		text, _, err := tty.Run(s.deepwork(within, s.servers[0], "sessions", "review", s.id, step), "", "pass")
 		cancel()
-		if answered[step] = err == nil || strings.Contains(text, "has answered already"); !answered[step] && !strings.Contains(text, "busy") {
+		answered[step] = err == nil || strings.Contains(text, "has answered already")
+		if !answered[step] && !strings.Contains(text, "busy") {
 			s.history.fault("a person's answer that was refused", "%s: %v: %s", step, err, text)
 		}
 	}
@@ -305,6 +340,7 @@ func (s *items) judgeItems(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	did, err := readJournal(s.journal())
 	if err != nil {
 		return err
@@ -312,6 +348,7 @@ func (s *items) judgeItems(ctx context.Context) error {
 	for call, codes := range did["odd"] {
 		s.history.fault("an odd answer", "%s: %v", call, codes)
 	}
+
 	children := map[string]string{} // tidied, by session
 	var whole kept
 	for _, k := range all {
@@ -319,15 +356,22 @@ func (s *items) judgeItems(ctx context.Context) error {
 			whole = k
 			continue
 		}
+
 		p := progressOfAll(k.record.Progress)["tidy"]
 		children[k.id] = string(p.Outputs)
-		if told := did["finished"][k.id+"/tidy"]; k.record.Status != "completed" || k.record.Parent != s.id || len(slices.Compact(slices.Sorted(slices.Values(told)))) > 1 {
-			s.history.fault("a workflow of a step that was not done once", "%s: %s, child of %s, finished by %v", k.id, k.record.Status, k.record.Parent, told)
+		told := did["finished"][k.id+"/tidy"]
+		if k.record.Status != "completed" || k.record.Parent != s.id ||
+			len(slices.Compact(slices.Sorted(slices.Values(told)))) > 1 {
+			s.history.fault("a workflow of a step that was not done once", "%s: %s, child of %s, finished by %v", k.id,
+				k.record.Status, k.record.Parent, told)
 		}
 	}
+
 	if len(children) != s.most {
-		s.history.fault("workflows of steps that were begun more or less than once", "there are %d for %d items", len(children), s.most)
+		s.history.fault("workflows of steps that were begun more or less than once", "there are %d for %d items",
+			len(children), s.most)
 	}
+
 	r, done, last := whole.record, progressOfAll(whole.record.Progress), time.Time{}
 	var want struct {
 		Out, Tidied []string
@@ -336,7 +380,8 @@ func (s *items) judgeItems(ctx context.Context) error {
 		port, tidy := done[fmt.Sprintf("port[%d]", i)], done[fmt.Sprintf("workflow:tidy[%d]", i)]
 		want.Out = append(want.Out, portedFile(i))
 		var o struct{ Tidied struct{ Text string } }
-		if port.CompletedAt == nil || tidy.CompletedAt == nil || port.Evidence.Kind != "passed_by_person" || json.Unmarshal(tidy.Outputs, &o) != nil || children[tidy.Child] != string(tidy.Outputs) {
+		if port.CompletedAt == nil || tidy.CompletedAt == nil || port.Evidence.Kind != "passed_by_person" ||
+			json.Unmarshal(tidy.Outputs, &o) != nil || children[tidy.Child] != string(tidy.Outputs) {
 			s.history.fault("an item that was not done", "%d: %+v, %+v", i, port, tidy)
 			continue
 		}
@@ -348,23 +393,32 @@ func (s *items) judgeItems(ctx context.Context) error {
 		}
 	}
 	if sum := done["sum"]; sum.StartedAt.Before(last) || sum.CompletedAt == nil {
-		s.history.fault("a join before its last item", "the last item was done at %v, and the step after it is %+v", last, sum)
+		s.history.fault("a join before its last item", "the last item was done at %v, and the step after it is %+v",
+			last, sum)
 	}
-	if _, begun := done["skipped"]; begun || len(r.History) != itemRounds-1 || done["fix"].Round.Number != itemRounds || r.Status != "completed" {
+
+	_, begun := done["skipped"]
+	if begun || len(r.History) != itemRounds-1 || done["fix"].Round.Number != itemRounds || r.Status != "completed" {
 		s.history.fault("another course", "%d withdrawals, fix %+v, status %s", len(r.History), done["fix"], r.Status)
 	}
-	// The start is revision 0, and each transition one more: the list, of each item its question, answer, end and end of the
-	// workflow, and then sum, docs, the rounds and the end. get_step begins the items behind one that waits for a person.
+
+	// The start is revision 0, and each transition one more: the list, of each item its question, answer, end
+	// and end of the workflow, and then sum, docs, the rounds and the end. get_step begins the items behind
+	// one that waits for a person.
 	if n := int64(1 + 4*s.most + 2 + itemRounds + 1); r.Revision < n || r.Revision > n+int64(s.most) {
-		s.history.fault("something that was done more than once", "the session has revision %d, want %d, and one more for each item that get_step began", r.Revision, n)
+		s.history.fault("something that was done more than once",
+			"the session has revision %d, want %d, and one more for each item that get_step began", r.Revision, n)
 	}
+
 	var got struct {
 		Out, Tidied []string
 	}
 	text, err := os.ReadFile(filepath.Join(s.dir, "complete"))
-	if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil || !slices.Equal(got.Out, want.Out) || !slices.Equal(got.Tidied, want.Tidied) {
+	err = errors.Join(err, json.Unmarshal(text, &got))
+	if err != nil || !slices.Equal(got.Out, want.Out) || !slices.Equal(got.Tidied, want.Tidied) {
 		s.history.fault("outputs that are not in the order of the items", "%v: %s, want %+v", err, text, want)
 	}
+
 	if s.some.Load() < itemsWaiting {
 		s.history.fault("items that waited for a person held up others", "only %d waited at one time", s.some.Load())
 	}

@@ -79,8 +79,10 @@ func progressIn(steps json.RawMessage) string {
 		if err != nil {
 			return err.Error()
 		}
+
 		plain := storedText.ReplaceAllString(outputs.String(), "$1")
-		all = append(all, progressOf(m.Name, p.Round.Number, p.CompletedAt != nil, p.Unreported, finished{plain, p.Notes}))
+		all = append(all, progressOf(m.Name, p.Round.Number, p.CompletedAt != nil, p.Unreported,
+			finished{plain, p.Notes}))
 	}
 	return joined(all, " ")
 }
@@ -133,7 +135,8 @@ func (w *world) compare(id string, r record, err error) {
 		h.add(-1, id, input{Tool: "file"}, h.now(), r.state(), h.now())
 		w.judgeRecord(s, r)
 	} else if e := h.effects["session"][r.Goal]; e != nil && e.job != r.Job {
-		h.fault("a session that is another than was started", "session %s: it was asked of %s, and its record says %s", id, e.job, r.Job)
+		h.fault("a session that is another than was started", "session %s: it was asked of %s, and its record says %s",
+			id, e.job, r.Job)
 	}
 }
 
@@ -150,21 +153,28 @@ func (w *world) judgeRecord(s *session, r record) {
 			continue // the state shows it
 		}
 		if m.Name == judgedStep && s.judged != unknown && p.Tries != s.judged {
-			h.fault("a review that counts more than once, or not", "session %s: step %s had %d tries, want %d", r.Session, m.Name, p.Tries, s.judged)
+			h.fault("a review that counts more than once, or not", "session %s: step %s had %d tries, want %d",
+				r.Session, m.Name, p.Tries, s.judged)
 		}
 		step, _ := ofItem(m.Name)
 		if want := evidence[step]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {
-			h.fault("a step with reviews that rests on something else", "session %s: step %s was finished, and its evidence is %q, want %q", r.Session, m.Name, p.Evidence.Kind, want)
+			h.fault("a step with reviews that rests on something else",
+				"session %s: step %s was finished, and its evidence is %q, want %q", r.Session, m.Name,
+				p.Evidence.Kind, want)
 		}
 	}
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {
-		h.fault("a session that is another than was started", "session %s: started by %+v; its record says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow, r.Goal, r.Parent)
+		h.fault("a session that is another than was started",
+			"session %s: started by %+v; its record says %s/%s, goal %q, parent %q", r.Session, in, r.Job, r.Workflow,
+			r.Goal, r.Parent)
 	}
+
 	if r.Imported != nil && r.Status != "active" && r.Definition.Source == "" {
 		return // an ended session needs none, which is gone with the database
 	}
 	if save := w.saves.of(r.Definition.Source); save == 0 || save < s.save {
-		h.fault(wrongDefinition, "session %s: its record names save %d of job.yml (%s), and a step was begun with save %d", r.Session, save, r.Definition.Source, s.save)
+		h.fault(wrongDefinition, "session %s: its record names save %d of job.yml (%s), and a step was begun with "+
+			"save %d", r.Session, save, r.Definition.Source, s.save)
 	}
 }
 
@@ -187,7 +197,8 @@ var noFinding = regexp.MustCompile(`^( |note: )| problems?\n$|: all is well\n$`)
 // finds reports whether a report has findings other than the allowed ones.
 func finds(report string, but []string) bool {
 	for line := range strings.Lines(report) {
-		if !noFinding.MatchString(line) && !slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {
+		if !noFinding.MatchString(line) &&
+			!slices.ContainsFunc(but, func(b string) bool { return strings.Contains(line, b) }) {
 			return true
 		}
 	}

@@ -48,7 +48,8 @@ func (l *load) flags() *flag.FlagSet {
 	f.IntVar(&l.connections, "connections", 64, "clients at work at once")
 	f.IntVar(&l.depth, "depth", 8, "sessions in each stack")
 	f.DurationVar(&l.duration, "duration", time.Minute, "for how long work is begun, or connections are idle")
-	f.IntVar(&l.serverCount, "servers", 0, "servers on the project: 1, or 2, between which work moves; with --alternate 1 to 3, and 2 if it is not given")
+	f.IntVar(&l.serverCount, "servers", 0,
+		"servers on the project: 1, or 2, between which work moves; with --alternate 1 to 3, and 2 if it is not given")
 	f.BoolVar(&l.edit, "edit", false, "save every job.yml ten times a second meanwhile")
 	f.Float64Var(&l.lose, "lose", 0, "part of the replies that are lost, 0 to 0.5; the calls are repeated")
 	f.BoolFunc("stateless", "speak the newest protocol, which has no sessions: nothing moves", func(string) error {
@@ -77,6 +78,7 @@ func (l *load) valid() error {
 	case l.lose < 0 || l.lose > 0.5:
 		return errors.New("--lose is 0 to 0.5")
 	}
+
 	return l.alternation.valid()
 }
 
@@ -97,7 +99,8 @@ func runLoad(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 
 // loadConfig is the configuration of the project: room for many connections, which may be idle for
 // as long as a machine is suspended.
-const loadConfig = "version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: 1h\n  max_connections: 120000\n  max_requests: 20000\n"
+const loadConfig = "version: \"1.0\"\ntoolsets: [workflows]\nhttp:\n  idle_timeout: 1h\n  max_connections: 120000\n  " +
+	"max_requests: 20000\n"
 
 // run builds the program, puts the load on, judges and reports.
 func (l *load) run(ctx context.Context) (err error) {
@@ -108,6 +111,7 @@ func (l *load) run(ctx context.Context) (err error) {
 	if l.program, err = build(ctx, l.dir); err != nil {
 		return err
 	}
+
 	config := loadConfig
 	if l.on {
 		l.version = ""
@@ -117,6 +121,7 @@ func (l *load) run(ctx context.Context) (err error) {
 		if err = l.openStore(); err != nil {
 			return fmt.Errorf("opening the store: %w", err)
 		}
+
 		if l.db != nil {
 			defer l.db.Close()
 		}
@@ -128,12 +133,14 @@ func (l *load) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("laying out the project: %w", err)
 	}
+
 	ceiling := 0.0
 	if l.bench {
 		if ceiling, err = l.measureCeiling(ctx); err != nil {
 			return err
 		}
 	}
+
 	err = l.startServers(ctx)
 	began := time.Now()
 	switch {
@@ -150,6 +157,7 @@ func (l *load) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	l.verify(context.WithoutCancel(ctx), "at the end")
 	if l.on {
 		err = l.judgeAlternation(context.WithoutCancel(ctx))
@@ -170,6 +178,7 @@ func (l *load) run(ctx context.Context) (err error) {
 	if len(l.history.faults) > 0 {
 		return errWrong
 	}
+
 	return nil
 }
 
@@ -191,6 +200,7 @@ func (l *load) startServers(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("server %d has ended at once: %s", n+1, said), err)
 		}
 	}
+
 	return nil
 }
 
@@ -240,8 +250,10 @@ func (l *load) number(x float64, unit, what string) {
 func (l *load) report(ceiling float64) {
 	h := l.history
 	print := func(format string, args ...any) { fmt.Fprintf(l.out, format, args...) }
-	print("%d connections, stacks %d deep, %d servers, seed %d: %.1f s\n", l.connections, l.depth, len(l.servers), l.seed, l.took.Seconds())
+	print("%d connections, stacks %d deep, %d servers, seed %d: %.1f s\n", l.connections, l.depth, len(l.servers),
+		l.seed, l.took.Seconds())
 	print("\n%-16s %9s %9s %9s %9s\n", "tool", "calls", "p50 ms", "p99 ms", "max ms")
+
 	transitions, spread := 0, 0.0
 	all := maps.Clone(h.took)
 	all["~all"] = slices.Concat(slices.Collect(maps.Values(h.took))...) // after the others
@@ -254,6 +266,7 @@ func (l *load) report(ceiling float64) {
 		if tool != "~all" && tool != "get_step" {
 			transitions += n
 		}
+
 		ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 		p50, p99 := ms(took[n/2]), ms(took[n*99/100])
 		spread = p99 / p50

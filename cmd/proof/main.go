@@ -71,7 +71,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"reviewer": func() error { return runReviewer(ctx, args[1:], os.Stdin, stdout) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: proof load|sim|items|tasks|figures [FLAG...]; -h after one of them lists its flags")
+		fmt.Fprintln(stderr, "usage: proof load|sim|items|tasks|figures [FLAG...]; -h after one of them lists "+
+			"its flags")
 		return 2
 	}
 	err := commands[args[0]]()
@@ -83,6 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case !errors.Is(err, errWrong): // otherwise the report says it
 		fmt.Fprintf(stderr, "proof: %v\n", err)
 	}
+
 	return 1
 }
 
@@ -95,6 +97,7 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
+
 	var err error
 	if flags.NArg() > 0 {
 		err = fmt.Errorf("%s takes no arguments, found %q", flags.Name(), flags.Arg(0))
@@ -105,6 +108,7 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 		fmt.Fprintf(stderr, "proof: %v\n", err)
 		return errUsage
 	}
+
 	return nil
 }
 
@@ -122,12 +126,15 @@ func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	flags := flag.NewFlagSet("tasks", flag.ContinueOnError)
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()%1e9), "makes the choices")
 	flags.StringVar(&kind, "kind", "all", "of calls: "+strings.Join(longwork.Kinds, ", ")+" or all")
-	flags.StringVar(&o.Client, "client", "ts", "ts, written with the official TypeScript SDK, or claude, the newest Claude Code")
+	flags.StringVar(&o.Client, "client", "ts",
+		"ts, written with the official TypeScript SDK, or claude, the newest Claude Code")
 	flags.StringVar(&o.Over, "over", "http", "transport: http or stdio")
-	flags.StringVar(&o.Era, "era", longwork.Eras[0], "version of the protocol, over stdio: "+strings.Join(longwork.Eras, " or "))
+	flags.StringVar(&o.Era, "era", longwork.Eras[0],
+		"version of the protocol, over stdio: "+strings.Join(longwork.Eras, " or "))
 	flags.IntVar(&o.Cases, "kills", 20, "calls of each kind, in each of which the server is killed at a random moment")
 	flags.DurationVar(&o.Takes, "takes", 10*time.Second, "the work of a call")
-	flags.DurationVar(&o.Long, "long", 0, "the work of the first call of each kind, in which the server is killed three times; 0 means --takes")
+	flags.DurationVar(&o.Long, "long", 0,
+		"the work of the first call of each kind, in which the server is killed three times; 0 means --takes")
 	flags.IntVar(&o.AtOnce, "at-once", 4, "calls at the same time")
 	flags.StringVar(&o.Packages, "packages", "", "folder with the client's node_modules; by default they are installed")
 	err := parse(flags, args, stderr, func() error {
@@ -139,6 +146,7 @@ func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp("", "deepwork-tasks-")
 	if err != nil {
 		return err
@@ -147,6 +155,7 @@ func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if o.Self, err = os.Executable(); err == nil {
 		o.Program, err = build(ctx, dir)
 	}
+
 	wrong := 0
 	if err == nil {
 		wrong, err = longwork.Prove(ctx, o, stdout)
@@ -158,7 +167,8 @@ func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "seed %d: %d of %d calls went wrong\n", o.Seed, wrong, o.Cases*len(o.Kinds))
 		return errWrong
 	}
-	fmt.Fprintf(stdout, "all is well: seed %d: %d calls had one result each, and nothing was done twice\n", o.Seed, o.Cases*len(o.Kinds))
+	fmt.Fprintf(stdout, "all is well: seed %d: %d calls had one result each, and nothing was done twice\n", o.Seed,
+		o.Cases*len(o.Kinds))
 	return os.RemoveAll(dir)
 }
 
@@ -169,15 +179,19 @@ func build(ctx context.Context, dir string, options ...string) (string, error) {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
+
 	built.mu.Lock()
 	defer built.mu.Unlock()
 	if built.programs[program] {
 		return program, nil
 	}
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", program}, options, []string{"deepwork/cmd/deepwork"})...)
+
+	cmd := exec.CommandContext(ctx, "go",
+		slices.Concat([]string{"build", "-o", program}, options, []string{"deepwork/cmd/deepwork"})...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building deepwork (run this in the checkout): %w\n%s", err, said)
 	}
+
 	if buildIn != "" {
 		if built.programs == nil {
 			built.programs = map[string]bool{}

@@ -29,9 +29,10 @@ import (
 // that returns its arguments, and /metrics of the process, on loopback until ctx ends.
 func serveEcho(ctx context.Context) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
-	})
+	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+		})
 	return serveMCP(ctx, s, "127.0.0.1:0")
 }
 
@@ -40,16 +41,19 @@ func serveMCP(ctx context.Context, s *mcp.Server, address string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	mux.Handle("/metrics", promhttp.Handler())
+
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "msg=listening url=http://%s/mcp\n", listener.Addr())
+
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { server.Close() })
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -74,6 +78,7 @@ func (l *load) measureCeiling(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var echoes float64
 	err = l.beside(ctx, func(echo *process) error {
 		clients := make([]*conn, l.connections)
@@ -83,8 +88,10 @@ func (l *load) measureCeiling(ctx context.Context) (float64, error) {
 			}
 			defer clients[i].leave()
 		}
+
 		args := input{Step: "s0", Request: "finish 18b4c7c1a6f5e0d2-17-1235", Session: "0a1b2c3d"}.arguments()
-		args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()), "note 18b4c7c1a6f5e0d2-17-1234"
+		args["outputs"], args["notes"] = json.RawMessage(outputs{Report: outputPath(17)}.String()),
+			"note 18b4c7c1a6f5e0d2-17-1234"
 		echoes, err = perSecond(ctx, l.connections, func(ctx context.Context, i int) error {
 			_, _, err := clients[i].call(ctx, "echo", args)
 			return err
@@ -113,6 +120,7 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("measuring synced writes: %w", err)
 	}
+
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 256)
 	return perSecond(ctx, l.connections, func(_ context.Context, i int) error {
 		path := filepath.Join(dir, fmt.Sprintf("%d.json", i))
@@ -128,6 +136,7 @@ func (l *load) measureWrites(ctx context.Context) (float64, error) {
 			_ = folder.Sync() // not supported by every system
 			err = errors.Join(err, folder.Close())
 		}
+
 		return err
 	})
 }
@@ -148,6 +157,7 @@ func perSecond(ctx context.Context, n int, do func(ctx context.Context, i int) e
 			return nil
 		})
 	}
+
 	if err := all.Wait(); err != nil {
 		return 0, fmt.Errorf("measuring: %w", err)
 	}
@@ -198,6 +208,7 @@ func growth(samples []float64) (then, end float64, settled bool) {
 	if last <= at+10 {
 		return 0, 0, false
 	}
+
 	mean := func(some []float64) (sum float64) {
 		for _, x := range some {
 			sum += x
@@ -240,9 +251,11 @@ func (l *load) perConnection(ctx context.Context, p *process) (float64, error) {
 			}
 		}
 	}
+
 	if err := wait.For(ctx, l.duration); err != nil {
 		return 0, err
 	}
+
 	after, err := memoryOf(p)
 	return (after - before) / 1024 / float64(l.idle), err
 }

@@ -73,7 +73,8 @@ type input struct {
 }
 
 func (in input) String() string {
-	return in.Tool + "(" + strings.Join(strings.Fields(strings.Join([]string{in.Workflow, in.Step, in.Outputs, in.Text, in.Request}, " ")), " ") + ")"
+	return in.Tool + "(" + strings.Join(
+		strings.Fields(strings.Join([]string{in.Workflow, in.Step, in.Outputs, in.Text, in.Request}, " ")), " ") + ")"
 }
 
 func (in input) arguments() map[string]any {
@@ -104,6 +105,7 @@ func (in input) arguments() map[string]any {
 	case "abort_workflow":
 		args["explanation"] = in.Text
 	}
+
 	return args
 }
 
@@ -146,7 +148,9 @@ func (s *state) entry() []string { return s.members(s.index) }
 // pending are the members of the current entry that are not done, without those that it went on
 // without before go_to_step came back to it.
 func (s *state) pending() []string {
-	return slices.DeleteFunc(slices.Clone(s.entry()), func(step string) bool { return s.isDone(step) || s.unreported[number(step)] })
+	return slices.DeleteFunc(slices.Clone(s.entry()), func(step string) bool {
+		return s.isDone(step) || s.unreported[number(step)]
+	})
 }
 
 func (s *state) isDone(step string) bool { return s.done[number(step)].outputs != "" }
@@ -197,6 +201,7 @@ func (s state) apply(in input) []outcome {
 		s.settle()
 		return s.apply(in)
 	}
+
 	if s.form(s.index).each { // it begins items whose turn it is, since another one waits for a person
 		for _, step := range s.open() {
 			s.begun[number(step)] = true
@@ -245,15 +250,18 @@ func (s state) finish(in input) []outcome {
 	if each && !s.begun[number(step)] {
 		return s.refuse("step_not_current") // get_step begins it
 	}
+
 	held, passes := s.review(in, step)
 	if !passes {
 		return held
 	}
+
 	n := s
 	n.done[number(step)], n.begun[number(step)] = finished{in.Outputs, in.Text}, true
 	if n.exhausted() {
 		return append(held, outcome{s, reviewFailed})
 	}
+
 	n.settle()
 	reply := n.advance(named)
 	n.replies[number(step)] = stored{reply: reply, sure: true}
@@ -273,6 +281,7 @@ func (s *state) advance(named bool) string {
 	for _, other := range rest {
 		s.unreported[number(other)] = true
 	}
+
 	next := s.next()
 	if next == len(s.entries()) {
 		s.status = "completed"
@@ -289,6 +298,7 @@ func (s state) finishAgain(step, outputs string) (all []outcome) {
 			return all
 		}
 	}
+
 	code, at := "step_not_current", s.entryOf(step)
 	switch {
 	case s.status != "active":
@@ -325,6 +335,7 @@ func (s state) goTo(step string, all bool) []outcome {
 	})
 	was, stays := s, s.form(to).rounds > 0 && s.form(to).first == to && s.form(s.index) == s.form(to)
 	s.withdraw(step, cleared)
+
 	for i := range s.replies {
 		s.replies[i].sure = false
 	}
@@ -364,6 +375,7 @@ func (s *state) allOutputs() string {
 		}
 		values[name] = value
 	}
+
 	of := func(step string) (o outputs) {
 		_ = json.Unmarshal([]byte(s.done[number(step)].outputs), &o) // none of one that is not done
 		return o
@@ -376,6 +388,7 @@ func (s *state) allOutputs() string {
 				}
 				continue
 			}
+
 			var all [3][]string // the values of each output
 			for k := range s.items(i) {
 				item := of(fmt.Sprintf("%s[%d]", step, k))
@@ -399,6 +412,7 @@ func (s *state) allOutputs() string {
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%q:%s", name, values[name])
 	}
+
 	return "{" + strings.Join(names, ",") + "}"
 }
 
@@ -430,7 +444,8 @@ func (o outputs) each(yield func(name, value string) bool) {
 
 // file returns the contents of the session's file, in the form of record.state.
 func (s *state) file() string {
-	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.current, s.progress(s.known(func(step string) bool { return s.begun[number(step)] })), s.reason, s.history)
+	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.current,
+		s.progress(s.known(func(step string) bool { return s.begun[number(step)] })), s.reason, s.history)
 }
 
 func (s *state) progress(steps []string) string {

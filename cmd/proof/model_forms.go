@@ -28,8 +28,12 @@ type form struct {
 }
 
 var forms = map[string]map[int]form{
-	"items":  {1: {each: true, first: 1, last: 1}},
-	"rounds": {1: {when: "yes", first: 1, last: 1}, 2: {rounds: 2, first: 2, last: 3}, 3: {rounds: 2, first: 2, last: 3}},
+	"items": {1: {each: true, first: 1, last: 1}},
+	"rounds": {
+		1: {when: "yes", first: 1, last: 1},
+		2: {rounds: 2, first: 2, last: 3},
+		3: {rounds: 2, first: 2, last: 3},
+	},
 }
 
 // formText is the entry of a form in job.yml.
@@ -112,6 +116,7 @@ func (s *state) completed() (steps []string) {
 				}
 				continue
 			}
+
 			done, of := 0, s.items(i)
 			for item := range of {
 				if s.isDone(fmt.Sprintf("%s[%d]", step, item)) {
@@ -145,13 +150,18 @@ func (s *state) exhausted() bool {
 func (s *state) next() int {
 	if f := s.form(s.index); f.rounds > 0 && s.index == f.last && !s.ends(f) && s.round < f.rounds {
 		to := s.entries()[f.first][0]
-		s.withdraw(to, s.known(func(step string) bool { at := s.entryOf(step); return f.first <= at && at <= f.last }))
+		s.withdraw(to, s.known(func(step string) bool {
+			at := s.entryOf(step)
+			return f.first <= at && at <= f.last
+		}))
 		return f.first
 	}
+
 	index := s.index + 1
 	for index < len(s.entries()) && (s.leftOut(index) || s.form(index).each && s.items(index) == 0) {
 		index++
 	}
+
 	return index
 }
 
@@ -168,9 +178,11 @@ func (s *state) enter(index int) string {
 	if s.form(index).each {
 		return s.beginItems()
 	}
+
 	for _, step := range s.entry() {
 		s.begun[number(step)] = true
 	}
+
 	if s.current = s.entry()[0]; s.current == calledStep {
 		return strings.Join(workflows["short"][0], ",") // of the workflow
 	}
@@ -184,6 +196,7 @@ func (s *state) open() (open []string) {
 	if !s.form(s.index).each {
 		return pending
 	}
+
 	room := itemsAtOnce
 	var left [mostItems][]string
 	var begun [mostItems]bool
@@ -192,11 +205,14 @@ func (s *state) open() (open []string) {
 		left[i] = append(left[i], step)
 	}
 	for i := range left {
-		begun[i] = len(left[i]) > 0 && slices.ContainsFunc(itemSteps[:], func(step string) bool { return s.begun[number(fmt.Sprintf("%s[%d]", step, i))] })
+		begun[i] = len(left[i]) > 0 && slices.ContainsFunc(itemSteps[:], func(step string) bool {
+			return s.begun[number(fmt.Sprintf("%s[%d]", step, i))]
+		})
 		if q := s.questions[1+i]; begun[i] && (q.outputs == "" || q.answer != "") {
 			room--
 		}
 	}
+
 	for i := range left {
 		if len(left[i]) > 0 && (begun[i] || room > 0) {
 			open = append(open, left[i][0])
@@ -213,6 +229,7 @@ func (s *state) beginItems() string {
 	if !s.form(s.index).each {
 		return ""
 	}
+
 	open := s.open()
 	if len(open) > 0 {
 		s.current = open[0]
@@ -246,10 +263,12 @@ func (s state) resume(in input) []outcome {
 	if s.isDone(calledStep) && s.done[n].outputs == in.Outputs {
 		return []outcome{{s, s.replies[n].reply}}
 	}
+
 	if s.status != "active" || s.current != calledStep {
 		return nil
 	}
 	s.done[n] = finished{outputs: in.Outputs}
+
 	s.settle()
 	reply := s.advance(false)
 	s.replies[n] = stored{reply: reply, sure: true}
@@ -258,7 +277,10 @@ func (s state) resume(in input) []outcome {
 
 // joined joins parts, sorted if some are of items: those are recorded in the order in which they began.
 func joined(parts []string, by string) string {
-	if slices.ContainsFunc(parts, func(part string) bool { name, _, _ := strings.Cut(part, "="); return strings.Contains(name, "[") }) {
+	if slices.ContainsFunc(parts, func(part string) bool {
+		name, _, _ := strings.Cut(part, "=")
+		return strings.Contains(name, "[")
+	}) {
 		parts = slices.Sorted(slices.Values(parts))
 	}
 	return strings.Join(parts, by)

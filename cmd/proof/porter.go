@@ -27,6 +27,7 @@ func runPorter(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return errUsage
 	}
+
 	p := porter{args[0], args[1], map[string]*conn{}}
 	for ctx.Err() == nil {
 		if err := p.act(ctx); err != nil { // its server was killed
@@ -34,6 +35,7 @@ func runPorter(ctx context.Context, args []string) error {
 		}
 		_ = wait.For(ctx, rand.N(50*time.Millisecond))
 	}
+
 	return nil
 }
 
@@ -58,6 +60,7 @@ func (p *porter) act(ctx context.Context) error {
 		if code == "bad_cursor" { // others have done what was on that page
 			break
 		}
+
 		open = append(open, r.infos()...)
 		if args["cursor"] = r.Next; r.Next == "" {
 			break
@@ -84,12 +87,14 @@ func (p *porter) act(ctx context.Context) error {
 		if m == nil {
 			return p.log("odd", info.Step, "no-session")
 		}
-		return p.finish(ctx, m[1], "tidy", map[string]any{"tidied": fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())})
+		return p.finish(ctx, m[1], "tidy",
+			map[string]any{"tidied": fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())})
 	case "sum":
 		return p.finish(ctx, p.id, info.Step, map[string]any{"docs": "yes"})
 	case "fix":
 		return p.finish(ctx, p.id, info.Step, map[string]any{"said": fmt.Sprint(info.Round.Number)})
 	}
+
 	return p.finish(ctx, p.id, info.Step, map[string]any{})
 }
 
@@ -97,7 +102,8 @@ func (p *porter) act(ctx context.Context) error {
 func (p *porter) finish(ctx context.Context, session, step string, outputs map[string]any) error {
 	var r reply
 	args := map[string]any{"session_id": session, "step_id": step, "outputs": outputs}
-	if said, round := outputs["said"]; round { // another agent may have finished it meanwhile, and the next round has the same step
+	// another agent may have finished it meanwhile, and the next round has the same step
+	if said, round := outputs["said"]; round {
 		args["request_id"] = fmt.Sprint("round ", said)
 	}
 	_, err := p.call(ctx, "finished_step", args, &r)
@@ -113,6 +119,7 @@ func (p *porter) finish(ctx context.Context, session, step string, outputs map[s
 	case r.Status == "next_step":
 		return p.log("finished", step, fmt.Sprint(os.Getpid()))
 	}
+
 	return nil
 }
 
@@ -140,6 +147,7 @@ func (p *porter) call(ctx context.Context, tool string, args map[string]any, int
 			return "", err
 		}
 	}
+
 	within, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	reply, result, err := p.conns[url].call(within, tool, args)
@@ -149,13 +157,16 @@ func (p *porter) call(ctx context.Context, tool string, args map[string]any, int
 	if !result.IsError {
 		return "", json.Unmarshal([]byte(reply), into)
 	}
+
 	meta, _ := result.Meta["deepwork/error"].(map[string]any)
 	code, _ = meta["code"].(string)
 	switch code {
-	case "session_ended", "step_finished", "step_moved_on", "step_not_current", "group_moved_on", "unknown_session", "store_busy", "shutting_down", "bad_cursor":
+	case "session_ended", "step_finished", "step_moved_on", "step_not_current", "group_moved_on", "unknown_session",
+		"store_busy", "shutting_down", "bad_cursor":
 	default:
 		err = p.log("odd", fmt.Sprint(tool, "/", args["step_id"]), code)
 	}
+
 	return code, err
 }
 

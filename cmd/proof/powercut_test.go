@@ -47,7 +47,8 @@ func TestPowerCuts(t *testing.T) {
 	w.servers = []*server{where}
 	serve := func(under ...string) (stop func()) {
 		t.Helper()
-		p := testkit.Get(w.start(ctx, true, where.env, append(under, w.program, "serve", "--path", where.root)...)).Must(t)
+		p := testkit.Get(w.start(ctx, true, where.env, append(under, w.program, "serve", "--path", where.root)...)).
+			Must(t)
 		where.process = p
 		return func() {
 			testkit.Works(t, p.stdio.Close())
@@ -55,6 +56,7 @@ func TestPowerCuts(t *testing.T) {
 			testkit.Works(t, p.err, "a server")
 		}
 	}
+
 	trace := filepath.Join(dir, "trace")
 	stop := serve(strace, "-f", "-qq", "-y", "-xx", "-s", "4194304", "-e", "signal=none", "-o", trace,
 		"-e", "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat")
@@ -64,7 +66,13 @@ func TestPowerCuts(t *testing.T) {
 		working.Go(func() {
 			a := w.agent(n)
 			for range sessions {
-				begun := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+				begun := a.perform(ctx, input{
+					Tool:     "start_workflow",
+					Job:      jobName(0),
+					Workflow: "chain",
+					Goal:     a.token("goal "),
+					Request:  a.request(),
+				})
 				for range steps {
 					done := a.perform(ctx, a.finishing(begun.reply.Begin.Session, ""))
 					testkit.True(t, done.kind == given, "%s", done.text)
@@ -76,6 +84,7 @@ func TestPowerCuts(t *testing.T) {
 	stop()
 	log := readTrace(t, trace, state)
 	testkit.Need(t, len(log.replies) == clients*sessions*(1+steps), "the trace has %d replies", len(log.replies))
+
 	dice := rand.New(rand.NewPCG(seed, 0))
 	for range *powerCuts {
 		at := log.first + dice.IntN(len(log.events)-log.first)
@@ -85,17 +94,21 @@ func TestPowerCuts(t *testing.T) {
 			t.Errorf("seed %d, cut at event %d: deepwork check: %v\n%s", seed, at, err, text)
 			continue
 		}
+
 		least := map[string]int{}
 		for _, r := range log.replies {
 			if r.at < at {
 				least[r.session] = max(least[r.session], r.step)
 			}
 		}
+
 		stop := serve()
 		for id, step := range least {
 			text := w.agent(0).exchange(ctx, where.current(), "get_step", map[string]any{"session_id": id}).text
 			_, now, ok := positionIn([]byte(text))
-			testkit.True(t, ok && (now == step || now == step+1), "seed %d, cut at event %d: session %s is at step %d; %d were acknowledged, and at most one more begun: %s", seed, at, id, now, step, text)
+			testkit.True(t, ok && (now == step || now == step+1),
+				"seed %d, cut at event %d: session %s is at step %d; %d were acknowledged, and at most one more "+
+					"begun: %s", seed, at, id, now, step, text)
 		}
 		stop()
 		t.Logf("event %d: %d sessions, %d writes lost or torn", at, len(least), lost)
@@ -141,7 +154,8 @@ type event struct {
 var (
 	callPattern    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)\) += \d`) // that has worked
 	resumedPattern = regexp.MustCompile(`^(\d+) +<\.\.\. \w+ resumed>(.*)$`)
-	argPattern     = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"|(?:AT_FDCWD|(\d+))<((?:\\x[0-9a-f]{2})*)[^>]*>|([^ ,()="<>]+)`)
+	argPattern     = regexp.MustCompile(
+		`"((?:\\x[0-9a-f]{2})*)"|(?:AT_FDCWD|(\d+))<((?:\\x[0-9a-f]{2})*)[^>]*>|([^ ,()="<>]+)`)
 )
 
 // readTrace reads a log of strace, and keeps what is about files in folder.
@@ -166,6 +180,7 @@ func readTrace(t *testing.T, path, folder string) *traceLog {
 		if m == nil {
 			continue
 		}
+
 		var fd string
 		var args []string // others than file descriptors
 		e := event{begun: now.begun}
@@ -181,7 +196,8 @@ func readTrace(t *testing.T, path, folder string) *traceLog {
 		case "write":
 			if fd == "1" {
 				printed = append(printed, args[0]...)
-				for text, rest, whole := bytes.Cut(printed, []byte("\n")); whole; text, rest, whole = bytes.Cut(printed, []byte("\n")) {
+				for text, rest, whole := bytes.Cut(printed, []byte("\n")); whole; text, rest, whole = bytes.Cut(printed,
+					[]byte("\n")) {
 					printed = rest
 					if id, step, ok := positionIn(text); ok {
 						log.replies = append(log.replies, reached{now.begun, id, step})
@@ -231,7 +247,8 @@ type page struct {
 	pending []int // events: writes and truncations that are not synced
 }
 
-// restore writes the files as a power cut before the event at may leave them, and returns how many writes are lost or torn.
+// restore writes the files as a power cut before the event at may leave them, and returns how many writes are
+// lost or torn.
 func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 	now, durable := map[string]*page{}, map[string]*page{} // what a program sees, and names that are synced
 	var names []func()                                     // changes of names that are not synced, in their order
@@ -261,7 +278,10 @@ func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 			}
 			delete(now, e.path)
 			now[e.to] = p
-			rename(e.to, func() { delete(durable, e.path); durable[e.to] = p })
+			rename(e.to, func() {
+				delete(durable, e.path)
+				durable[e.to] = p
+			})
 		case "unlink":
 			delete(now, e.path)
 			rename(e.path, func() { delete(durable, e.path) })
@@ -277,6 +297,7 @@ func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 				p.pending = slices.Clone(p.pending[k:])
 				continue
 			}
+
 			last := -1 // a folder: its names, and those before them, since names are journaled in order
 			for k := range names {
 				if in[k] == e.path {
@@ -292,6 +313,7 @@ func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 	for _, change := range names[:dice.IntN(len(names)+1)] {
 		change()
 	}
+
 	for path, p := range durable {
 		data := p.synced
 		for _, w := range p.pending {
@@ -306,9 +328,11 @@ func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 				data = e.apply(data, len(e.data))
 			}
 		}
+
 		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		testkit.Must(t, os.WriteFile(path, data, 0o600))
 	}
+
 	return lost
 }
 

@@ -53,24 +53,29 @@ func (w *world) start(ctx context.Context, stdio bool, env []string, args ...str
 	if err != nil {
 		return nil, err
 	}
+
 	var stdout io.ReadCloser
 	if stdio {
 		if stdout, err = cmd.StdoutPipe(); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", args[0], err)
 	}
+
 	p = &process{cmd: cmd, log: log.Name(), ended: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.ended)
 	}()
+
 	within, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	if stdio {
-		if p.stdio, err = newClient().Connect(within, &mcp.IOTransport{Reader: stdout, Writer: stdin}, nil); err != nil {
+		p.stdio, err = newClient().Connect(within, &mcp.IOTransport{Reader: stdout, Writer: stdin}, nil)
+		if err != nil {
 			err = p.kill() // its plan ended it before it answered
 		}
 		return p, err
@@ -118,11 +123,13 @@ func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stopping process %d: %w", p.cmd.Process.Pid, err)
 	}
+
 	select {
 	case <-p.ended:
 		return nil
 	case <-time.After(stopWithin):
-		return errors.Join(fmt.Errorf("process %d was told to end, and did not within %v", p.cmd.Process.Pid, stopWithin), p.kill())
+		return errors.Join(fmt.Errorf("process %d was told to end, and did not within %v", p.cmd.Process.Pid,
+			stopWithin), p.kill())
 	}
 }
 
@@ -145,6 +152,7 @@ func connect(ctx context.Context, p *process, version string, mortal bool) (*con
 	if p.stdio != nil {
 		return &conn{session: p.stdio}, nil
 	}
+
 	over := &http.Transport{MaxIdleConnsPerHost: 32}
 	client := &http.Client{Transport: over}
 	if p.where != nil && p.where.token != "" {

@@ -40,11 +40,13 @@ func (w *world) writeProject(config string) error {
 	for n := range outputFiles {
 		files[outputPath(n)] = fmt.Sprintf("Output %d.\n", n)
 	}
+
 	for job := range jobCount {
 		for _, step := range stepNames {
 			files[".deepwork/jobs/"+jobName(job)+"/"+step+".md"] = instructionsText(jobName(job), step)
 		}
 	}
+
 	for name, text := range files {
 		path := filepath.Join(w.root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -59,6 +61,7 @@ func (w *world) writeProject(config string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -74,7 +77,8 @@ func (w *world) gitAll(ctx context.Context, commands ...string) error {
 
 // git runs a command of git in a folder, and returns what it printed.
 func (w *world) git(ctx context.Context, root string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git",
+		append([]string{"-c", "user.name=Sim", "-c", "user.email=sim@example.com"}, args...)...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -124,6 +128,7 @@ func jobText(job string, save int) string {
 		}
 		fmt.Fprintf(&b, "  - {name: %s, summary: W, steps: [%s]}\n", name, strings.Join(entries, ", "))
 	}
+
 	b.WriteString("steps:\n")
 	for _, step := range stepNames {
 		reviews := "[]"
@@ -133,9 +138,12 @@ func jobText(job string, save int) string {
 		case personStep:
 			reviews = `[{run_each: report, by: human, quality_criteria: {good: "Is it good?"}}]`
 		}
-		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}, said: {type: string, required: false, description: Said}}}\n",
+		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: "+
+			"{report: {type: file, required: true, description: %q}, papers: {type: files, required: false, "+
+			"description: More}, said: {type: string, required: false, description: Said}}}\n",
 			step, step, reviews, outputText(step, save))
 	}
+
 	return b.String() + infoKey + infoText(save) + "\n"
 }
 

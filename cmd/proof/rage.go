@@ -71,10 +71,12 @@ func (s *simulation) rage(ctx context.Context) error {
 				err = s.startSource(context.WithoutCancel(ctx))
 			}
 		}
+
 		if err = errors.Join(err, s.startAll(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -82,7 +84,8 @@ func (s *simulation) rage(ctx context.Context) error {
 // server, or the client's next call, corrects them.
 var underWay = []string{
 	" is half deleted", "the removal of attempt ", " was cut short", "and neither its server nor its agent runs",
-	" is gone; commits of it are on branch ",            // of an attempt whose deletion was cut short, and is yet to be called for again
+	// of an attempt whose deletion was cut short, and is yet to be called for again
+	" is gone; commits of it are on branch ",
 	".deepwork/config.yml: the config cannot be read: ", // another is in its place for a moment
 }
 
@@ -125,17 +128,20 @@ func (s *simulation) end(ctx context.Context) error {
 	for _, p := range s.running() {
 		s.stop(p)
 	}
+
 	last := &server{number: len(s.servers)}
 	s.servers, s.guarded = []*server{last}, nil
 	if err := s.run(ctx, last, fault.Plan{}); err != nil {
 		return err
 	}
+
 	a := s.agent(s.clients * 2)
 	a.lose = 0
 	a.goOn(ctx)
 	for _, id := range s.history.known() { // which writes its export, whatever is in its place
 		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}
+
 	for _, c := range s.callers {
 		c.home = last
 		c.settle(ctx)
@@ -143,17 +149,20 @@ func (s *simulation) end(ctx context.Context) error {
 	for _, c := range s.clerks {
 		c.home = last
 	}
+
 	if len(s.tasks) > 0 { // otherwise there is no board
 		if err := s.settleBoard(ctx); err != nil {
 			return err
 		}
 		s.clerks[0].readTasks(ctx)
 	}
+
 	p, err := last.wait(ctx)
 	if err != nil {
 		return err
 	}
 	s.stop(p)
+
 	edited := 0
 	_, err = s.judge(ctx, func(k kept) {
 		switch known := s.history.sessions[k.id]; {
@@ -167,9 +176,11 @@ func (s *simulation) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if err := errors.Join(s.judgeTrap(), s.judgeExecutions(), s.judgeBoard(ctx)); err != nil {
 		return err
 	}
+
 	said := s.verify(ctx, "at the end")
 	if note := "differ from the sessions"; edited > 0 && !strings.Contains(said, note) {
 		s.history.fault("edited exports that deepwork check does not note", "there are %d:\n%s", edited, said)
@@ -203,7 +214,8 @@ const (
 )
 
 // ways are the faults of a machine, by how often they are chosen.
-var ways = []int{killed, killed, stopped, suspended, suspended, frozen, refused, cutAnywhere, cutAnywhere, noReply, noReply, notSent, heldBack, slowed}
+var ways = []int{killed, killed, stopped, suspended, suspended, frozen, refused, cutAnywhere, cutAnywhere, noReply,
+	noReply, notSent, heldBack, slowed}
 
 // torment injects faults into a machine until ctx ends.
 func (f *fleet) torment(ctx context.Context, m *machine) error {
@@ -270,6 +282,7 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			m.proxy.DelayCommits(time.Duration(r.IntN(30)) * time.Millisecond)
 		}
 	}
+
 	return nil
 }
 
@@ -295,6 +308,7 @@ func writes(m pgtest.Message) bool {
 	if m.FromServer || m.Type != 'Q' && m.Type != 'P' {
 		return false
 	}
+
 	text := bytes.ToLower(m.Body)
 	for _, word := range []string{"update ", "insert ", "commit", "delete ", "call "} {
 		if bytes.Contains(text, []byte(word)) {
@@ -331,5 +345,6 @@ func (f *fleet) tormentDatabase(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -48,6 +48,7 @@ func (r *relay) work(ctx context.Context) {
 			wrong++ // and recorded
 		}
 	}
+
 	if err := r.leave(); err != nil {
 		r.history.fault("a connection that did not end", "%v", err)
 	}
@@ -68,6 +69,7 @@ func (r *relay) run(ctx context.Context, parent *opened, workflow string) error 
 	if err != nil {
 		return err
 	}
+
 	r.load.ended.Add(1)
 	if r.chance(partMistaken) {
 		_, err = r.do(ctx, s, input{Tool: "get_step"}, "!session_ended")
@@ -122,14 +124,22 @@ func (r *relay) finishAll(ctx context.Context, s *opened, steps []string) (last 
 	}
 	replies = slices.DeleteFunc(replies, func(t answer) bool { return strings.HasPrefix(t.said, "pending") })
 	if len(replies) != 1 {
-		return last, r.wrong("a group that does not go on once", "session %s: of the replies to %v, %d say what comes next, want 1", s.id, steps, len(replies))
+		return last, r.wrong("a group that does not go on once",
+			"session %s: of the replies to %v, %d say what comes next, want 1", s.id, steps, len(replies))
 	}
 	return replies[0], nil
 }
 
 // finish finishes a step, with its reviews.
 func (r *relay) finish(ctx context.Context, s *opened, step string) (t answer, err error) {
-	in := input{Tool: "finished_step", Step: step, Outputs: r.outputs(), Text: r.token("note "), Request: r.request(), Judged: true}
+	in := input{
+		Tool:    "finished_step",
+		Step:    step,
+		Outputs: r.outputs(),
+		Text:    r.token("note "),
+		Request: r.request(),
+		Judged:  true,
+	}
 	if s.workflow == "review" && r.chance(partUnnamed) {
 		in.Request = "" // in a group, others may move on before the call is repeated
 	}
@@ -162,6 +172,7 @@ func (r *relay) finish(ctx context.Context, s *opened, step string) (t answer, e
 		}
 		return r.do(ctx, s, in, "begin", "complete")
 	}
+
 	return r.do(ctx, s, in, "begin", "pending", "complete")
 }
 
@@ -172,10 +183,12 @@ func (r *relay) judged(ctx context.Context, s *opened, in input, verdict string)
 	if err != nil {
 		return t, err
 	}
+
 	want := []string{reviewRuns, reviewFailed}
 	if verdict == pass {
 		want = []string{reviewRuns, "begin", "pending", "complete"}
 	}
+
 	until := time.Now().Add(callWithin + 10*r.load.review)
 	for t.said = reviewRuns; t.said == reviewRuns; {
 		if t, err = r.do(ctx, s, in, want...); err != nil {
@@ -202,17 +215,22 @@ func (r *relay) handIn(in *input, verdict string) (*effect, error) {
 	}
 	in.Outputs = outputs{Report: judgedPath(a.token, verdict)}.String()
 	for _, s := range r.places() {
-		if err := os.WriteFile(filepath.Join(r.rootOf(s), judgedPath(a.token, verdict)), []byte(a.String()), 0o644); err != nil {
+		err := os.WriteFile(filepath.Join(r.rootOf(s), judgedPath(a.token, verdict)), []byte(a.String()), 0o644)
+		if err != nil {
 			return nil, r.wrong("outputs that cannot be written", "%v", err)
 		}
 	}
+
 	return r.history.ask(aReview, a.token, &effect{}), nil
 }
 
 // asked hands a step in that a person has to pass, and has them decide.
 func (r *relay) asked(ctx context.Context, s *opened, in *input, verdict string) error {
 	in.Request = r.request()
-	in.Outputs = outputs{Report: outputPath(r.below(outputFiles)), Papers: []string{map[string]string{pass: outputPath(0), fail: outputPath(1)}[verdict]}}.String()
+	in.Outputs = outputs{
+		Report: outputPath(r.below(outputFiles)),
+		Papers: []string{map[string]string{pass: outputPath(0), fail: outputPath(1)}[verdict]},
+	}.String()
 	if _, err := r.do(ctx, s, *in, personAwaited); err != nil {
 		return err
 	}
@@ -230,6 +248,7 @@ func (r *relay) cutShort(ctx context.Context, s *opened) (t answer, err error) {
 	if _, err := r.handIn(&in, fail); err != nil {
 		return t, err
 	}
+
 	var both errgroup.Group
 	both.Go(func() error {
 		_, err := r.once(ctx, s, in, reviewRuns, reviewFailed, "step_moved_on", "!session_ended")
@@ -250,6 +269,7 @@ func (r *relay) mistake(ctx context.Context, s *opened) error {
 		_, err := r.do(ctx, s, input{Tool: "go_to_step", Step: reviewedStep}, "!unknown_step")
 		return err
 	}
-	_, err := r.do(ctx, s, input{Tool: "finished_step", Step: reviewedStep, Outputs: r.outputs(), Judged: true}, "!unknown_step")
+	_, err := r.do(ctx, s, input{Tool: "finished_step", Step: reviewedStep, Outputs: r.outputs(), Judged: true},
+		"!unknown_step")
 	return err
 }

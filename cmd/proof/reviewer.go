@@ -54,6 +54,7 @@ func runReviewer(ctx context.Context, args []string, in io.Reader, out io.Writer
 	if len(args) != 1 {
 		return errUsage
 	}
+
 	task, err := io.ReadAll(in)
 	if err != nil {
 		return err
@@ -62,6 +63,7 @@ func runReviewer(ctx context.Context, args []string, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
+
 	journal, err := os.OpenFile(args[0], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -74,7 +76,9 @@ func runReviewer(ctx context.Context, args []string, in io.Reader, out io.Writer
 	if err := errors.Join(log("begin"), wait.For(ctx, a.takes), log("finished")); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, `{"passed": %t, "feedback": "", "criteria_results": [{"criterion": "good", "passed": %[1]t, "feedback": "%s"}]}`+"\n", a.verdict == pass, a.token)
+	_, err = fmt.Fprintf(out,
+		`{"passed": %t, "feedback": "", "criteria_results": [{"criterion": "good", "passed": %[1]t, "feedback": `+
+			`"%s"}]}`+"\n", a.verdict == pass, a.token)
 	return err
 }
 
@@ -89,6 +93,7 @@ func (l *load) judgeReviewers() (int, error) {
 		return 0, err
 	}
 	l.history.once(aReview, did["begin"], func(_ string, e *effect) bool { return e.said != "" })
+
 	runs := 0
 	for _, ran := range did["begin"] {
 		runs += len(ran)
@@ -107,6 +112,7 @@ func runStepper(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
+
 	dir, step := args[0], os.Getenv(config.SessionEnv)+"/"+os.Getenv(config.StepEnv)
 	log := func(what string) error {
 		f, err := os.OpenFile(filepath.Join(dir, "agents"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -121,10 +127,12 @@ func runStepper(ctx context.Context, args []string) (err error) {
 		return log("beside")
 	}
 	defer runtime.KeepAlive(lock) // until the process ends: a file that is collected is closed
+
 	report := reportOf(os.Getenv(config.StepEnv), os.Getpid())
 	if err = errors.Join(err, log("begin"), os.WriteFile(report, nil, 0o644)); err != nil {
 		return err
 	}
+
 	_ = wait.For(ctx, works)
 	if forgets {
 		return nil
@@ -134,10 +142,15 @@ func runStepper(ctx context.Context, args []string) (err error) {
 			_ = wait.For(ctx, 5*time.Second)
 		}
 	}()
-	c, err := connect(ctx, &process{url: os.Getenv(config.MCPURLEnv), where: &server{token: os.Getenv(executors.TokenEnv)}}, withSessions, true)
+
+	c, err := connect(ctx, &process{
+		url:   os.Getenv(config.MCPURLEnv),
+		where: &server{token: os.Getenv(executors.TokenEnv)},
+	}, withSessions, true)
 	if err != nil {
 		return err
 	}
+
 	text, _, err := c.call(ctx, "finished_step", map[string]any{"outputs": map[string]any{"report": report}})
 	var r struct{ Status string }
 	if err == nil {
@@ -146,6 +159,7 @@ func runStepper(ctx context.Context, args []string) (err error) {
 	if err == nil && (r.Status == "next_step" || r.Status == "workflow_complete") {
 		err = log("finished")
 	}
+
 	_ = wait.For(ctx, rand.N(50*time.Millisecond))
 	return err
 }

@@ -76,7 +76,10 @@ func (a *rover) decides(ctx context.Context, in input) bool {
 }
 
 // saying are the texts that rovers hand in, by workflow: those that its forms are about.
-var saying = map[string][]string{"items": {`["a","b","c"]`, `["a","b"]`, "[]", ""}, "rounds": {"yes", "done", "", "yes"}}
+var saying = map[string][]string{
+	"items":  {`["a","b","c"]`, `["a","b"]`, "[]", ""},
+	"rounds": {"yes", "done", "", "yes"},
+}
 
 // choose chooses the next call.
 func (a *rover) choose() input {
@@ -87,13 +90,19 @@ func (a *rover) choose() input {
 		id = ids[a.below(n)]
 	}
 	if n == 0 || n < openSessions && a.below(5) == 0 {
-		in := input{Tool: "start_workflow", Job: jobName(a.below(jobCount)), Workflow: []string{"chain", "groups", "fork", "short", "items", "items", "rounds", "calls"}[a.below(8)],
-			Goal: a.token("goal "), Request: a.request()} // always: otherwise a lost one is never found
+		in := input{
+			Tool:     "start_workflow",
+			Job:      jobName(a.below(jobCount)),
+			Workflow: []string{"chain", "groups", "fork", "short", "items", "items", "rounds", "calls"}[a.below(8)],
+			Goal:     a.token("goal "),
+			Request:  a.request(),
+		} // always: otherwise a lost one is never found
 		if n > 0 && a.below(2) == 0 {
 			in.Parent = id
 		}
 		return in
 	}
+
 	var of session
 	a.history.with(func() { of = *a.history.sessions[id] })
 	in := input{Session: id}
@@ -143,8 +152,14 @@ func (s *simulation) guard() error {
 	if err != nil {
 		return err
 	}
+
 	file := filepath.Join(s.dir, "tokens")
-	s.guarded = &server{number: len(s.servers), http: true, token: token, args: []string{"--token-file", file, "--toolsets", "board"}}
+	s.guarded = &server{
+		number: len(s.servers),
+		http:   true,
+		token:  token,
+		args:   []string{"--token-file", file, "--toolsets", "board"},
+	}
 	return os.WriteFile(file, []byte(line+"\n"), 0o600)
 }
 
@@ -154,6 +169,7 @@ func (a *stranger) act(ctx context.Context) {
 	if err != nil {
 		return
 	}
+
 	var r struct {
 		Projects []struct {
 			ID string `json:"project_id"`
@@ -166,6 +182,7 @@ func (a *stranger) act(ctx context.Context) {
 		}
 		return
 	}
+
 	var task, attempt string
 	a.history.with(func() {
 		if all := slices.Sorted(maps.Keys(a.sim.tasks)); len(all) > 0 {
@@ -178,12 +195,14 @@ func (a *stranger) act(ctx context.Context) {
 	tool, args := "list_tasks", map[string]any{"project_id": a.project}
 	switch k := a.below(8); {
 	case k < 4 && task != "":
-		tool, args = []string{"get_task", "delete_task", "list_task_attempts", "update_task"}[k], map[string]any{"task_id": task}
+		tool = []string{"get_task", "delete_task", "list_task_attempts", "update_task"}[k]
+		args = map[string]any{"task_id": task}
 		if tool == "update_task" {
 			args["title"] = "a stranger's"
 		}
 	case k < 7 && attempt != "":
-		tool, args = []string{"get_attempt", "stop_attempt", "tail_attempt", "get_attempt_diff"}[a.below(4)], map[string]any{"attempt_id": attempt}
+		tool, args = []string{"get_attempt", "stop_attempt", "tail_attempt", "get_attempt_diff"}[a.below(4)],
+			map[string]any{"attempt_id": attempt}
 	}
 	t := a.exchange(ctx, p, tool, args)
 	if seen := t.kind == given; seen && (tool != "list_tasks" || a.reads(t, &r) && (r.Total == nil || *r.Total != 0)) {

@@ -54,18 +54,24 @@ func (r *runs) layOut(ctx context.Context, self string) (err error) {
 	if err := r.build(ctx); err != nil {
 		return err
 	}
+
 	job := runJob
 	for _, step := range runSteps {
-		job += fmt.Sprintf("  - {id: %s, name: A, description: A, instructions_file: a.md, reviews: [], outputs: {report: {type: file, description: R}}}\n", step)
+		job += fmt.Sprintf("  - {id: %s, name: A, description: A, instructions_file: a.md, reviews: [], outputs: "+
+			"{report: {type: file, description: R}}}\n", step)
 	}
+
 	jobs := filepath.Join(r.root, ".deepwork", "jobs", "steps")
-	config := fmt.Sprintf("attempts: {max_concurrent: 6}\nrun: {retries: 100}\nexecutors:\n  STEP: {command: [%q, step, %q]}\n", self, r.dir)
-	if err := errors.Join(r.writeProject(config), os.MkdirAll(jobs, 0o755), os.WriteFile(filepath.Join(jobs, "job.yml"), []byte(job), 0o644),
+	config := fmt.Sprintf("attempts: {max_concurrent: 6}\nrun: {retries: 100}\nexecutors:\n  STEP: {command: [%q, "+
+		"step, %q]}\n", self, r.dir)
+	if err := errors.Join(r.writeProject(config), os.MkdirAll(jobs, 0o755),
+		os.WriteFile(filepath.Join(jobs, "job.yml"), []byte(job), 0o644),
 		os.WriteFile(filepath.Join(jobs, "a.md"), []byte("Do it.\n"), 0o644)); err != nil {
 		return err
 	}
 	r.servers = []*server{{http: true}}
-	return r.gitAll(ctx, "init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add .", "commit -q -m first")
+	return r.gitAll(ctx, "init -q -b main", "config user.name Sim", "config user.email sim@example.com", "add .",
+		"commit -q -m first")
 }
 
 // live has clients work, runs go on and processes be killed, lets the runs end, and judges.
@@ -73,6 +79,7 @@ func (r *runs) live(ctx context.Context) error {
 	if err := r.run(ctx, r.servers[0], fault.Plan{Tied: true}); err != nil {
 		return err
 	}
+
 	working, done := context.WithTimeout(ctx, r.length)
 	defer done()
 	var all sync.WaitGroup
@@ -96,7 +103,8 @@ func (r *runs) lead(ctx context.Context, a *agent) {
 			args = []string{"steps/all", "--goal", goal, "--executor", "STEP"}
 		}
 		// It is killed at a commit of the board, or not at all.
-		if r.command(ctx, &id, fault.Plan{Commit: a.below(150), Late: time.Duration(a.below(3000)) * time.Microsecond}, args...) {
+		if r.command(ctx, &id, fault.Plan{Commit: a.below(150), Late: time.Duration(a.below(3000)) * time.Microsecond},
+			args...) {
 			id = ""
 		}
 	}
@@ -117,11 +125,13 @@ func (r *runs) command(ctx context.Context, id *string, plan fault.Plan, args ..
 		r.history.fault("a run that cannot be started", "%v", err)
 		return false
 	}
+
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var e struct {
 			Event string `json:"event"`
 			Run   string `json:"run_id"`
 		}
+
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Event == "run_started" {
 			*id = e.Run
 			r.mu.Lock()
@@ -129,6 +139,7 @@ func (r *runs) command(ctx context.Context, id *string, plan fault.Plan, args ..
 			r.mu.Unlock()
 		}
 	}
+
 	err = cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		r.history.fault("a run that ends", "%v: %v %s", args, err, &said)
@@ -142,7 +153,8 @@ func (r *runs) killAll(ctx context.Context) error {
 	kinds := map[string]string{"leader": "\x00run\x00", "shim": "\x00attempt-shim\x00", "agent": "\x00step\x00"}
 	for ctx.Err() == nil {
 		_ = wait.For(ctx, time.Duration(5+r.random.IntN(60))*time.Millisecond)
-		kind := []string{"leader", "shim", "shim", "shim", "agent", "agent", "agent", "agent", "agent", "server"}[r.random.IntN(10)]
+		kind := []string{"leader", "shim", "shim", "shim", "agent", "agent", "agent", "agent", "agent",
+			"server"}[r.random.IntN(10)]
 		if kind == "server" {
 			if p := r.servers[0].current(); p != nil {
 				if err := p.kill(); err != nil {
@@ -150,6 +162,7 @@ func (r *runs) killAll(ctx context.Context) error {
 				}
 				r.count[kind]++
 			}
+
 			if err := r.run(context.WithoutCancel(ctx), r.servers[0], fault.Plan{Tied: true}); err != nil {
 				return err
 			}
@@ -160,6 +173,7 @@ func (r *runs) killAll(ctx context.Context) error {
 			r.count[kind]++
 		}
 	}
+
 	return nil
 }
 
@@ -170,7 +184,8 @@ func (r *runs) processes(word string) (pids []int) {
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if errors.Join(err, perr) == nil && bytes.Contains(text, []byte(word)) && slices.ContainsFunc(own, func(dir string) bool { return bytes.Contains(text, []byte(dir)) }) {
+		if errors.Join(err, perr) == nil && bytes.Contains(text, []byte(word)) &&
+			slices.ContainsFunc(own, func(dir string) bool { return bytes.Contains(text, []byte(dir)) }) {
 			pids = append(pids, pid)
 		}
 	}
@@ -203,6 +218,7 @@ func (r *runs) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var resumed sync.WaitGroup
 	for _, x := range all {
 		resumed.Go(func() {
@@ -213,23 +229,30 @@ func (r *runs) end(ctx context.Context) error {
 			}
 		})
 	}
+
 	resumed.Wait()
 	a := r.agent(r.clients * 2)
 	a.lose = 0
 	for _, id := range r.history.known() {
 		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}
+
 	_ = a.leave()
 	if p := r.servers[0].current(); p != nil {
 		r.stop(p)
 	}
+
 	of := map[string]kept{}
-	if _, err := r.judge(ctx, func(k kept) { r.whole(k); of[k.id] = k }); err != nil {
+	if _, err := r.judge(ctx, func(k kept) {
+		r.whole(k)
+		of[k.id] = k
+	}); err != nil {
 		return err
 	}
 	if all, err = r.onBoard(ctx); err != nil {
 		return err
 	}
+
 	did, err := readJournal(filepath.Join(r.dir, "agents"))
 	if err != nil {
 		return err
@@ -272,14 +295,17 @@ func (r *runs) judgeRun(x boardRun, sessions map[string]kept, did journal) {
 	if s.Status != "completed" {
 		h.fault("a session of a run that is not complete", "%+v: %q", x, s.Status)
 	}
+
 	done := map[string]string{}
 	for m := range jsontext.Members(s.Progress) {
 		var p progress
 		var outputs struct{ Report string }
-		if err := errors.Join(json.Unmarshal(m.Value, &p), json.Unmarshal(p.Outputs, &outputs)); err == nil && p.CompletedAt != nil {
+		err := errors.Join(json.Unmarshal(m.Value, &p), json.Unmarshal(p.Outputs, &outputs))
+		if err == nil && p.CompletedAt != nil {
 			done[m.Name] = outputs.Report
 		}
 	}
+
 	for _, step := range runSteps {
 		key := x.run.Session + "/" + step
 		began, finished := did["begin"][key], did["finished"][key]
@@ -288,12 +314,15 @@ func (r *runs) judgeRun(x boardRun, sessions map[string]kept, did journal) {
 			return err == nil && done[step] == reportOf(step, n)
 		}
 		_, err := os.Stat(filepath.Join(x.workspace, done[step]))
-		if err != nil || !slices.ContainsFunc(began, of) || len(finished) > 1 || len(finished) == 1 && !of(finished[0]) {
-			h.fault("a step that was not finished once, by one agent", "%s: its report is %q (%v), begun by %v, finished by %v", key, done[step], err, began, finished)
+		if err != nil || !slices.ContainsFunc(began, of) || len(finished) > 1 ||
+			len(finished) == 1 && !of(finished[0]) {
+			h.fault("a step that was not finished once, by one agent",
+				"%s: its report is %q (%v), begun by %v, finished by %v", key, done[step], err, began, finished)
 		}
 	}
 }
 
 func (r *runs) String() string {
-	return fmt.Sprintf("seed %d: %d runs, %d agents, %d calls of other clients; killed %v", r.seed, r.attempts, r.agents, r.history.calls, r.count)
+	return fmt.Sprintf("seed %d: %d runs, %d agents, %d calls of other clients; killed %v", r.seed, r.attempts,
+		r.agents, r.history.calls, r.count)
 }

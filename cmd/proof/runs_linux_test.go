@@ -25,5 +25,7 @@ func TestRuns(t *testing.T) {
 	testkit.Must(t, r.live(t.Context()))
 	t.Log(r)
 	_, what := r.history.found()
-	testkit.True(t, what == "" && r.attempts > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once): go test ./cmd/proof -run '^TestRuns$' -runs.time=%v -sim.seed=%d", what, *runsTime, seed)
+	testkit.True(t, what == "" && r.attempts > 0,
+		"%s\nTo repeat it (timing may differ, so perhaps more than once): go test ./cmd/proof -run '^TestRuns$' "+
+			"-runs.time=%v -sim.seed=%d", what, *runsTime, seed)
 }

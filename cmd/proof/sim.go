@@ -54,8 +54,9 @@ type simulation struct {
 	source        *process // of workflows
 	sourceAddress string
 
-	kills, crashes            int // of one server, of all at once
-	attempts, agents, rescues int // attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
+	kills, crashes int // of one server, of all at once
+	// attempts that there were in the end, agents that ever began, refs that keep work of deleted attempts
+	attempts, agents, rescues int
 	executions                int // received by the source
 }
 
@@ -75,10 +76,12 @@ func (s *simulation) simulate(ctx context.Context) error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return fmt.Errorf("simulating: %w", err)
 	}
+
 	err := s.layOut(ctx)
 	if err == nil {
 		err = s.live(ctx)
 	}
+
 	err = errors.Join(err, s.killRunning()) // some are left only after an error
 	if s.source != nil {
 		err = errors.Join(err, s.source.kill())
@@ -86,14 +89,18 @@ func (s *simulation) simulate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulating: %w", err)
 	}
+
 	return nil
 }
 
 // String describes what happened.
 func (s *simulation) String() string {
 	h := s.history
-	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d crashes, %d hostile edits",
-		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions, h.calls, h.lost, h.refused, s.kills, s.crashes, s.edits.Load())
+	return fmt.Sprintf("seed %d: %d sessions (%d histories too tangled), %d tasks (%d attempts left, %d agents "+
+		"began, %d rescues, branches %v), %d executions; %d calls (%d lost, %d without effect), %d kills, %d "+
+		"crashes, %d hostile edits",
+		s.seed, len(h.sessions), h.tangled, len(s.tasks), s.attempts, s.agents, s.rescues, s.landed, s.executions,
+		h.calls, h.lost, h.refused, s.kills, s.crashes, s.edits.Load())
 }
 
 // layOut creates the project, a repository with jobs, agents and a source of workflows, and defines
@@ -102,20 +109,25 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	if err := errors.Join(s.build(ctx), s.startSource(ctx)); err != nil {
 		return err
 	}
+
 	// Executions have no timeout, since clocks are wrong, and few slots, so that some wait.
 	s.config = fmt.Sprintf("attempts: {max_concurrent: 4}\n%s"+
-		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
+		"workflow_tools:\n  execution_timeout: 0\n  reply_within: 150ms\n  status_interval: 20ms\n  "+
+		"max_concurrent_executions: 2\n  refresh_interval: 0\n  sources:\n    - {name: sim, url: %q}\n",
 		s.executors(), s.source.url)
-	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"), s.layTrap(ctx))
+	err = errors.Join(s.layRepo(ctx, s.config, "config user.name Sim", "config user.email sim@example.com"),
+		s.layTrap(ctx))
 	if err == nil {
 		err = s.gitAll(ctx, "clone -q --bare . "+s.mirror(), "remote add mirror "+s.mirror())
 	}
 	if err != nil {
 		return err
 	}
+
 	// Up to three servers, the first usually over stdio, so that each kind occurs.
 	for n := range cmp.Or(s.count, 1+s.random.IntN(3)) {
-		s.servers = append(s.servers, &server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
+		s.servers = append(s.servers,
+			&server{number: n, http: n > 0 && s.random.IntN(3) > 0 || n == 0 && s.random.IntN(4) == 0})
 	}
 	return s.guard()
 }
@@ -140,7 +152,8 @@ func (s *simulation) executors() string {
 func (s *simulation) layRepo(ctx context.Context, config string, commands ...string) error {
 	err := errors.Join(s.writeProject(config), os.WriteFile(s.agentFile(), []byte(agentScript), 0o644))
 	if err == nil {
-		err = s.gitAll(ctx, slices.Concat([]string{"init -q -b main"}, commands, []string{"add README load_outputs", "commit -q -m first"})...)
+		err = s.gitAll(ctx, slices.Concat([]string{"init -q -b main"}, commands,
+			[]string{"add README load_outputs", "commit -q -m first"})...)
 	}
 	if err != nil {
 		return err
@@ -156,6 +169,7 @@ func (s *simulation) live(ctx context.Context) error {
 	if err := s.startAll(ctx); err != nil {
 		return err
 	}
+
 	working, done := context.WithCancel(ctx)
 	defer done()
 	var clients sync.WaitGroup
@@ -163,7 +177,8 @@ func (s *simulation) live(ctx context.Context) error {
 		defer done()
 		s.await(working)
 		// On a busy machine, servers may be killed before they have answered anything.
-		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known()) == 0 && time.Now().Before(until); {
+		for until := time.Now().Add(settleTime); working.Err() == nil && len(s.history.known()) == 0 &&
+			time.Now().Before(until); {
 			_ = wait.For(working, 50*time.Millisecond)
 		}
 	})
@@ -174,7 +189,9 @@ func (s *simulation) live(ctx context.Context) error {
 		s.callers = append(s.callers, c)
 		work(working, &clients, c.agent, c.act, 120)
 	}
-	for n, edits := range [][]func(*hostile, context.Context) error{{(*hostile).alterExport, (*hostile).alterExport, (*hostile).alterExport, (*hostile).litter, (*hostile).hideExports}, {(*hostile).editConfig}} {
+	for n, edits := range [][]func(*hostile,
+		context.Context) error{{(*hostile).alterExport, (*hostile).alterExport, (*hostile).alterExport,
+		(*hostile).litter, (*hostile).hideExports}, {(*hostile).editConfig}} {
 		clients.Go(func() { s.plot(working, n, edits) })
 	}
 	stranger := &stranger{agent: s.agent(2*s.clients + 1), sim: s}
@@ -182,6 +199,7 @@ func (s *simulation) live(ctx context.Context) error {
 	work(working, &clients, stranger.agent, stranger.act, 100)
 	clients.Go(func() { s.edit(working, time.Second, slices.Concat(wholeWays, roughWays)) })
 	err := s.rage(working)
+
 	done()
 	clients.Wait()
 	return errors.Join(err, s.end(ctx))
@@ -190,7 +208,8 @@ func (s *simulation) live(ctx context.Context) error {
 // await waits until clients have worked for as long, or made as many calls, as they are to.
 func (s *simulation) await(ctx context.Context) {
 	enough := false
-	for until := time.Now().Add(s.length); !enough && time.Now().Before(until) && wait.For(ctx, min(50*time.Millisecond, time.Until(until))) == nil; {
+	for until := time.Now().Add(s.length); !enough && time.Now().Before(until) &&
+		wait.For(ctx, min(50*time.Millisecond, time.Until(until))) == nil; {
 		s.history.with(func() { enough = s.operations > 0 && s.history.calls-s.history.lost >= s.operations })
 	}
 }
@@ -236,9 +255,11 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	)
 	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
 	flags.IntVar(&given.count, "machines", 3, "machines, each with a server")
-	flags.IntVar(&folder, "folder", 0, "simulate one folder with so many servers instead of machines, with a disk and clocks that fail")
+	flags.IntVar(&folder, "folder", 0,
+		"simulate one folder with so many servers instead of machines, with a disk and clocks that fail")
 	flags.Uint64Var(&given.seed, "seed", 0, "makes the choices; 0 takes one from the clock")
-	flags.IntVar(&given.operations, "operations", 0, "end after so many answered calls, even before the duration is over; 0 means no bound")
+	flags.IntVar(&given.operations, "operations", 0,
+		"end after so many answered calls, even before the duration is over; 0 means no bound")
 	flags.DurationVar(&given.length, "duration", time.Minute, "for how long clients work")
 	flags.IntVar(&given.clients, "clients", 48, "clients at work at once")
 	flags.BoolVar(&given.plain, "plain", false, "start no agents on machines")
@@ -255,6 +276,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if given.seed == 0 {
 		given.seed = uint64(time.Now().UnixNano())
 	}
+
 	dir, err := os.MkdirTemp("", "deepwork-sim-")
 	if err != nil {
 		return err
@@ -273,9 +295,11 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		alone.count, alone.operations = folder, given.operations
 		f.simulation, s = alone, alone
 	}
+
 	if err := s.simulate(ctx); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
+
 	fmt.Fprintln(stdout, s)
 	n, what := f.history.found()
 	if n == 0 {

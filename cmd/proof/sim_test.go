@@ -44,6 +44,7 @@ func TestSimulation(t *testing.T) {
 	s := newSimulation(dir, seed, *simTime, *simClients)
 	err := s.simulate(t.Context())
 	testkit.Need(t, err == nil, "seed %d: %v", seed, err)
+
 	t.Log(s)
 	if len(s.history.sessions) == 0 || s.history.calls == 0 {
 		s.history.fault("nothing", "was done")
@@ -52,9 +53,12 @@ func TestSimulation(t *testing.T) {
 	if faults == "" {
 		return
 	}
+
 	kept := testkit.Get(os.MkdirTemp("", "simulation-")).Must(t)
-	testkit.Works(t, exec.Command("cp", "-a", dir+"/.", stateOf(s.root).Dir, kept).Run(), "keeping what happened") // named pipes too
-	t.Errorf("%s\nThe project and the servers' logs are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
+	// named pipes too
+	testkit.Works(t, exec.Command("cp", "-a", dir+"/.", stateOf(s.root).Dir, kept).Run(), "keeping what happened")
+	t.Errorf("%s\nThe project and the servers' logs are in %s. To repeat it (timing may differ, so perhaps more than "+
+		"once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
 		strings.ReplaceAll(faults, dir, kept), kept, seed, *simTime, *simClients)
 }
 
@@ -66,6 +70,7 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 		b.end(0)
 	}
 	b.begin(0)
+
 	step := func(last int, change func(*stepInfo)) (int, error) {
 		i := stepInfo{Step: "s0", Info: infoText(3), Instructions: instructionsText("load_0", "s0")}
 		i.Outputs = slices.Grow(i.Outputs, 3)[:3]
@@ -79,6 +84,7 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 	for last := range 4 {
 		testkit.Equal(t, testkit.Get(step(last, serve(3))).Must(t), 3)
 	}
+
 	for what, change := range map[string]func(*stepInfo){
 		"the info of another save":      func(i *stepInfo) { i.Info = infoText(4) },
 		"an output of another save":     func(i *stepInfo) { i.Outputs[0].Description = outputText("s0", 4) },
@@ -110,9 +116,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What the subcommand load prints and how it ends: with two servers on one project, an editor at work and replies that get
-// lost; with the newest protocol; with calls that go to two servers in turn, which are refused nothing that one server alone would
-// not have refused; with connections that do nothing; and if it is called wrongly.
+// What the subcommand load prints and how it ends: with two servers on one project, an editor at work and
+// replies that get lost; with the newest protocol; with calls that go to two servers in turn, which are
+// refused nothing that one server alone would not have refused; with connections that do nothing; and if it
+// is called wrongly.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -120,10 +127,16 @@ func TestLoad(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"--duration 1s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0, []string{`(?m)^8 connections, stacks 3 deep, 2 servers`, `(?m)^finished_step +[0-9]+ `, `(?m)^all is well: no call failed, and the store has what was acknowledged`}},
-		{"--duration 1s --connections 4 --depth 2 --stateless --lose 0.05", 0, []string{`(?m)^ +[0-9.]+ transitions +acknowledged$`, `(?m)^all is well`}},
-		{"--alternate --connections 8 --review 400ms --calls 200", 0, []string{`(?m)^ +0\.00 refused `, `(?m)^ +[1-9][0-9]*\.00 reviews +by the reviewer$`, `(?m)^ +[1-9][0-9]*\.00 decisions `, `(?m)^all is well`}},
-		{"--idle 20 --duration 1s", 0, []string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},
+		{"--duration 1s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0,
+			[]string{`(?m)^8 connections, stacks 3 deep, 2 servers`, `(?m)^finished_step +[0-9]+ `,
+				`(?m)^all is well: no call failed, and the store has what was acknowledged`}},
+		{"--duration 1s --connections 4 --depth 2 --stateless --lose 0.05", 0,
+			[]string{`(?m)^ +[0-9.]+ transitions +acknowledged$`, `(?m)^all is well`}},
+		{"--alternate --connections 8 --review 400ms --calls 200", 0,
+			[]string{`(?m)^ +0\.00 refused `, `(?m)^ +[1-9][0-9]*\.00 reviews +by the reviewer$`,
+				`(?m)^ +[1-9][0-9]*\.00 decisions `, `(?m)^all is well`}},
+		{"--idle 20 --duration 1s", 0,
+			[]string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},
 		{"--servers 3", 2, []string{`^proof: --servers is 1 to 2`}},
 		{"--calls 5", 2, []string{`--calls, --store and --machines need --alternate`}},
 		{"--lose 0.9", 2, []string{`--lose is 0 to 0.5`}},
@@ -132,10 +145,13 @@ func TestLoad(t *testing.T) {
 		if strings.Contains(c.args, "--alternate") && runtime.GOOS != "linux" {
 			continue // people answer at terminals, which are made only on Linux
 		}
+
 		var out bytes.Buffer
-		testkit.Equal(t, run(t.Context(), append([]string{"load"}, strings.Fields(c.args)...), &out, &out), c.code, "%s: exit code", c.args)
+		testkit.Equal(t, run(t.Context(), append([]string{"load"}, strings.Fields(c.args)...), &out, &out), c.code,
+			"%s: exit code", c.args)
 		for _, want := range c.want {
-			testkit.True(t, regexp.MustCompile(want).MatchString(out.String()), "%s: no %s in\n%s", c.args, want, out.String())
+			testkit.True(t, regexp.MustCompile(want).MatchString(out.String()), "%s: no %s in\n%s", c.args, want,
+				out.String())
 		}
 	}
 }
@@ -148,6 +164,7 @@ func TestADamagedDatabase(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("people answer at terminals, which are made only on Linux")
 	}
+
 	for name, damage := range map[string]func(data []byte) []byte{
 		"overwritten": func(data []byte) []byte { return append(bytes.Repeat([]byte{0x5a}, 4096), data[4096:]...) },
 		"cut off":     func(data []byte) []byte { return data[:len(data)/2] },
@@ -182,6 +199,7 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		testkit.Must(t, s.killRunning())
 	})
 	clients.Wait()
+
 	// What was committed and not acknowledged is seen by a call, which writes the export.
 	serve()
 	a := s.agent(s.clients * 2)
@@ -189,11 +207,13 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	for _, id := range s.history.known() {
 		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}
+
 	testkit.Must(t, s.killRunning())
 	serve() // servers that only read
 	for _, at := range s.servers {
 		a.exchange(ctx, at.current(), "get_step", map[string]any{"session_id": s.history.known()[0]})
 	}
+
 	db := testkit.Get(sql.Open("sqlite", "file:"+s.boardFile())).Must(t)
 	testkit.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")).Must(t)
 	testkit.Must(t, db.Close())
@@ -202,8 +222,10 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	remedied := func(what, text string, err bool) {
 		t.Helper()
 		testkit.Need(t, err, "%s is not refused with the path and what to do: %v, %s", what, err, text)
-		testkit.Contains(t, text, s.boardFile(), "%s is not refused with the path and what to do: %v, %s", what, err, text)
-		testkit.Contains(t, text, "--set-aside", "%s is not refused with the path and what to do: %v, %s", what, err, text)
+		testkit.Contains(t, text, s.boardFile(), "%s is not refused with the path and what to do: %v, %s", what,
+			err, text)
+		testkit.Contains(t, text, "--set-aside", "%s is not refused with the path and what to do: %v, %s", what,
+			err, text)
 	}
 	command := func(args ...string) (string, bool) {
 		text, err := s.deepwork(ctx, s.servers[0], args...).CombinedOutput()
@@ -211,13 +233,16 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	}
 	text, failed := command("check", "--set-aside")
 	testkit.True(t, failed, "it was set aside while servers have it open: %s", text)
+
 	testkit.Must(t, s.killRunning())
 	serve()
 	id := s.history.known()[0]
 	p := s.servers[0].current()
 	for _, in := range []input{
-		{Tool: "start_workflow", Job: jobName(0), Workflow: "short", Goal: "g", Request: "r"}, {Tool: "get_step", Session: id},
-		{Tool: "finished_step", Session: id, Outputs: a.outputs()}, {Tool: "go_to_step", Session: id, Step: "s0"}, {Tool: "abort_workflow", Session: id, Text: "x"},
+		{Tool: "start_workflow", Job: jobName(0), Workflow: "short", Goal: "g", Request: "r"},
+		{Tool: "get_step", Session: id},
+		{Tool: "finished_step", Session: id, Outputs: a.outputs()}, {Tool: "go_to_step", Session: id, Step: "s0"},
+		{Tool: "abort_workflow", Session: id, Text: "x"},
 	} {
 		answer := a.exchange(ctx, p, in.Tool, in.arguments())
 		remedied(in.Tool, answer.text, answer.code == "store_damaged")
@@ -226,26 +251,36 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		text, failed := command(args...)
 		remedied(strings.Join(args, " "), text, failed)
 	}
-	testkit.True(t, bytes.Equal(testkit.Get(os.ReadFile(s.boardFile())).Must(t), data), "the damaged database was touched")
+	testkit.True(t, bytes.Equal(testkit.Get(os.ReadFile(s.boardFile())).Must(t), data),
+		"the damaged database was touched")
+
 	testkit.Must(t, s.killRunning())
 	text, failed = command("check", "--set-aside")
 	testkit.Need(t, !failed, "check --set-aside: %s", text)
+
 	printed, screen, err := tty.Run(s.deepwork(ctx, s.servers[0], "sessions", "import", "--all"), "", "yes")
 	testkit.Need(t, err == nil, "sessions import --all: %v\n%s\n%s", err, printed, screen)
 	for _, id := range s.history.known() {
 		s.history.add(-1, id, input{Tool: "import"}, s.history.now(), "imported", s.history.now())
 	}
+
 	serve()
 	for _, id := range s.history.known() {
 		a.perform(ctx, input{Tool: "get_step", Session: id})
 	}
+
 	for _, p := range s.running() {
 		s.stop(p)
 	}
+
 	n := testkit.Get(s.judge(ctx, s.agrees)).Must(t)
 	s.verify(ctx, "at the end")
 	_, what := s.history.found()
-	testkit.True(t, what == "" && n >= len(s.history.known()), "%d sessions of %d:\n%s", n, len(s.history.known()), what)
+	testkit.True(t, what == "" && n >= len(s.history.known()), "%d sessions of %d:\n%s", n,
+		len(s.history.known()), what)
+
 	aside := testkit.Get(os.ReadDir(stateOf(s.root).Dir)).Must(t)
-	testkit.True(t, slices.ContainsFunc(aside, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "board.db.damaged-") }), "the damaged database is not there: %v", aside)
+	testkit.True(t, slices.ContainsFunc(aside, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "board.db.damaged-")
+	}), "the damaged database is not there: %v", aside)
 }

@@ -22,7 +22,19 @@ type journal map[string]map[string][]string
 
 // readJournal reads a file of lines "event token name", each written in one piece.
 func readJournal(path string) (journal, error) {
-	did := journal{"ran": {}, "start": {}, "wrote": {}, "commit": {}, "end": {}, "begin": {}, "finished": {}, "beside": {}, "asked": {}, "odd": {}}
+	did := journal{
+		"ran":      {},
+		"start":    {},
+		"wrote":    {},
+		"commit":   {},
+		"end":      {},
+		"begin":    {},
+		"finished": {},
+		"beside":   {},
+		"asked":    {},
+		"odd":      {},
+	}
+
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("reading what was done: %w", err)
@@ -34,6 +46,7 @@ func readJournal(path string) (journal, error) {
 		}
 		did[f[0]][f[1]] = append(did[f[0]][f[1]], f[2])
 	}
+
 	return did, nil
 }
 
@@ -53,25 +66,29 @@ func serveSource(ctx context.Context, args []string) (err error) {
 	if len(args) != 2 {
 		return errUsage
 	}
+
 	var s source
 	if s.file, err = os.OpenFile(args[0], os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
+
 	server := mcp.NewServer(&mcp.Implementation{Name: "simulation", Version: "1"}, nil)
 	for name, call := range map[string]func(sourceArgs) any{
 		"workflows-list-tool": s.list, "workflows-execute-tool": s.execute,
 		"workflows-status-tool": s.status, "workflows-cancel-tool": func(sourceArgs) any { return map[string]any{} },
 	} {
-		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			var args sourceArgs
-			if len(r.Params.Arguments) > 0 {
-				if err := json.Unmarshal(r.Params.Arguments, &args); err != nil {
-					return nil, err
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				var args sourceArgs
+				if len(r.Params.Arguments) > 0 {
+					if err := json.Unmarshal(r.Params.Arguments, &args); err != nil {
+						return nil, err
+					}
 				}
-			}
-			text, err := json.Marshal(call(args))
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, err
-		})
+
+				text, err := json.Marshal(call(args))
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, err
+			})
 	}
 	return serveMCP(ctx, server, args[1])
 }
@@ -87,10 +104,17 @@ type sourceArgs struct {
 }
 
 func (source) list(sourceArgs) any {
-	schema := json.RawMessage(`{"type":"object","properties":{"token":{"type":"string"},"lasts":{"type":"integer"}},"required":["token","lasts"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"token":{"type":"string"},` +
+		`"lasts":{"type":"integer"}},"required":["token","lasts"]}`)
 	var all []map[string]any
 	for name, kind := range map[string]string{quickWorkflow: "sync", slowWorkflow: "async"} {
-		all = append(all, map[string]any{"id": name, "name": name, "description": "Gives its token back", "inputSchema": schema, "executionType": kind})
+		all = append(all, map[string]any{
+			"id":            name,
+			"name":          name,
+			"description":   "Gives its token back",
+			"inputSchema":   schema,
+			"executionType": kind,
+		})
 	}
 	return all
 }
@@ -179,7 +203,9 @@ func (c *caller) begin(ctx context.Context) {
 		name = slowWorkflow
 	}
 	e := c.history.ask("workflow at the source", token, &effect{})
-	t, _ := c.tell(ctx, "call_workflow_tool", map[string]any{"name": name, "arguments": map[string]any{"token": token, "lasts": c.below(400)}}, false)
+	t, _ := c.tell(ctx, "call_workflow_tool",
+		map[string]any{"name": name, "arguments": map[string]any{"token": token, "lasts": c.below(400)}}, false)
+
 	c.history.with(func() { e.refused = t.kind == noEffect || nothingStarted.MatchString(t.text) })
 	known := &execution{token: token}
 	var r executionReply
@@ -203,20 +229,23 @@ func (c *caller) ask(ctx context.Context, known *execution) (over bool) {
 		begun := 0
 		c.history.with(func() { begun = len(c.history.effects["workflow at the source"]) })
 		if begun <= store.RemoteRunsKept { // otherwise it may be one that is not kept any more
-			c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id, known.token, t.text)
+			c.history.fault("a lost execution", "client %d: execution %s of %s: %s", c.number, known.id,
+				known.token, t.text)
 		}
 		return true
 	case c.reads(t, &r):
 		c.learn(known, r, t.by.full)
 		return r.State != "running"
 	}
+
 	return false
 }
 
 // learn compares a report about an execution with earlier ones.
 func (c *caller) learn(known *execution, r executionReply, full bool) {
 	wrong := func(format string, args ...any) {
-		c.history.fault("a wrong execution", "client %d: execution %s of %s: %s: %+v", c.number, known.id, known.token, fmt.Sprintf(format, args...), r)
+		c.history.fault("a wrong execution", "client %d: execution %s of %s: %s: %+v", c.number, known.id, known.token,
+			fmt.Sprintf(format, args...), r)
 	}
 	if r.ID != known.id {
 		wrong("it is another")
@@ -243,6 +272,7 @@ func (c *caller) learn(known *execution, r executionReply, full bool) {
 	default:
 		wrong("nobody has ended it")
 	}
+
 	if full { // what a source accepted or ended may not have been written
 		return
 	}
@@ -258,7 +288,8 @@ func (c *caller) settle(ctx context.Context) {
 	for _, known := range c.known {
 		for !c.ask(ctx, known) {
 			if ctx.Err() != nil || time.Now().After(until) {
-				c.history.fault("an execution that does not end", "client %d: execution %s of %s", c.number, known.id, known.token)
+				c.history.fault("an execution that does not end", "client %d: execution %s of %s", c.number, known.id,
+					known.token)
 				break
 			}
 			_ = wait.For(ctx, 20*time.Millisecond)

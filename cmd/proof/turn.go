@@ -27,6 +27,7 @@ func (r *relay) do(ctx context.Context, s *opened, in input, want ...string) (t 
 		}
 		return t, r.accept(s, in, last, t)
 	}
+
 	var both [2]answer
 	var all errgroup.Group
 	for i := range both {
@@ -40,15 +41,20 @@ func (r *relay) do(ctx context.Context, s *opened, in input, want ...string) (t 
 			}
 		}
 	}
+
 	s.turn.Add(1)
 	if err := all.Wait(); err != nil {
 		return t, err
 	}
+
 	if both[0].holds() {
 		both[0], both[1] = both[1], both[0]
 	}
-	if first, second := both[0], both[1]; !second.holds() && (first.said != second.said || in.Tool == "start_workflow" && first.reply.Begin.Session != second.reply.Begin.Session) {
-		return t, r.wrong("a repetition with another reply", "session %s: %s got %q and %q", s.id, in, first.text, second.text)
+	first, second := both[0], both[1]
+	if !second.holds() && (first.said != second.said ||
+		in.Tool == "start_workflow" && first.reply.Begin.Session != second.reply.Begin.Session) {
+		return t, r.wrong("a repetition with another reply", "session %s: %s got %q and %q", s.id, in, first.text,
+			second.text)
 	}
 	return both[0], r.accept(s, in, last, both[:]...)
 }
@@ -90,7 +96,8 @@ func (r *relay) call(ctx context.Context, s *opened, at int, in input, want []st
 		case slices.Contains(want, t.word()):
 			return t, nil
 		case t.code == "":
-			return t, r.wrong("another reply than the script's", "%s of session %s got %q, want one of %q: %.1000s", in, s.id, t.said, want, t.text)
+			return t, r.wrong("another reply than the script's", "%s of session %s got %q, want one of %q: %.1000s", in,
+				s.id, t.said, want, t.text)
 		}
 		r.refused(in.Tool, t.code, s, t.text)
 		_ = wait.For(ctx, time.Millisecond)
@@ -115,6 +122,7 @@ func (r *relay) accept(s *opened, in input, last int, all ...answer) error {
 			h.sessions[s.id] = &session{start: in}
 		})
 	}
+
 	told := all
 	if len(all) == 2 && in.Request != "" && !all[1].holds() {
 		told = []answer{all[0]}
@@ -123,6 +131,7 @@ func (r *relay) accept(s *opened, in input, last int, all ...answer) error {
 	for _, t := range told {
 		h.add(r.number, s.id, in, t.call, t.said, t.ret)
 	}
+
 	for _, t := range all {
 		if isRefusal(t.said) {
 			continue
@@ -131,6 +140,7 @@ func (r *relay) accept(s *opened, in input, last int, all ...answer) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -143,6 +153,7 @@ func (r *relay) decide(ctx context.Context, s *opened, step, verdict string) err
 	if verdict == fail {
 		answer += " Not yet"
 	}
+
 	at := int(s.turn.Add(1))
 	for try := range tries {
 		where := r.servers[(at+try)%len(r.servers)]
@@ -154,14 +165,17 @@ func (r *relay) decide(ctx context.Context, s *opened, step, verdict string) err
 		cancel()
 		if err == nil {
 			r.load.decisions.Add(1)
-			r.history.add(r.number, s.id, input{Tool: "person", Step: step, Text: verdict}, call, decided, r.history.now())
+			r.history.add(r.number, s.id, input{Tool: "person", Step: step, Text: verdict}, call, decided,
+				r.history.now())
 			return nil
 		}
+
 		r.refused("sessions review", "the command", s, fmt.Sprintf("at server %d: %v: %s", where.number, err, text))
 		if strings.Contains(text, "has answered already") { // the refused one was recorded
 			break
 		}
 	}
+
 	return r.wrong("a person's decision that was not recorded", "step %s of session %s", step, s.id)
 }
 
@@ -178,8 +192,10 @@ func (l *load) judgeShown(ctx context.Context) error {
 	for n, k := range all[:min(len(all), shownSessions)] {
 		text, err := l.deepwork(ctx, l.servers[n%len(l.servers)], "sessions", "show", k.id, "--json").Output()
 		if err != nil || !bytes.Equal(bytes.TrimSpace(text), k.body) {
-			l.history.fault("a session that is shown otherwise", "session %s: %v\n%.2000s\nwant\n%.2000s", k.id, err, text, k.body)
+			l.history.fault("a session that is shown otherwise", "session %s: %v\n%.2000s\nwant\n%.2000s", k.id, err,
+				text, k.body)
 		}
 	}
+
 	return nil
 }

@@ -67,7 +67,14 @@ func (a *walker) nest(ctx context.Context, parent *opened, level int) error {
 	if level == a.load.depth {
 		return nil
 	}
-	s := &opened{job: a.below(jobCount), workflow: "wide", parent: parent, goal: fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level)}
+
+	s := &opened{
+		job:      a.below(jobCount),
+		workflow: "wide",
+		parent:   parent,
+		goal:     fmt.Sprintf("load %s: agent %d, level %d", a.request(), a.number, level),
+	}
+
 	plan := func(ctx context.Context, s *opened) error { return a.finish(ctx, s, "s0") }
 	moves := []func(context.Context, *opened) error{a.start, plan, a.disturb,
 		func(ctx context.Context, s *opened) error { return a.nest(ctx, s, level+1) }, a.finishGroup}
@@ -81,6 +88,7 @@ func (a *walker) nest(ctx context.Context, parent *opened, level int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -139,6 +147,7 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	if in.Tool != "start_workflow" {
 		in.Session = s.id
 	}
+
 	last := a.saves.last(s.job)
 	t := a.perform(ctx, in)
 	switch {
@@ -158,10 +167,12 @@ func (a *agent) check(s *opened, in input, t answer, last int) error {
 	if in.Tool == "start_workflow" {
 		s.id = r.Begin.Session
 	}
+
 	want := s.stack()
 	if t.over() {
 		want = s.parent.stack()
 	}
+
 	oldest := 0
 	for i, info := range r.infos() {
 		save, err := a.saves.step(s.job, last, info)
@@ -176,13 +187,16 @@ func (a *agent) check(s *opened, in input, t answer, last int) error {
 	if in.Tool != "get_step" { // it moved, so that the file has its definition
 		h.with(func() { h.sessions[s.id].save = max(h.sessions[s.id].save, oldest) })
 	}
+
 	var got []string
 	for _, o := range r.Stack {
 		got = append(got, o.Session+" "+o.Workflow)
 	}
+
 	at := func(step string) int { return (&state{workflow: s.workflow}).entryOf(step) }
 	if !slices.Equal(want, got) || r.Begin != nil && at(r.Stack[len(got)-1].Step) != at(r.Begin.Step) {
-		return a.wrong("a wrong stack", "agent %d, session %s: the reply %q has the stack %v, and the sessions are %v", a.number, s.id, t.said, r.Stack, want)
+		return a.wrong("a wrong stack", "agent %d, session %s: the reply %q has the stack %v, and the sessions are %v",
+			a.number, s.id, t.said, r.Stack, want)
 	}
 	return nil
 }

@@ -36,15 +36,23 @@ type world struct {
 	servers []*server
 	guarded *server // its callers need a token; nil means none
 
-	board   func() (driver, source string) // the database
-	env     []string                       // of servers
-	version string                         // of the protocol that clients speak; "" is the newest, which has no sessions
-	lose    float64                        // the part of the replies that are lost
-	strict  bool                           // only what is lost on purpose may fail; else servers are killed, and clients roam
+	board func() (driver, source string) // the database
+	env   []string                       // of servers
+	// of the protocol that clients speak; "" is the newest, which has no sessions
+	version string
+	lose    float64 // the part of the replies that are lost
+	strict  bool    // only what is lost on purpose may fail; else servers are killed, and clients roam
 }
 
 func newWorld(root, dir string, seed uint64) *world {
-	w := &world{root: root, dir: dir, seed: seed, version: withSessions, history: newHistory(), saves: &saves{hashes: map[string]int{}}}
+	w := &world{
+		root:    root,
+		dir:     dir,
+		seed:    seed,
+		version: withSessions,
+		history: newHistory(),
+		saves:   &saves{hashes: map[string]int{}},
+	}
 	w.board = w.inFile
 	return w
 }
@@ -160,11 +168,13 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	if s.http {
 		args = append(append(args, "--transport", "http", "--port", "0"), s.args...)
 	}
-	p, err := w.start(ctx, !s.http, slices.Concat([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env, s.env), args...)
+	p, err := w.start(ctx, !s.http,
+		slices.Concat([]string{plan.Env(), "DEEPWORK_ADDITIONAL_JOBS_FOLDERS="}, w.env, s.env), args...)
 	if err != nil {
 		return err
 	}
 	p.where, p.full = s, plan.FullAt > 0 || plan.Pages > 0
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process = p
@@ -210,6 +220,7 @@ func (w *world) query(ctx context.Context, query string, each func(), into ...an
 		}
 		each()
 	}
+
 	return rows.Err()
 }
 
@@ -220,16 +231,20 @@ func (w *world) kept(ctx context.Context) ([]kept, error) {
 			return nil, nil // nobody has begun one
 		}
 	}
+
 	parts := map[string][]states.Part{}
 	var id, kind, frame string
 	var p states.Part
-	err := w.query(ctx, "SELECT session_id, kind, key, position, body FROM session_parts WHERE kind <> 'judged' ORDER BY session_id, kind, position", func() {
+	err := w.query(ctx, "SELECT session_id, kind, key, position, body FROM session_parts WHERE kind <> 'judged' ORDER "+
+		"BY session_id, kind, position", func() {
 		p.Kind = states.PartKind(kind)
-		parts[id] = append(parts[id], states.Part{Kind: p.Kind, Key: p.Key, Position: p.Position, Body: bytes.Clone(p.Body)})
+		parts[id] = append(parts[id],
+			states.Part{Kind: p.Kind, Key: p.Key, Position: p.Position, Body: bytes.Clone(p.Body)})
 	}, &id, &kind, &p.Key, &p.Position, &p.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	var all []kept
 	var k kept
 	err = w.query(ctx, "SELECT id, root, goal, frame FROM workflow_sessions ORDER BY id", func() {
@@ -263,7 +278,8 @@ func (k kept) agree() bool {
 func (w *world) agrees(k kept) {
 	if !k.agree() {
 		file, err := regularFile(exported(k.root, k.id))
-		w.history.fault("an export that differs from its session", "session %s: %v\n%.2000s\nwant\n%.2000s", k.id, err, file, k.body)
+		w.history.fault("an export that differs from its session", "session %s: %v\n%.2000s\nwant\n%.2000s", k.id, err,
+			file, k.body)
 	}
 }
 
@@ -274,11 +290,14 @@ func (w *world) whole(k kept) {
 	if err == nil {
 		err = json.Unmarshal(file, &r)
 	}
+
 	if errors.Is(err, fs.ErrNotExist) { // its root is at another machine
 		return
 	}
+
 	if err == nil && (r.Session != k.id || r.Revision > k.record.Revision) {
-		err = fmt.Errorf("it has revision %d of session %s, which has revision %d", r.Revision, r.Session, k.record.Revision)
+		err = fmt.Errorf("it has revision %d of session %s, which has revision %d", r.Revision, r.Session,
+			k.record.Revision)
 	}
 	if err != nil {
 		w.history.fault("an export that is no state of its session", "session %s: %v: %.2000s", k.id, err, file)

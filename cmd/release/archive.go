@@ -51,7 +51,15 @@ func writeTar(w io.Writer, files []file, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		h := &tar.Header{Name: f.name, Size: size, Mode: f.mode, Uid: f.user, Gid: f.user, ModTime: at, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Name:    f.name,
+			Size:    size,
+			Mode:    f.mode,
+			Uid:     f.user,
+			Gid:     f.user,
+			ModTime: at,
+			Format:  tar.FormatUSTAR,
+		}
 		if f.name[len(f.name)-1] == '/' {
 			h.Typeflag = tar.TypeDir
 		}
@@ -62,6 +70,7 @@ func writeTar(w io.Writer, files []file, at time.Time) error {
 			return err
 		}
 	}
+
 	return t.Close()
 }
 
@@ -84,6 +93,7 @@ func writeZip(path string, files []file, at time.Time) error {
 			if err != nil {
 				return err
 			}
+
 			in, _, err := f.content()
 			if err != nil {
 				return err

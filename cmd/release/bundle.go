@@ -36,6 +36,7 @@ func (r *release) bundle() error {
 	if err := writeZip(filepath.Join(r.to, r.bundleName()), files, r.time); err != nil {
 		return fmt.Errorf("writing the bundle: %w", err)
 	}
+
 	return nil
 }
 

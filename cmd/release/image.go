@@ -29,16 +29,21 @@ func (r *release) image() error {
 		if p.os != "linux" {
 			continue
 		}
+
 		img, err := r.imageFor(p)
 		if err != nil {
 			return fmt.Errorf("making the image for %s: %w", p.arch, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add:        img,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
+		})
 	}
 	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	path, err := layout.Write(filepath.Join(r.to, "image"), empty.Index)
 	if err == nil {
-		err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
+		err = path.AppendIndex(index,
+			layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}))
 	}
 	if err == nil {
 		err = filepath.WalkDir(string(path), func(name string, d fs.DirEntry, err error) error {
@@ -51,6 +56,7 @@ func (r *release) image() error {
 	if err != nil {
 		return fmt.Errorf("writing the image: %w", err)
 	}
+
 	return nil
 }
 

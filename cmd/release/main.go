@@ -22,7 +22,8 @@ const description = "Guides AI agents through multi-step work: workflows, review
 type platform struct{ os, arch string }
 
 var platforms = []platform{
-	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"},
+	{"windows", "arm64"},
 }
 
 // program is the file name of the binary.
@@ -78,6 +79,7 @@ func (r *release) write() error {
 	if err := os.MkdirAll(r.to, 0o755); err != nil {
 		return err
 	}
+
 	var group errgroup.Group
 	for _, p := range platforms {
 		group.Go(func() error { return r.archive(p) })
@@ -90,6 +92,7 @@ func (r *release) write() error {
 		}
 		return r.registry()
 	})
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -99,8 +102,10 @@ func (r *release) write() error {
 // readme returns the README for an archive. It begins with what is different without the source.
 func (r *release) readme(p platform, path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
-	return append(fmt.Appendf(nil, `> This is release %s for %s/%s, built from the commit %s. Copy `+"`%s`"+` to a folder in PATH; you need
-> neither Go nor `+"`go install`"+`, and `+"`deepwork demo`"+` is the demo. The files and pictures that are linked below are in
+	return append(fmt.Appendf(nil,
+		`> This is release %s for %s/%s, built from the commit %s. Copy `+"`%s`"+` to a folder in PATH; you need
+> neither Go nor `+"`go install`"+`, and `+"`deepwork demo`"+
+			` is the demo. The files and pictures that are linked below are in
 > the source: %s
 
 `, r.version, p.os, p.arch, r.commit, p.program(), r.owner.Homepage), text...), err
@@ -115,6 +120,7 @@ func (r *release) archive(p platform) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		f := file{name: top + "/" + d.Name(), path: path, mode: 0o644}
 		if d.Name() == "README.md" {
 			f.path = ""
@@ -126,6 +132,7 @@ func (r *release) archive(p platform) error {
 	if err != nil {
 		return fmt.Errorf("packing for %s/%s: %w", p.os, p.arch, err)
 	}
+
 	pack, extension := writeTarGz, ".tar.gz"
 	if p.os == "windows" {
 		pack, extension = writeZip, ".zip"

@@ -16,13 +16,18 @@ func (r *release) plugin() error {
 	if r.owner.License != "" {
 		manifest["license"] = r.owner.License
 	}
+
 	// Claude Code starts servers in the project's folder.
-	servers := object{"mcpServers": object{"deepwork": object{"command": "deepwork", "args": []string{"serve", "--path", "."}}}}
+	servers := object{"mcpServers": object{"deepwork": object{
+		"command": "deepwork",
+		"args":    []string{"serve", "--path", "."},
+	}}}
 	for name, v := range map[string]any{".claude-plugin/plugin.json": manifest, ".mcp.json": servers} {
 		data, err := asJSON(v)
 		if err != nil {
 			return err
 		}
+
 		path := filepath.Join(r.to, "plugin", filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -31,5 +36,6 @@ func (r *release) plugin() error {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -45,6 +45,7 @@ func checksum(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
@@ -59,10 +60,12 @@ func (r *release) checksums() error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		name, err := filepath.Rel(r.to, path)
 		if err != nil {
 			return err
 		}
+
 		sum, err := checksum(path)
 		fmt.Fprintf(&lines, "%s  %s\n", sum, filepath.ToSlash(name))
 		return err

@@ -33,8 +33,8 @@ import (
 
 var check = testkit.Must
 
-// built returns the folder of a release of the commit that is checked out, which .ci/run builds, and its version, from the
-// name of its bundle.
+// built returns the folder of a release of the commit that is checked out, which .ci/run builds, and its
+// version, from the name of its bundle.
 func built(t *testing.T) (dir string, r *release) {
 	t.Helper()
 	dir = os.Getenv("DEEPWORK_TEST_RELEASE")
@@ -67,6 +67,7 @@ func sums(t *testing.T, dir string) map[string]string {
 		testkit.Equal(t, all[name], testkit.Get(checksum(path)).Must(t), "the checksum of %s in SHA256SUMS", name)
 		return nil
 	}))
+
 	return all
 }
 
@@ -83,7 +84,8 @@ func unpacked(t *testing.T, dir, name string) string {
 	if zipped := filepath.Join(dir, name+".zip"); strings.Contains(name, "windows") {
 		return filepath.Join(unzip(t, zipped), name)
 	}
-	return filepath.Join(untar(t, testkit.Get(gzip.NewReader(strings.NewReader(read(t, dir, name+".tar.gz")))).Must(t)), name)
+	return filepath.Join(untar(t, testkit.Get(gzip.NewReader(strings.NewReader(read(t, dir, name+".tar.gz")))).Must(t)),
+		name)
 }
 
 // untar unpacks the files of a tar and returns their folder.
@@ -95,6 +97,7 @@ func untar(t *testing.T, r io.Reader) string {
 		if errors.Is(err, io.EOF) {
 			return dir
 		}
+
 		check(t, err)
 		if h.Typeflag == tar.TypeReg {
 			lay(t, filepath.Join(dir, h.Name), entries, h.FileInfo().Mode())
@@ -123,8 +126,15 @@ func lay(t *testing.T, path string, content io.Reader, mode os.FileMode) {
 // packed packs stand-ins for the binaries, which have the time at, and returns the folder.
 func packed(t *testing.T, at time.Time) string {
 	t.Helper()
-	r := release{version: "1.2.3", commit: "c0ffee", time: time.Unix(1700000000, 0).UTC(), from: t.TempDir(), to: filepath.Join(t.TempDir(), "out")}
-	paths := []string{filepath.Join(r.from, "common", "THIRD_PARTY_LICENSES"), filepath.Join(r.from, "common", "README.md")}
+	r := release{
+		version: "1.2.3",
+		commit:  "c0ffee",
+		time:    time.Unix(1700000000, 0).UTC(),
+		from:    t.TempDir(),
+		to:      filepath.Join(t.TempDir(), "out"),
+	}
+	paths := []string{filepath.Join(r.from, "common", "THIRD_PARTY_LICENSES"),
+		filepath.Join(r.from, "common", "README.md")}
 	for _, p := range platforms {
 		paths = append(paths, r.binary(p), filepath.Join(r.from, p.os+"-"+p.arch, "sbom.json"))
 	}
@@ -139,12 +149,13 @@ func packed(t *testing.T, at time.Time) string {
 // The same input in another folder, with other times and permissions, gives the same bytes.
 func TestSameBytes(t *testing.T) {
 	one, two := sums(t, packed(t, time.Unix(1, 0))), sums(t, packed(t, time.Now()))
-	testkit.True(t, len(one) >= 20 && maps.Equal(one, two), "one has %d files:\n%v\nthe other %d:\n%v", len(one), one, len(two), two)
+	testkit.True(t, len(one) >= 20 && maps.Equal(one, two), "one has %d files:\n%v\nthe other %d:\n%v", len(one), one,
+		len(two), two)
 }
 
-// An entry has the time of the commit, the owner root and only the permissions that are meant. The README of an archive says
-// first where the files are that it links to. Everybody may read the files of the image, and none is a program: those are
-// in its layers.
+// An entry has the time of the commit, the owner root and only the permissions that are meant. The README of
+// an archive says first where the files are that it links to. Everybody may read the files of the image, and
+// none is a program: those are in its layers.
 func TestPacked(t *testing.T) {
 	dir := packed(t, time.Now())
 	const linux = "deepwork_1.2.3_linux_amd64"
@@ -155,20 +166,30 @@ func TestPacked(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		check(t, err)
 		modes[h.Name] = h.Mode
 		testkit.Equal(t, h.Uid, 0, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 		testkit.Equal(t, h.Gid, 0, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 		testkit.Equal(t, h.Uname, "", "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
-		testkit.Equal(t, h.ModTime.Unix(), 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
+		testkit.Equal(t, h.ModTime.Unix(), 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname,
+			h.ModTime)
 	}
-	testkit.Same(t, modes, map[string]int64{linux + "/deepwork": 0o755, linux + "/README.md": 0o644, linux + "/THIRD_PARTY_LICENSES": 0o644})
+	testkit.Same(t, modes, map[string]int64{
+		linux + "/deepwork":             0o755,
+		linux + "/README.md":            0o644,
+		linux + "/THIRD_PARTY_LICENSES": 0o644,
+	})
+
 	for _, p := range platforms {
 		name := (&release{version: "1.2.3"}).name(p)
 		note, rest, _ := strings.Cut(read(t, unpacked(t, dir, name), "README.md"), "\n\n")
-		testkit.ContainsAll(t, note, []string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"}, "%s: the README begins without", name)
+		testkit.ContainsAll(t, note,
+			[]string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"},
+			"%s: the README begins without", name)
 		testkit.Equal(t, rest, "content of "+filepath.Join("common", "README.md"), "%s: the README goes on", name)
 	}
+
 	check(t, filepath.WalkDir(filepath.Join(dir, "image"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && runtime.GOOS != "windows" {
 			testkit.Equal(t, testkit.Get(d.Info()).Must(t).Mode().Perm(), 0o644, "%s", path)
@@ -187,7 +208,8 @@ func TestDoesNotOverwrite(t *testing.T) {
 // commit is what is checked out.
 func commit(t *testing.T) string {
 	t.Helper()
-	return strings.TrimSpace(string(testkit.Get(exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()).Must(t)))
+	return strings.TrimSpace(string(
+		testkit.Get(exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()).Must(t)))
 }
 
 // Each archive has a binary for its platform, of this commit, and next to it a list of its components.
@@ -197,21 +219,29 @@ func TestBuiltArchives(t *testing.T) {
 	for _, p := range platforms {
 		info := testkit.Get(buildinfo.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), p.program()))).Must(t)
 		for key, want := range map[string]string{
-			"GOOS": p.os, "GOARCH": p.arch, "CGO_ENABLED": "0", "-trimpath": "true", "vcs.revision": commit(t), "vcs.modified": "false",
+			"GOOS":         p.os,
+			"GOARCH":       p.arch,
+			"CGO_ENABLED":  "0",
+			"-trimpath":    "true",
+			"vcs.revision": commit(t),
+			"vcs.modified": "false",
 		} {
-			testkit.True(t, slices.Contains(info.Settings, debug.BuildSetting{Key: key, Value: want}), "%s: %s is not %s: %v", r.name(p), key, want, info.Settings)
+			testkit.True(t, slices.Contains(info.Settings, debug.BuildSetting{Key: key, Value: want}),
+				"%s: %s is not %s: %v", r.name(p), key, want, info.Settings)
 		}
 		sbom := readJSON[struct {
 			BOMFormat  string
 			Components []struct{ Name, Version string }
 		}](t, dir, r.name(p)+".cdx.json")
 		testkit.Equal(t, sbom.BOMFormat, "CycloneDX")
+
 		listed := map[string]bool{"std@" + info.GoVersion: true}
 		for _, c := range sbom.Components {
 			listed[c.Name+"@"+c.Version] = true
 		}
 		for _, m := range info.Deps {
-			testkit.True(t, listed[m.Path+"@"+m.Version], "the components of %s lack %s %s", r.name(p), m.Path, m.Version)
+			testkit.True(t, listed[m.Path+"@"+m.Version], "the components of %s lack %s %s", r.name(p), m.Path,
+				m.Version)
 		}
 	}
 }
@@ -228,14 +258,21 @@ func TestBuiltImage(t *testing.T) {
 		if p.os != "linux" {
 			continue
 		}
-		i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.Platform.Architecture == p.arch })
+		i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool {
+			return d.Platform.Architecture == p.arch
+		})
 		img := testkit.Get(inner.Image(manifest.Manifests[i].Digest)).Must(t)
 		config := testkit.Get(img.ConfigFile()).Must(t)
-		testkit.True(t, config.Architecture == p.arch && slices.Contains(config.Config.Env, "DEEPWORK_STATE_DIR=/state"), "the image for %s: %+v", p.arch, config)
+		testkit.True(t, config.Architecture == p.arch &&
+			slices.Contains(config.Config.Env, "DEEPWORK_STATE_DIR=/state"), "the image for %s: %+v", p.arch, config)
+
 		content := untar(t, mutate.Extract(img))
-		testkit.True(t, read(t, content, "deepwork") == read(t, unpacked(t, dir, r.name(p)), p.program()), "the image for %s does not have the binary of the archive", p.arch)
+		testkit.True(t, read(t, content, "deepwork") == read(t, unpacked(t, dir, r.name(p)), p.program()),
+			"the image for %s does not have the binary of the archive", p.arch)
+
 		certificates := []byte(read(t, content, "etc", "ssl", "certs", "ca-certificates.crt"))
-		testkit.True(t, x509.NewCertPool().AppendCertsFromPEM(certificates), "the image for %s has no certificates", p.arch)
+		testkit.True(t, x509.NewCertPool().AppendCertsFromPEM(certificates),
+			"the image for %s has no certificates", p.arch)
 	}
 }
 
@@ -243,16 +280,22 @@ func TestBuiltImage(t *testing.T) {
 func TestBuiltRegistryEntry(t *testing.T) {
 	dir, _ := built(t)
 	var module struct{ Dir string }
-	check(t, json.Unmarshal(testkit.Get(exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/modelcontextprotocol/registry@v1.8.8").Output()).Must(t), &module))
+	check(t,
+		json.Unmarshal(testkit.Get(exec.CommandContext(t.Context(), "go", "mod", "download", "-json",
+			"github.com/modelcontextprotocol/registry@v1.8.8").Output()).Must(t), &module))
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	check(t, compiler.AddResource(registrySchema, readJSON[any](t, module.Dir, "internal", "validators", "schemas", "2025-12-11.json")))
-	testkit.Works(t, testkit.Get(compiler.Compile(registrySchema)).Must(t).Validate(readJSON[any](t, dir, "server.json")))
+	check(t, compiler.AddResource(registrySchema,
+		readJSON[any](t, module.Dir, "internal", "validators", "schemas", "2025-12-11.json")))
+	testkit.Works(t, testkit.Get(compiler.Compile(registrySchema)).Must(t).
+		Validate(readJSON[any](t, dir, "server.json")))
+
 	entry := readJSON[struct {
 		Packages []struct{ Identifier, FileSHA256 string }
 	}](t, dir, "server.json")
 	for _, p := range entry.Packages {
-		testkit.Equal(t, sums(t, dir)[p.Identifier[strings.LastIndex(p.Identifier, "/")+1:]], p.FileSHA256, p.Identifier)
+		testkit.Equal(t, sums(t, dir)[p.Identifier[strings.LastIndex(p.Identifier, "/")+1:]], p.FileSHA256,
+			p.Identifier)
 	}
 }
 
@@ -263,10 +306,12 @@ func tools(t *testing.T, version, project, command string, args ...string) (name
 	cmd.Dir, cmd.Stderr = project, t.Output()
 	cmd.Env = append(os.Environ(), "DEEPWORK_STATE_DIR="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session := testkit.Get(client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Second}, nil)).Must(t)
+	session := testkit.Get(client.Connect(t.Context(),
+		&mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Second}, nil)).Must(t)
 	defer session.Close()
 	got := session.InitializeResult().ServerInfo
 	testkit.Equal(t, got.Name+" "+got.Version, "deepwork "+version, "%s presents itself as", command)
+
 	for _, tool := range testkit.Get(session.ListTools(t.Context(), nil)).Must(t).Tools {
 		names = append(names, tool.Name)
 	}
@@ -296,9 +341,11 @@ func TestBuiltPrograms(t *testing.T) {
 
 	bundle := unzip(t, filepath.Join(dir, r.bundleName()))
 	if program := os.Getenv("DEEPWORK_TEST_MCPB"); program != "" { // of the bundles' authors, which .ci/run installs
-		out, err := exec.CommandContext(t.Context(), "node", program, "validate", filepath.Join(bundle, "manifest.json")).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "node", program, "validate",
+			filepath.Join(bundle, "manifest.json")).CombinedOutput()
 		testkit.Works(t, err, "mcpb validate: %s", out)
 	}
+
 	type config struct {
 		Command   string
 		Args      []string
@@ -316,11 +363,13 @@ func TestBuiltPrograms(t *testing.T) {
 	for i := range started.Args {
 		started.Args[i] = fill(started.Args[i])
 	}
-	testkit.Same(t, tools(t, r.version, os.TempDir(), fill(started.Command), started.Args...), want, "the tools of the bundle and of the archive")
+	testkit.Same(t, tools(t, r.version, os.TempDir(), fill(started.Command), started.Args...), want,
+		"the tools of the bundle and of the archive")
 
 	plugin := readJSON[struct{ MCPServers map[string]config }](t, dir, "plugin", ".mcp.json").MCPServers["deepwork"]
 	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	testkit.Same(t, tools(t, r.version, project, plugin.Command, plugin.Args...), want, "the tools of the plugin and of the archive")
+	testkit.Same(t, tools(t, r.version, project, plugin.Command, plugin.Args...), want,
+		"the tools of the plugin and of the archive")
 }
 
 // The script refuses what would make a bad release, before it makes a folder.
@@ -330,11 +379,13 @@ func TestScriptRefuses(t *testing.T) {
 			t.Skip(err)
 		}
 	}
+
 	around := t.TempDir()
 	check(t, exec.CommandContext(t.Context(), "git", "init", "-q", around).Run())
 	copied := filepath.Join(around, "unpacked", ".ci", "release")
 	lay(t, copied, strings.NewReader(read(t, "..", "..", ".ci", "release")), 0o755)
-	for _, args := range []string{"1.2.3", "v1.2.3 DIR", "1.2 DIR", "01.2.3 DIR", "1.2.3-rc..1 DIR", "1.2.3- DIR", "1.2.3+build DIR", "1.2.3-rc.1 DIR"} {
+	for _, args := range []string{"1.2.3", "v1.2.3 DIR", "1.2 DIR", "01.2.3 DIR", "1.2.3-rc..1 DIR", "1.2.3- DIR",
+		"1.2.3+build DIR", "1.2.3-rc.1 DIR"} {
 		code, want := 2, "usage: "
 		if args == "1.2.3-rc.1 DIR" {
 			code, want = 1, "is not a git checkout of its own"
@@ -342,7 +393,8 @@ func TestScriptRefuses(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "bash", append([]string{copied}, strings.Fields(args)...)...)
 		cmd.Dir = t.TempDir()
 		out, err := cmd.CombinedOutput()
-		testkit.True(t, cmd.ProcessState.ExitCode() == code && strings.Contains(string(out), want), "%q: %v\n%s", args, err, out)
+		testkit.True(t, cmd.ProcessState.ExitCode() == code && strings.Contains(string(out), want), "%q: %v\n%s",
+			args, err, out)
 		made, err := os.ReadDir(cmd.Dir)
 		testkit.True(t, err == nil && len(made) == 0, "%q made %v, %v", args, made, err)
 	}

@@ -21,7 +21,8 @@ import (
 
 // An Agent is what a leader has an agent do.
 type Agent struct {
-	Execution task.Execution // its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it goes on
+	// its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it goes on
+	Execution task.Execution
 	Prompt    string
 	Env       []string // for this process alone, never stored on the board
 	MCP       executors.MCP
@@ -42,6 +43,7 @@ func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string 
 	if a.Timeout == 0 && a.IdleTimeout == 0 {
 		return ""
 	}
+
 	began, last, printed := time.Now(), int64(-1), time.Now()
 	for pause := time.Second; ; {
 		if a.Timeout > 0 {
@@ -54,6 +56,7 @@ func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string 
 			return ""
 		case <-time.After(pause):
 		}
+
 		why := ""
 		if a.Timeout > 0 && time.Since(began) >= a.Timeout {
 			why = fmt.Sprintf("timeout, %v.", a.Timeout)
@@ -83,7 +86,8 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	x, e := a.Execution, l.execution.engine
 	defer func() {
 		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
-			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error",
+				fmt.Sprint(fault), "trace", string(debug.Stack()))
 			err = fmt.Errorf("running its agent failed, which is an error in deepwork; the log says where: %v", fault)
 		}
 	}()
@@ -92,12 +96,24 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	if err != nil {
 		return nil, err
 	}
+
 	agent, err := e.choose(ctx, x.Executor, x.Variant)
 	if err != nil {
 		return nil, err
 	}
-	w := executors.Work{Log: x.LogID, Execution: x.ID, Workspace: cmp.Or(a.Workspace, l.Attempt.Workspace), OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
-		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: slices.Concat(e.environment(cfg, l.Attempt.ID), a.Env, telemetry.Environment(AgentRef(l.Attempt, x.ID)))}
+	w := executors.Work{
+		Log:          x.LogID,
+		Execution:    x.ID,
+		Workspace:    cmp.Or(a.Workspace, l.Attempt.Workspace),
+		OfProject:    e.ofProject(l.Attempt),
+		Prompt:       a.Prompt,
+		Variant:      agent.variant,
+		Conversation: board.OrEmpty(x.Conversation),
+		MCP:          &a.MCP,
+		Model:        a.Model,
+		Env: slices.Concat(e.environment(cfg, l.Attempt.ID), a.Env,
+			telemetry.Environment(AgentRef(l.Attempt, x.ID))),
+	}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
@@ -108,12 +124,14 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	r.making = r.stopping
 	end := &outcome{Ending: task.Ending{State: task.Stopped}}
 	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
-		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) }) // fails only if it was not added, or this process stops leading
+		// fails only if it was not added, or this process stops leading
+		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 		e.wakeUp()
 	}
 	if err != nil {
 		return nil, err
 	}
+
 	if why := l.await(r, cfg, claimed); why != nil {
 		end = why
 	} else if proc, why := r.start(agent, w); proc == nil {
@@ -122,6 +140,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		if a.Started == nil {
 			a.Started = func() {}
 		}
+
 		over, reached := make(chan struct{}), make(chan string, 1)
 		go func() { reached <- a.limited(r, e.local.Log(w.Log), over) }()
 		end = r.waitFor(proc, a.Started)
@@ -138,11 +157,17 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	}
 	end.LimitedUntil = end.limitedUntil()
 	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+
 	e.wakeUp()
 	if err != nil {
 		return nil, err
 	}
-	x.State, x.ExitCode, x.FinalMessage, x.Error, x.LimitedUntil = end.State, end.ExitCode, end.FinalMessage, end.Error, end.LimitedUntil
+
+	x.State = end.State
+	x.ExitCode = end.ExitCode
+	x.FinalMessage = end.FinalMessage
+	x.Error = end.Error
+	x.LimitedUntil = end.LimitedUntil
 	if end.Conversation != nil {
 		x.Conversation = end.Conversation
 	}
@@ -156,18 +181,23 @@ func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 		if wait.For(ctx, e.o.Poll) != nil {
 			return r.notRun()
 		}
+
 		if now, err := e.Config(ctx); err == nil {
 			cfg = now
 		}
+
 		var err error
-		claimed, err = l.records.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(), board.Limits(cfg))
+		claimed, err = l.records.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(),
+			board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
 			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
 		}
+
 		if err != nil && ctx.Err() == nil && !board.Passing(err) {
 			return failed("It could not be started: %v", err)
 		}
 	}
+
 	// The agent whose slot this is may have used up the budget of the run since its leader looked.
 	if why, err := l.OverBudget(ctx); err != nil || why != "" || ctx.Err() != nil {
 		return r.notRun() // its leader is told the same

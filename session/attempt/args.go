@@ -33,7 +33,7 @@ type FollowUpArgs struct {
 	board.Target `optional:"true"`
 
 	SessionID *string `json:"session_id" arg:"UUID: latest_session_id"`
-	Action    string  `json:"action" arg:"send: now; queue: when it ends, replacing what is queued; cancel: drop that" enum:"send,queue,cancel"`
+	Action    string  `json:"action" enum:"send,queue,cancel"`
 	Prompt    *string `json:"prompt" arg:"For send and queue" max:"100000"`
 	Variant   *string `json:"variant" arg:"Default: as before"`
 	Wait      bool    `json:"wait,omitempty" arg:"Reply when it has ended"`
@@ -43,6 +43,13 @@ type FollowUpArgs struct {
 	WorkspaceID *string `json:"workspace_id" arg:"Another name for attempt_id." unlisted:"true"`
 
 	Comments []string `json:"-"` // that Prompt has; see merge.CommentAttempt
+}
+
+// Tags implements fieldtag.Tagger.
+func (FollowUpArgs) Tags() map[string]string {
+	return map[string]string{
+		"Action": `arg:"send: now; queue: when it ends, replacing what is queued; cancel: drop that"`,
+	}
 }
 
 // The actions of follow_up.
@@ -68,10 +75,17 @@ const (
 type TailArgs struct {
 	board.Target
 	ExecutionID *string  `json:"execution_id" arg:"UUID from get_attempt or get_run. Default: all"`
-	AfterIndex  *int64   `json:"after_index" arg:"next_index; -1: the start. Default: the end" min:"-1" max:"9007199254740992"`
+	AfterIndex  *int64   `json:"after_index" min:"-1" max:"9007199254740992"`
 	Limit       *int     `json:"limit" arg:"Default: 100" min:"1" max:"1000"`
 	Wait        *float64 `json:"wait" arg:"Seconds, to 30. Default: 0" min:"0" max:"30"`
 	Raw         *bool    `json:"raw" arg:"The lines as printed"`
 
 	Newest bool `json:"-"` // of the execution, if AfterIndex is nil
+}
+
+// Tags implements fieldtag.Tagger.
+func (TailArgs) Tags() map[string]string {
+	return map[string]string{
+		"AfterIndex": `arg:"next_index; -1: the start. Default: the end"`,
+	}
 }

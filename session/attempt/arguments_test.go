@@ -33,8 +33,13 @@ func TestArgumentsOfARun(t *testing.T) {
 		want string // the argument that is refused, or what the run has
 	}{
 		{RunWorkflowArgs{}, "0 agents, 0s, resume false"},
-		{RunWorkflowArgs{Parallel: new(1), MaxSeconds: new(1.5), Context: new(ContextStep)}, "1 agents, 1.5s, resume false"},
-		{RunWorkflowArgs{Parallel: new(MaxParallel), MaxSeconds: new(float64(MaxRunSeconds)), Context: new(ContextResume)}, fmt.Sprintf("%d agents, %v, resume true", MaxParallel, MaxRunSeconds*time.Second)},
+		{RunWorkflowArgs{Parallel: new(1), MaxSeconds: new(1.5), Context: new(ContextStep)},
+			"1 agents, 1.5s, resume false"},
+		{RunWorkflowArgs{
+			Parallel:   new(MaxParallel),
+			MaxSeconds: new(float64(MaxRunSeconds)),
+			Context:    new(ContextResume),
+		}, fmt.Sprintf("%d agents, %v, resume true", MaxParallel, MaxRunSeconds*time.Second)},
 		{RunWorkflowArgs{MaxCostUSD: new(0.0), MaxUnknown: new(0)}, "0 agents, 0s, resume false"},
 		{RunWorkflowArgs{Goal: strings.Repeat("x", board.MaxPrompt)}, "0 agents, 0s, resume false"},
 		{RunWorkflowArgs{Goal: " \n"}, "goal"},
@@ -58,11 +63,18 @@ func TestArgumentsOfARun(t *testing.T) {
 			testkit.Equal(t, fmt.Sprint(refused.Details["argument"]), c.want, "%v", err)
 			continue
 		}
+
 		testkit.Must(t, err)
 		testkit.Equal(t, fmt.Sprintf("%d agents, %v, resume %t", r.Parallel, r.MaxTime, r.Resume), c.want)
 		testkit.Equal(t, r.JobName+"/"+r.WorkflowName, "j/w")
 	}
-	for given, want := range map[string]string{"CODER": "CODER and none", "CODER:fast": "CODER and fast", "CODER:": "CODER and ", "CODER:a:b": "CODER and a:b"} {
+
+	for given, want := range map[string]string{
+		"CODER":      "CODER and none",
+		"CODER:fast": "CODER and fast",
+		"CODER:":     "CODER and ",
+		"CODER:a:b":  "CODER and a:b",
+	} {
 		name, variant := nameAndVariant(given)
 		testkit.Equal(t, name+" and "+*cmp.Or(variant, new("none")), want)
 	}
@@ -70,7 +82,14 @@ func TestArgumentsOfARun(t *testing.T) {
 
 // The root has the files and the setup of attempts, another repository its own.
 func TestWhatNewWorktreesGet(t *testing.T) {
-	cfg := &config.Config{Projects: []config.Project{{Name: "other", Repos: []config.Repo{{Name: "shop", Copy: []string{"wrong"}}}}, {Name: "p", Repos: []config.Repo{{Name: "api", Copy: []string{"api"}}, {Name: "shop", Copy: []string{"a"}, Setup: []string{"make"}}}}}}
+	cfg := &config.Config{Projects: []config.Project{{
+		Name:  "other",
+		Repos: []config.Repo{{Name: "shop", Copy: []string{"wrong"}}},
+	}, {
+		Name: "p",
+		Repos: []config.Repo{{Name: "api", Copy: []string{"api"}},
+			{Name: "shop", Copy: []string{"a"}, Setup: []string{"make"}}},
+	}}}
 	cfg.Attempts.Copy, cfg.Attempts.Setup = []string{"root"}, []string{"setup"}
 	for _, c := range []struct {
 		p          task.Project
@@ -116,10 +135,12 @@ func TestPartsOfALog(t *testing.T) {
 
 // Every list is a list in JSON, however empty, and every field is there (seed 004, "Schema field documentation").
 func TestReq004_EveryFieldIsDescribed(t *testing.T) {
-	replies := []any{board.ProjectsReply{}, board.ReposReply{}, board.TasksReply{}, board.AttemptsReply{}, board.Task{}, DeleteReply{}, AttemptReply{}, FollowUpReply{}, TailReply{}, ExecutorsReply{}, board.ContextReply{}}
+	replies := []any{board.ProjectsReply{}, board.ReposReply{}, board.TasksReply{}, board.AttemptsReply{}, board.Task{},
+		DeleteReply{}, AttemptReply{}, FollowUpReply{}, TailReply{}, ExecutorsReply{}, board.ContextReply{}}
 	var check func(v reflect.Type, path string)
 	check = func(v reflect.Type, path string) {
-		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice && !v.Implements(reflect.TypeFor[json.Marshaler]()) {
+		for v.Kind() == reflect.Pointer ||
+			v.Kind() == reflect.Slice && !v.Implements(reflect.TypeFor[json.Marshaler]()) {
 			v = v.Elem()
 		}
 		if v.Kind() != reflect.Struct || v == reflect.TypeFor[time.Time]() {
@@ -138,10 +159,13 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 				name = strings.TrimSuffix(name, ",omitempty")
 			}
 			testkit.True(t, name != "", "%s has the JSON name %q, or is not described: %q", at, name, tag)
-			testkit.True(t, !strings.Contains(name, ","), "%s has the JSON name %q, or is not described: %q", at, name, tag)
+			testkit.True(t, !strings.Contains(name, ","), "%s has the JSON name %q, or is not described: %q", at,
+				name, tag)
 			testkit.True(t, len(tag) >= 10, "%s has the JSON name %q, or is not described: %q", at, name, tag)
-			testkit.True(t, !strings.HasSuffix(name, "_id") || strings.Contains(tag, "UUID") || strings.Contains(tag, "hexadecimal"), "%s does not say what its id looks like: %q", at, tag)
-			testkit.True(t, !strings.HasSuffix(name, "_at") || strings.Contains(tag, "RFC 3339"), "%s does not say how its time is written: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_id") || strings.Contains(tag, "UUID") ||
+				strings.Contains(tag, "hexadecimal"), "%s does not say what its id looks like: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_at") || strings.Contains(tag, "RFC 3339"),
+				"%s does not say how its time is written: %q", at, tag)
 			testkit.True(t, !strings.Contains(name, "workspace_id"), "%s is exposed", at)
 			check(f.Type, at)
 		}
@@ -156,13 +180,18 @@ func TestBlockedTask(t *testing.T) {
 	s := newProject(t).open()
 	project, _ := s.rootProject()
 	first := s.newTask("! say hello")
-	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
+	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{
+		ProjectID: project,
+		Title:     "Second",
+		DependsOn: []string{strings.ToUpper(first.TaskID)},
+	})).Must(t)
 	start := s.starting(second)
 	start.RequestID = new("once")
 	err := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err()
 	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
 	e, _ := errors.AsType[*session.Error](err)
 	testkit.True(t, fmt.Sprint(e.Details["blocked_by"]) == fmt.Sprint([]string{first.TaskID}), "%+v", e.Details)
+
 	now := s.task(second.TaskID)
 	testkit.True(t, now.Status == "todo" && now.LatestAttemptID == nil, "%+v", now)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
@@ -175,6 +204,7 @@ func TestArgumentsAreFlat(t *testing.T) {
 	must(t, json.Unmarshal([]byte(`{"workspace_id": "`+nobody+`", "action": "send", "prompt": "x"}`), &a))
 	id := testkit.Get(a.id()).Must(t)
 	testkit.True(t, deref(id) == nobody && a.Action == ActionSend, "%+v", a)
+
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
 	testkit.Equal(t, testkit.Get(tail.ID()).Must(t), nobody)
@@ -192,8 +222,13 @@ func TestWrongArguments(t *testing.T) {
 	p.Git(filepath.Join(p.Root, "..", "plain"), "init", "-q", "-b", "main") // unborn
 	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "bare"), 0o755))
 	p.Configure(func(c *config.Config) {
-		c.Executors = append(c.Executors, config.Executor{Name: "BARE"}, config.Executor{Name: "PLAIN", Command: []string{"./README"}})
-		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
+		c.Executors = append(c.Executors, config.Executor{Name: "BARE"},
+			config.Executor{Name: "PLAIN", Command: []string{"./README"}})
+		c.Projects = []config.Project{{
+			Name: "front",
+			Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"},
+				{Name: "bare", Path: "../bare"}},
+		}}
 	})
 	s := p.open()
 	_, rootRepo := s.rootProject()
@@ -220,41 +255,81 @@ func TestWrongArguments(t *testing.T) {
 		code     string
 		mentions []string
 	}{
-		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
-		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
-		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
-		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
-		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
-		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
-		"no program":         {starting(func(a *StartArgs) { a.Executor = "PLAIN" }), "executor_unavailable", []string{"is not executable", "README. Make it so with chmod +x"}},
-		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
-		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
-		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
-		"repo twice":         {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice", []string{rootRepo}},
-		"too many repos":     {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }), "too_many_repos", nil},
-		"malformed repo":     {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id", []string{"repos[0].repo_id"}},
-		"unknown repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo", []string{nobody}},
-		"foreign repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo", []string{"web", front}},
-		"unknown branch":     {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch", []string{"mian", "main"}},
-		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
-		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
-		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},
-		"unknown session":    {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}), "unknown_session", nil},
-		"malformed session":  {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}), "malformed_id", []string{"session_id"}},
-		"no target":          {following(FollowUpArgs{Action: "send", Prompt: new("x")}), "no_target", nil},
-		"two targets":        {following(FollowUpArgs{Target: the(nobody), SessionID: new(nobody), Action: "cancel"}), "two_targets", nil},
-		"two names":          {following(FollowUpArgs{Target: the(nobody), WorkspaceID: new(rootTask.TaskID), Action: "cancel"}), "two_targets", nil},
-		"workspace_id alone": {following(FollowUpArgs{WorkspaceID: new(nobody), Action: "cancel"}), "unknown_attempt", []string{nobody}},
-		"unknown action":     {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action", []string{"push", "queue"}},
-		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
-		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
-		"stop nobody":        {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"get nobody":         {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
-		"await nobody":       {func() error { _, err := s.Await(ctx, me, nobody); return err }, "unknown_attempt", nil},
-		"get nothing":        {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
-		"tail nobody":        {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
-		"tail waits":         {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
-		"tail before":        {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
+		"delete nobody": {func() error {
+			_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody})
+			return err
+		}, "unknown_task", nil},
+		"start of nobody": {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":     {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor": {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor",
+			[]string{"NOBODY", "TEST"}},
+		"no command": {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command",
+			[]string{"BARE"}},
+		"unknown variant": {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant",
+			[]string{"X", "OTHER"}},
+		"no program": {starting(func(a *StartArgs) { a.Executor = "PLAIN" }), "executor_unavailable",
+			[]string{"is not executable", "README. Make it so with chmod +x"}},
+		"missing program": {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable",
+			[]string{"no-such-agent"}},
+		"long prompt": {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
+		"prompt as argument": {starting(func(a *StartArgs) {
+			a.Executor = "ARGUMENT"
+			a.Prompt = new(long[:2*90_000])
+		}), "too_long", []string{"argument"}},
+		"repo twice": {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice",
+			[]string{rootRepo}},
+		"too many repos": {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }),
+			"too_many_repos", nil},
+		"malformed repo": {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id",
+			[]string{"repos[0].repo_id"}},
+		"unknown repo": {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo",
+			[]string{nobody}},
+		"foreign repo": {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo",
+			[]string{"web", front}},
+		"unknown branch": {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch",
+			[]string{"mian", "main"}},
+		"no commit":     {onFront("plain", "main"), "unknown_branch", nil},
+		"no repository": {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
+		"follow up nobody": {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}),
+			"unknown_attempt", nil},
+		"unknown session": {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}),
+			"unknown_session", nil},
+		"malformed session": {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}),
+			"malformed_id", []string{"session_id"}},
+		"no target": {following(FollowUpArgs{Action: "send", Prompt: new("x")}), "no_target", nil},
+		"two targets": {following(FollowUpArgs{Target: the(nobody), SessionID: new(nobody), Action: "cancel"}),
+			"two_targets", nil},
+		"two names": {following(FollowUpArgs{
+			Target:      the(nobody),
+			WorkspaceID: new(rootTask.TaskID),
+			Action:      "cancel",
+		}), "two_targets", nil},
+		"workspace_id alone": {following(FollowUpArgs{WorkspaceID: new(nobody), Action: "cancel"}), "unknown_attempt",
+			[]string{nobody}},
+		"unknown action": {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action",
+			[]string{"push", "queue"}},
+		"blank prompt": {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}),
+			"missing_prompt", nil},
+		"no prompt": {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
+		"stop nobody": {func() error {
+			_, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)})
+			return err
+		}, "unknown_attempt", nil},
+		"get nobody": {func() error {
+			_, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)})
+			return err
+		}, "unknown_attempt", nil},
+		"await nobody": {func() error {
+			_, err := s.Await(ctx, me, nobody)
+			return err
+		}, "unknown_attempt", nil},
+		"get nothing": {func() error {
+			_, err := s.GetAttempt(ctx, me, AttemptArgs{})
+			return err
+		}, "missing_argument", nil},
+		"tail nobody": {tailing(TailArgs{Target: the(nobody)}), "unknown_attempt", nil},
+		"tail waits":  {tailing(TailArgs{Target: the(nobody), Wait: new(31.0)}), "out_of_range", []string{"31"}},
+		"tail before": {tailing(TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))}), "out_of_range", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, " program") && s.Shared != nil {
@@ -270,9 +345,11 @@ func TestWrongArguments(t *testing.T) {
 		testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
 	}
 	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
+
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
 	started := s.get(*s.task(rootTask.TaskID).LatestAttemptID)
 	testkit.Equal(t, started.Repos[0].RepoID+" "+started.Repos[0].TargetBranch, rootRepo+" main", "by default")
+
 	many := config.Project{Name: "many"}
 	for i := range MaxRepos + 1 {
 		many.Repos = append(many.Repos, config.Repo{Name: fmt.Sprint("r", i), Path: "../web"})
@@ -280,14 +357,18 @@ func TestWrongArguments(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Projects = []config.Project{many} })
 	id, _ := s.project("many")
 	rootTask = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "M"})).Must(t)
-	attempttest.Wrong(t, starting(func(a *StartArgs) { a.TaskID, a.Repos = rootTask.TaskID, nil })(), "too_many_repos", "51")
+	attempttest.Wrong(t, starting(func(a *StartArgs) {
+		a.TaskID = rootTask.TaskID
+		a.Repos = nil
+	})(), "too_many_repos", "51")
 }
 
 // moves writes a transition of a session of an attempt's workspace.
 func (s *server) moves(attempt string, to store.Session) {
 	s.t.Helper()
 	sessions, w := s.Database.Sessions(), &store.SessionWrite{Session: to, Before: -1, Frame: "{}"}
-	if all := testkit.Get(sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}})).Must(s.t); len(all) > 0 {
+	all := testkit.Get(sessions.ListSessions(ctx, store.SessionQuery{IDs: []string{to.ID}})).Must(s.t)
+	if len(all) > 0 {
 		w.Before = all[0].Revision
 	}
 	w.Revision, w.AttemptID, w.StartedAt, w.UpdatedAt = w.Before+1, attempt, time.Now(), time.Now()
@@ -308,15 +389,26 @@ func TestReq004_GetContext(t *testing.T) {
 	testkit.Need(t, w.Attempt == r.AttemptID, "the folder of a workspace was not recognized: %+v", w)
 	testkit.Need(t, w.ByPath, "the folder of a workspace was not recognized: %+v", w)
 	testkit.True(t, testkit.Get(w.Confirm(ctx, s.Database)).Must(t), "the database does not confirm the workspace")
+
 	for _, root := range []string{p.Root, filepath.Dir(filepath.Dir(r.Repos[0].WorktreePath)), "/"} {
-		testkit.Equal(t, board.FindWorkspace(root, func(string) string { return "" }), nil, "%s is taken for a workspace", root)
-		testkit.Equal(t, testkit.Get(board.FindWorkspace(root, getenv).Confirm(ctx, s.Database)).Must(t), false, "%s is taken for the workspace", root)
+		testkit.Equal(t, board.FindWorkspace(root, func(string) string { return "" }), nil,
+			"%s is taken for a workspace", root)
+		testkit.Equal(t, testkit.Get(board.FindWorkspace(root, getenv).Confirm(ctx, s.Database)).Must(t), false,
+			"%s is taken for the workspace", root)
 	}
 	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
-	testkit.Equal(t, fmt.Sprint(got.ProjectID, got.ProjectName, got.TaskID, got.TaskTitle, got.TaskStatus, got.AttemptID, got.WorkspaceBranch, got.WorkflowSessionID),
+	testkit.Equal(t, fmt.Sprint(got.ProjectID, got.ProjectName, got.TaskID, got.TaskTitle, got.TaskStatus,
+		got.AttemptID, got.WorkspaceBranch, got.WorkflowSessionID),
 		fmt.Sprint(project, "shop", v.TaskID, v.Title, "inprogress", r.AttemptID, r.WorkspaceBranch, (*string)(nil)))
-	testkit.Same(t, got.WorkspaceRepos, []board.ContextRepo{{RepoID: repo, RepoName: "shop", TargetBranch: "main", WorktreePath: r.Repos[0].WorktreePath}})
+	testkit.Same(t, got.WorkspaceRepos,
+		[]board.ContextRepo{{
+			RepoID:       repo,
+			RepoName:     "shop",
+			TargetBranch: "main",
+			WorktreePath: r.Repos[0].WorktreePath,
+		}})
+
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
@@ -327,17 +419,39 @@ func TestReq004_GetContext(t *testing.T) {
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	p, s := opened(t)
 	project, _ := s.rootProject()
-	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + p.hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{
+		ProjectID:    project,
+		Title:        "Notes",
+		Description:  new("! prompt\n! await " + p.hold),
+		JobName:      new("release"),
+		WorkflowName: new("write"),
+	})).Must(t)
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
-	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
-	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
+	s.moves(r.AttemptID, store.Session{
+		ID:       "0123abcd",
+		Job:      "release",
+		Workflow: "write",
+		Status:   board.WorkflowActive,
+		Step:     "collect",
+	})
+
+	// is not the task's
+	s.moves(r.AttemptID, store.Session{
+		ID:       "0123abce",
+		Job:      "other",
+		Workflow: "write",
+		Status:   board.WorkflowCompleted,
+		Step:     "nested",
+	})
+
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	testkit.Equal(t, deref(got.WorkflowSessionID), "0123abcd")
 	testkit.Equal(t, deref(got.WorkflowStep), "collect")
 	testkit.Equal(t, deref(got.WorkflowStatus), "active")
 	testkit.Equal(t, deref(got.JobName), "release")
+
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	now := s.task(v.TaskID)
@@ -345,14 +459,38 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	testkit.Equal(t, now.Status, "inprogress")
 	testkit.True(t, !now.LastAttemptFailed, "%+v %+v", r, now)
 	testkit.Equal(t, deref(r.WorkflowStep), "collect")
+
 	out := s.output(r.AttemptID)
-	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"), "the prompt:\n%s", out)
+	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"),
+		"the prompt:\n%s", out)
+
 	must(t, os.Remove(p.hold))
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + p.hold)})
-	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
-	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowCompleted, Step: "draft"})
+	s.moves(r.AttemptID, store.Session{
+		ID:       "99999999",
+		Job:      "release",
+		Workflow: "write",
+		Status:   board.WorkflowActive,
+		Step:     "collect",
+	})
+
+	s.moves(r.AttemptID, store.Session{
+		ID:       "0123abcd",
+		Job:      "release",
+		Workflow: "write",
+		Status:   board.WorkflowCompleted,
+		Step:     "draft",
+	})
+
 	// The end of one that was begun before, by mistake say, undoes nothing.
-	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowAborted, Step: "collect"})
+	s.moves(r.AttemptID, store.Session{
+		ID:       "99999999",
+		Job:      "release",
+		Workflow: "write",
+		Status:   board.WorkflowAborted,
+		Step:     "collect",
+	})
+
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(r.AttemptID)
 	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
@@ -366,19 +504,24 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	ann := session.Caller{Identity: "ann", Rights: session.RightAgents}
 	v := testkit.Get(s.CreateTask(ctx, ann, board.CreateTaskArgs{ProjectID: project, Title: "Mine"})).Must(t)
 	start := func(who session.Caller, id string) error {
-		return testkit.Get(s.StartTaskAttempt(ctx, who, StartArgs{TaskID: id, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("r")})).Err()
+		return testkit.Get(s.StartTaskAttempt(ctx, who,
+			StartArgs{TaskID: id, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("r")})).Err()
 	}
 	follow := func(who session.Caller, id, action string) error {
-		return testkit.Get(s.FollowUp(ctx, who, FollowUpArgs{Target: the(id), Action: action, Prompt: new("more")})).Err()
+		return testkit.Get(s.FollowUp(ctx, who, FollowUpArgs{Target: the(id), Action: action, Prompt: new("more")})).
+			Err()
 	}
 	without := ann
 	without.Rights = session.RightMerge | session.RightPerson
 	for _, id := range []string{v.TaskID, nobody} {
-		refused(t, start(without, id), session.StateError, "right_needed", "ann", "deepwork token new ann --rights agents")
+		refused(t, start(without, id), session.StateError, "right_needed", "ann",
+			"deepwork token new ann --rights agents")
 	}
-	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 0)
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).
+		Must(t).Total, 0)
 	must(t, start(ann, v.TaskID))
-	id := testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Attempts[0].AttemptID
+	id := testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).
+		Attempts[0].AttemptID
 	s.ends(id)
 	for _, action := range []string{ActionSend, ActionQueue} {
 		for _, id := range []string{id, nobody} {
@@ -402,8 +545,10 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	first, eve := s.runs("! await "+p.hold), session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
 	v := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})).Must(t)
 	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
-		return s.StartTaskAttempt(ctx, who, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})
+		return s.StartTaskAttempt(ctx, who,
+			StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})
 	}
+
 	// hidden is refused to her, and the refusal names none of the owner's branches.
 	hidden := func(branch, mention string) string {
 		t.Helper()
@@ -416,6 +561,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	r := testkit.Get(begin(eve, "main")).Must(t)
 	testkit.Equal(t, deref(r.Notice), "It waits for a slot.")
 	testkit.Contains(t, deref(s.get(r.AttemptID).Notice), "and 0 wait before it", "the owner is told")
+
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	s.ends(r.AttemptID)
@@ -423,6 +569,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	s.ends(r.AttemptID)
 	r = testkit.Get(begin(eve, r.WorkspaceBranch)).Must(t) // of the owner, at her task
 	s.ends(r.AttemptID)
+
 	// The second worktree of one git repository has its own branch.
 	for _, whose := range []*AttemptReply{first, r} {
 		p.Git(p.Root, "branch", whose.WorkspaceBranch+"-2", whose.WorkspaceBranch)
@@ -468,14 +615,23 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		for _, v := range got.Tasks {
 			titles = append(titles, v.Title)
 		}
-		testkit.True(t, strings.Join(titles, " ") == c.sees && got.Total == len(titles), "an agent sees %q of %d", titles, got.Total)
-		refused(t, testkit.Get(inside.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "right_needed", "Create a task")
+		testkit.True(t, strings.Join(titles, " ") == c.sees && got.Total == len(titles), "an agent sees %q of %d",
+			titles, got.Total)
+
+		refused(t, testkit.Get(inside.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "right_needed",
+			"Create a task")
 		refused(t, testkit.Get(inside.RunWorkflow(ctx, me, aText())).Err(), session.StateError, "right_needed")
-		refused(t, testkit.Get(inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})).Err(), session.StateError, "right_needed")
+		refused(t,
+			testkit.Get(inside.FollowUp(ctx, me, FollowUpArgs{
+				Target: the(r.AttemptID),
+				Action: ActionQueue,
+				Prompt: new("more"),
+			})).Err(), session.StateError, "right_needed")
 		inside.stop()
 	}
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
 	testkit.Equal(t, testkit.Get(gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 0)
+
 	// What an agent makes is its maker's.
 	r := s.ran()
 	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })

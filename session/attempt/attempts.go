@@ -26,6 +26,7 @@ func (e *Engine) GetAttempt(ctx context.Context, who session.Caller, a AttemptAr
 	if err != nil {
 		return nil, err
 	}
+
 	costs, err := b.ExecutionCosts(ctx, id)
 	if err != nil {
 		return nil, board.Fault("reading the cost of the attempt", err)
@@ -38,25 +39,48 @@ func (e *Engine) attemptReply(ctx context.Context, b board.View, id string) (*At
 	return r, err
 }
 
-func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*AttemptReply, *task.AttemptDetails, error) {
+func (e *Engine) attemptDetails(
+	ctx context.Context, b board.View, id string,
+) (*AttemptReply, *task.AttemptDetails, error) {
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
-		AttemptID: a.ID, TaskID: a.TaskID, State: e.StateOf(&a.Situation), Agent: a.State, Open: a.State.Open(), Workspace: a.Workspace, ExitCode: x.ExitCode,
-		StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
-		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
-		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
-		Repos: []AttemptRepo{}, CreatedAt: board.Stamp(a.CreatedAt), UpdatedAt: board.Stamp(a.UpdatedAt),
+		AttemptID:       a.ID,
+		TaskID:          a.TaskID,
+		State:           e.StateOf(&a.Situation),
+		Agent:           a.State,
+		Open:            a.State.Open(),
+		Workspace:       a.Workspace,
+		ExitCode:        x.ExitCode,
+		StartedAt:       board.StampOrNull(x.StartedAt),
+		EndedAt:         board.StampOrNull(x.EndedAt),
+		FinalMessage:    x.FinalMessage,
+		Error:           a.Error,
+		PushError:       a.PushError,
+		WorkspaceBranch: a.Branch,
+		Executor:        a.Executor,
+		Variant:         a.Variant,
+		LatestSessionID: a.LatestSessionID,
+		WorkflowSession: a.WorkflowSessionID,
+		WorkflowStatus:  a.WorkflowStatus,
+		WorkflowStep:    a.WorkflowStep,
+		Repos:           []AttemptRepo{},
+		CreatedAt:       board.Stamp(a.CreatedAt),
+		UpdatedAt:       board.Stamp(a.UpdatedAt),
 	}
 	r.Lead = task.AgentLeads
 	if a.Run != nil {
 		r.Lead = task.ServerLeads
 	}
 	if s := now.Session; s != nil && s.Queued != nil {
-		r.QueuedFollowUp = &QueuedFollowUp{Prompt: s.Queued.Prompt, Variant: s.Queued.Variant, QueuedAt: board.Stamp(s.Queued.At)}
+		r.QueuedFollowUp = &QueuedFollowUp{
+			Prompt:   s.Queued.Prompt,
+			Variant:  s.Queued.Variant,
+			QueuedAt: board.Stamp(s.Queued.At),
+		}
 	}
 	if r.Cost, err = b.Cost(ctx, a.TaskID, a.ID); err != nil {
 		return nil, nil, board.Fault("reading the cost of the attempt", err)
@@ -67,7 +91,9 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 		}
 	}
 	if a.Elsewhere(e.Here) {
-		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " It is on the machine " + a.Place.Describe() + ", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved of them."))
+		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " It is on the machine " + a.Place.Describe() +
+			", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved " +
+			"of them."))
 	}
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
@@ -78,7 +104,9 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
 		if v.Elsewhere != "" {
-			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " The worktree of " + v.RepoName + " is on " + v.Elsewhere + ", not on the attempt's branch " + a.Branch + ". merge_attempt and push_attempt first move that branch to its commits, or say what is in the way."))
+			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " The worktree of " + v.RepoName + " is on " +
+				v.Elsewhere + ", not on the attempt's branch " + a.Branch +
+				". merge_attempt and push_attempt first move that branch to its commits, or say what is in the way."))
 		}
 		r.Repos = append(r.Repos, *v)
 	}
@@ -103,20 +131,30 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 		if now.Attempt.MachineID == "" {
 			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
 		}
-		return new(fmt.Sprintf(WaitsForSlot+" of %s: %d are in use on all machines, and %d wait before it.", where, now.Open, now.Ahead)), nil
+		return new(fmt.Sprintf(WaitsForSlot+" of %s: %d are in use on all machines, and %d wait before it.", where,
+			now.Open, now.Ahead)), nil
 	}
 	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.Shared != nil {
 		if !who.Owner {
 			return new(WaitsForSlot + "."), nil
 		}
-		return new(fmt.Sprintf(WaitsForSlot+": %d of %d are in use, and %d wait before it.", now.Open, most, now.Ahead)), nil
+		return new(fmt.Sprintf(WaitsForSlot+": %d of %d are in use, and %d wait before it.", now.Open, most,
+			now.Ahead)), nil
 	}
+
 	return new("It is about to be started."), nil
 }
 
 // repoReply describes the changes in one worktree.
 func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
-	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}, Conflicts: []string{}}
+	r := &AttemptRepo{
+		RepoID:       repo.RepoID,
+		RepoName:     repo.RepoName,
+		TargetBranch: repo.TargetBranch,
+		WorktreePath: repo.Worktree,
+		ChangedFiles: []string{},
+		Conflicts:    []string{},
+	}
 	if repo.BaseCommit == nil || a.Elsewhere(e.Here) {
 		return r, nil // not created yet, or not here
 	}
@@ -140,13 +178,16 @@ func (a TailArgs) bounds() (limit int, patience time.Duration, err error) {
 		return 0, 0, err
 	}
 	if a.AfterIndex != nil && *a.AfterIndex < -1 {
-		return 0, 0, session.Wrong(codes.OutOfRange, "after_index is %d: expected the next_index of a reply, or -1 for the first entry.", *a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
+		return 0, 0, session.Wrong(codes.OutOfRange,
+			"after_index is %d: expected the next_index of a reply, or -1 for the first entry.",
+			*a.AfterIndex).With("argument", "after_index").With("value", *a.AfterIndex)
 	}
 	if a.Wait == nil {
 		return limit, 0, nil
 	}
 	if !(*a.Wait >= 0 && *a.Wait <= MaxWait) { // also refuses NaN
-		return 0, 0, session.Wrong(codes.OutOfRange, "wait is %v: expected 0 to %d seconds.", *a.Wait, MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
+		return 0, 0, session.Wrong(codes.OutOfRange, "wait is %v: expected 0 to %d seconds.", *a.Wait,
+			MaxWait).With("argument", "wait").With("value", fmt.Sprint(*a.Wait))
 	}
 	return limit, time.Duration(*a.Wait * float64(time.Second)), nil
 }
@@ -157,10 +198,12 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 	if err != nil {
 		return nil, err
 	}
+
 	limit, patience, err := a.bounds()
 	if err != nil {
 		return nil, err
 	}
+
 	after, raw := a.AfterIndex, a.Raw != nil && *a.Raw
 	newest := a.Newest && after == nil
 	if a.ExecutionID != nil {
@@ -168,6 +211,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 			return nil, err
 		}
 	}
+
 	for until := time.Now().Add(patience); ; {
 		at, err := b.Attempt(ctx, id) // before the log: its end is final
 		if err != nil {
@@ -183,16 +227,24 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 				after = nil
 			}
 		}
+
 		left := time.Until(until)
 		if !state.Open() {
 			left = 0
 		}
 		if part.none {
 			if left <= 0 || wait.For(ctx, min(left, 200*time.Millisecond)) != nil {
-				return &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: -1, State: board.ExecutionState(state)}, ctx.Err()
+				return &TailReply{
+					AttemptID: id,
+					Messages:  []Message{},
+					Entries:   []runner.Entry{},
+					NextIndex: -1,
+					State:     board.ExecutionState(state),
+				}, ctx.Err()
 			}
 			continue
 		}
+
 		most := limit
 		if !raw && after != nil {
 			most += linePieces // which the last line may need
@@ -204,7 +256,13 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if part.cut(&entries) && after != nil {
 			next = *after // all that follows is of a later execution
 		}
-		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: board.ExecutionState(state)}
+		r := &TailReply{
+			AttemptID: id,
+			Messages:  []Message{},
+			Entries:   []runner.Entry{},
+			NextIndex: next,
+			State:     board.ExecutionState(state),
+		}
 		if raw {
 			r.Entries = board.NonNil(entries)
 		} else if len(entries) > 0 {

@@ -38,6 +38,7 @@ func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string
 	if err != nil {
 		return nil, err
 	}
+
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
@@ -47,6 +48,7 @@ func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string
 		if err != nil {
 			return nil, board.AttemptFault("reading the attempt", err, id)
 		}
+
 		left := time.Until(until)
 		if !now.Attempt.State.Open() || left <= 0 || wait.For(ctx, min(left, awaitLook)) != nil {
 			return e.GetAttempt(ctx, who, AttemptArgs{board.Target{AttemptID: &id}})
@@ -81,5 +83,6 @@ func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Wai
 		r.Going = going
 		return &r, nil
 	}
+
 	return nil, fmt.Errorf("%s waits for no agent", tool)
 }

@@ -33,10 +33,19 @@ func TestFullDisk(t *testing.T) {
 	project, repo := s.rootProject()
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
-	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(), session.ToolError, "disk_full", "space")
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "disk_full")
-	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})).Err(), session.ToolError, "disk_full")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(),
+		session.ToolError, "disk_full", "space")
+	refused(t,
+		testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{
+			TaskID:   v.TaskID,
+			Executor: "TEST",
+			Repos:    []RepoArgs{{repo, "main"}},
+		})).Err(), session.ToolError, "disk_full")
+	refused(t,
+		testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})).
+			Err(), session.ToolError, "disk_full")
 	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1)
+
 	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))).Must(t)
 	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.
 	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
@@ -46,9 +55,11 @@ func TestFullDisk(t *testing.T) {
 	testkit.Get(testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))).Must(t).Wait(ctx)).Must(t)
 	now := s.get(r.AttemptID)
 	testkit.True(t, now.State == "running" && now.QueuedFollowUp == nil, "%+v", now)
+
 	must(t, errors.Join(os.Remove(ballast), os.Remove(rest)))
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
-	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).
+		Total, 1, "a refused call made an attempt")
 }
 
 // fillDisk writes a file until there is no room for one byte more.

@@ -104,10 +104,12 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, errors.New("opening the task board: the project root must be an absolute path")
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("opening the task board: finding this program, which is the agents' shim: %w", err)
 	}
+
 	e := newEngine(o)
 	e.local = executors.Local{Runner: runner.Runner{Shim: []string{self, runner.ShimCommand}}, Logs: e.State().Logs()}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -118,6 +120,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		e.Serve()
 		e.background.Go(func() { e.Notify(e.serving) })
 	}
+
 	return e, nil
 }
 
@@ -129,9 +132,15 @@ func newEngine(o Options) *Engine {
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	o.Grace = cmp.Or(max(o.Grace, 0), 5*time.Second)
 	e := &Engine{
-		o: o, wake: wait.NewSignal(), finished: wait.NewSignal(), wakeStarter: wait.NewSignal(), leading: make(map[string]*execution), removals: make(map[string]bool),
-		stats: Stats{Ended: make(map[task.AttemptState]uint64)},
+		o:           o,
+		wake:        wait.NewSignal(),
+		finished:    wait.NewSignal(),
+		wakeStarter: wait.NewSignal(),
+		leading:     make(map[string]*execution),
+		removals:    make(map[string]bool),
+		stats:       Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
+
 	if o.Leader == nil {
 		e.only = noRun
 	}
@@ -150,10 +159,12 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.workers) != nil { // a setup command that is being killed
 		stuck = append(stuck, "making workspaces")
 	}
+
 	e.cancel()
 	if wait.Group(ctx, &e.background) != nil {
 		stuck = append(stuck, "waiting for agents")
 	}
+
 	// Last, so that until here no other server takes over this server's executions.
 	if err := e.Board.Close(ctx); err != nil {
 		e.Log.Error("closing the task board", "error", err)
@@ -167,9 +178,13 @@ func (e *Engine) MayStart(who session.Caller) error {
 	case who.Has(session.RightAgents):
 		return nil
 	case e.o.Passive:
-		return session.NotNow(codes.RightNeeded, "An agent that works on an attempt cannot start agents. Create a task for the work and mention it in your final message: your user can start an attempt on it.").With("right", "agents")
+		return session.NotNow(codes.RightNeeded,
+			"An agent that works on an attempt cannot start agents. Create a task for the work and mention it in "+
+				"your final message: your user can start an attempt on it.").With("right", "agents")
 	}
-	return session.NotNow(codes.RightNeeded, "Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
+	return session.NotNow(codes.RightNeeded,
+		"Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token "+
+			"with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
 }
 
 // Worktrees returns the keeper of the worktrees of an attempt.
@@ -179,10 +194,16 @@ func (e *Engine) Worktrees(a *task.Attempt) *worktree.Keeper { return e.keeper(w
 func (e *Engine) MayMerge(who session.Caller) error {
 	switch {
 	case e.o.Attempt != "" || e.o.Passive && !who.Has(session.RightMerge):
-		return session.NotNow(codes.RightNeeded, "An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to be done: your user can do it.").With("right", "merge")
+		return session.NotNow(codes.RightNeeded,
+			"An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to "+
+				"be done: your user can do it.").With("right", "merge")
 	case !who.Has(session.RightMerge):
-		return session.NotNow(codes.RightNeeded, "Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do it, or for a token with it: deepwork token new %[1]s --rights merge makes one.", who.Identity).With("right", "merge")
+		return session.NotNow(codes.RightNeeded,
+			"Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do "+
+				"it, or for a token with it: deepwork token new %[1]s --rights merge makes one.",
+			who.Identity).With("right", "merge")
 	}
+
 	return nil
 }
 
@@ -192,7 +213,14 @@ func (e *Engine) keeper(dir string) *worktree.Keeper {
 	if e.Shared != nil {
 		board = e.Shared.Project + " in " + e.Database.Where()
 	}
-	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.State().Root, Board: board, Dropping: e.dropState, Logger: e.Log})
+	return worktree.New(worktree.Options{
+		Dir:      dir,
+		Journal:  e.journalOf(dir),
+		Project:  e.State().Root,
+		Board:    board,
+		Dropping: e.dropState,
+		Logger:   e.Log,
+	})
 }
 
 // Stats are counts of this server since the engine was opened.
@@ -229,10 +257,13 @@ func (e *Engine) wakeUp() {
 // GitFailed reports a failure of git or of the disk: not an error in the arguments, and usually one
 // that can be fixed.
 func GitFailed(what string, err error) error {
-	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)
+	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what,
+		strings.TrimSuffix(err.Error(), ".")).Because(err)
 }
 
 // AgentRuns refuses a call that needs the end of an agent first.
 func AgentRuns(id string) *session.Error {
-	return session.NotNow(codes.AttemptRunning, "The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("attempt_id", id)
+	return session.NotNow(codes.AttemptRunning,
+		"The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call "+
+			"again.", id).With("attempt_id", id)
 }

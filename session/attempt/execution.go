@@ -25,8 +25,9 @@ import (
 // boardPatience bounds the wait in one step for a board that another process has locked.
 const boardPatience = 20 * time.Second
 
-// An execution is one process of an agent, or of a run's leader, while this server leads it. One goroutine leads it from start to end; all
-// its state is also on the board or in the executor, so any server can start it again at any time.
+// An execution is one process of an agent, or of a run's leader, while this server leads it. One goroutine
+// leads it from start to end; all its state is also on the board or in the executor, so any server can start
+// it again at any time.
 type execution struct {
 	engine *Engine
 	row    task.Execution
@@ -34,8 +35,9 @@ type execution struct {
 
 	interrupted atomic.Bool // stop ends a run so that it can be resumed
 
-	lastFailure  lastLogged             // of lead
-	stateUnknown atomic.Pointer[string] // why it is not known whether the agent runs, or it cannot be stopped; nil means none
+	lastFailure lastLogged // of lead
+	// why it is not known whether the agent runs, or it cannot be stopped; nil means none
+	stateUnknown atomic.Pointer[string]
 
 	stopping context.Context // ends with ctx or stop
 	stop     context.CancelFunc
@@ -52,6 +54,7 @@ func (e *Engine) lead(x task.Execution) {
 	if e.leading[x.ID] != nil {
 		return
 	}
+
 	r := &execution{engine: e, row: x}
 	var cancel, stopMaking context.CancelFunc
 	r.ctx, cancel = context.WithCancel(e.ctx)
@@ -62,6 +65,7 @@ func (e *Engine) lead(x task.Execution) {
 	r.making, stopMaking = context.WithCancel(r.stopping)
 	untie := context.AfterFunc(e.serving, stopMaking)
 	e.leading[x.ID] = r
+
 	e.workers.Add(1)
 	e.background.Go(func() {
 		defer func() {
@@ -70,6 +74,7 @@ func (e *Engine) lead(x task.Execution) {
 					"error", fmt.Sprint(fault), "trace", string(debug.Stack()))
 				wait.For(e.serving, 4*e.o.Poll)
 			}
+
 			untie()
 			cancel()
 			e.mu.Lock()
@@ -78,6 +83,7 @@ func (e *Engine) lead(x task.Execution) {
 			e.wakeUp()
 			e.finished.Wake()
 		}()
+
 		r.lead()
 	})
 }
@@ -113,6 +119,7 @@ func (r *execution) start(agent executors.Executor, w executors.Work) (executors
 	// Not with making: it must be known whether the agent runs, and that is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
+
 	proc, err := agent.Start(ctx, w)
 	if err == nil {
 		return proc, nil
@@ -123,6 +130,7 @@ func (r *execution) start(agent executors.Executor, w executors.Work) (executors
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return nil, r.couldNot("starting the agent", err)
 	}
+
 	return nil, failed("The agent could not be started: %v", err)
 }
 
@@ -140,6 +148,7 @@ func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 		case <-ended:
 		}
 	})
+
 	if at := proc.StartedAt(); !at.IsZero() {
 		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
 		switch {
@@ -151,6 +160,7 @@ func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 			began()
 		}
 	}
+
 	return r.wait(proc)
 }
 
@@ -202,6 +212,7 @@ func (r *execution) finish(end *outcome) {
 	case ended:
 		r.push()
 	}
+
 	r.reportDiff()
 	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 }
@@ -220,7 +231,10 @@ func recordsGone() *outcome {
 // outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
 // has completed.
 func outcomeOf(x runner.Exit) *outcome {
-	o := &outcome{Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)}, usage: x.Usage}
+	o := &outcome{
+		Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)},
+		usage:  x.Usage,
+	}
 	if !x.EndedAt.IsZero() {
 		o.EndedAt = &x.EndedAt
 	}
@@ -275,17 +289,20 @@ func (r *execution) record(f func(context.Context, store.Board) error) error {
 		}
 		return f(ctx, b)
 	}
+
 	logged := false
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}); ; {
 		err := once()
 		if err == nil || errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound) {
 			return err
 		}
+
 		if r.ctx.Err() == nil && !logged {
 			logged = true
 			r.engine.Log.Error("the outcome of an attempt cannot be recorded on the board; trying again until it can",
 				"attempt", r.row.AttemptID, "execution", r.row.ID, "error", err)
 		}
+
 		if err := pause.Wait(r.ctx); err != nil {
 			return err
 		}
@@ -320,7 +337,8 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	}
 	if err == nil && ended && r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
-		r.engine.Log.InfoContext(ctx, "attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
+		r.engine.Log.InfoContext(ctx, "attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state",
+			ending.State)
 	}
 	if ran := end.ExitCode != nil || end.State == task.Interrupted; err == nil && ended && ran && !r.row.Lead {
 		r.engine.countUse(ending.Usage, end.limit != "" && r.row.StepID != "")
@@ -347,6 +365,7 @@ func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task
 	if r.row.StepID != "" || ending.State == task.Completed && !r.row.Lead || ending.State == task.Failed {
 		return nil
 	}
+
 	now, err := b.AttemptDetails(ctx, r.row.AttemptID)
 	if err != nil || now.Session == nil || now.Session.Queued == nil || now.Execution.StopAsked != nil {
 		return err
@@ -372,6 +391,7 @@ func (r *execution) wait(proc executors.Process) *outcome {
 		if wait.For(r.ctx, time.Second) != nil {
 			return &outcome{fate: left}
 		}
+
 		r.lastFailure.log(r, "cannot tell whether an agent runs; looking again until that is known", err)
 		if found, end := r.find(); found == nil && end == nil {
 			return recordsGone()
@@ -399,6 +419,7 @@ func (r *execution) endAgentsOfRun() bool {
 			l := &Lead{execution: r, records: b, Attempt: &task.Attempt{ID: r.row.AttemptID}}
 			err = l.endAgents(r.ctx)
 		}
+
 		if err == nil || errors.Is(err, task.ErrNotFound) {
 			return r.ctx.Err() == nil
 		}

@@ -21,7 +21,13 @@ func (e *Engine) executor(name string) executors.Executor {
 	if x := e.o.Executors[name]; x != nil {
 		return x
 	}
-	return executors.CommandLine{Local: e.local, Name: name, Root: e.Root(), Config: e.Config, Registered: e.registered()}
+	return executors.CommandLine{
+		Local:      e.local,
+		Name:       name,
+		Root:       e.Root(),
+		Config:     e.Config,
+		Registered: e.registered(),
+	}
 }
 
 // registered returns the names of the executors that the config cannot name.
@@ -42,6 +48,7 @@ func (e *Engine) choose(ctx context.Context, executor string, variant *string) (
 	if variant != nil {
 		c.variant = board.OrNull(strings.TrimSpace(*variant))
 	}
+
 	var err error
 	c.Abilities, err = c.Describe(ctx, c.variant)
 	return c, err
@@ -64,10 +71,17 @@ func (e *Engine) ListExecutors(ctx context.Context, who session.Caller) (*Execut
 	if err != nil {
 		return nil, err
 	}
+
 	all := make(map[bool][]ExecutorInfo) // by Available
 	for _, name := range executors.AllNames(cfg, e.registered()) {
 		can, err := e.executor(name).Describe(ctx, nil)
-		v := ExecutorInfo{Name: name, Variants: board.NonNil(can.Variants), Program: can.Program, CanContinue: can.Continues, Available: err == nil && can.Available}
+		v := ExecutorInfo{
+			Name:        name,
+			Variants:    board.NonNil(can.Variants),
+			Program:     can.Program,
+			CanContinue: can.Continues,
+			Available:   err == nil && can.Available,
+		}
 		all[v.Available] = append(all[v.Available], v)
 	}
 	r := &ExecutorsReply{Executors: board.NonNil(append(all[true], all[false]...))}
@@ -82,7 +96,8 @@ func (e *Engine) environment(cfg *config.Config, attempt string) []string {
 	if e.Shared != nil {
 		env = append(env, e.Shared.Env...)
 	}
-	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(), executors.JobsFolders(e.Root(), os.Getenv(config.JobsFoldersEnv)))
+	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(),
+		executors.JobsFolders(e.Root(), os.Getenv(config.JobsFoldersEnv)))
 }
 
 // A logRef says where the output of an attempt's agent, or of an agent of a run, is.

@@ -22,8 +22,11 @@ func (a FollowUpArgs) id() (*string, error) {
 	given := a.AttemptID
 	if a.WorkspaceID != nil {
 		if given != nil && !strings.EqualFold(*given, *a.WorkspaceID) {
-			return nil, session.Wrong(codes.TwoTargets, "attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass attempt_id alone.",
-				board.Clip(*given), board.Clip(*a.WorkspaceID)).With("argument", "workspace_id").With("value", board.Clip(*a.WorkspaceID)).With("attempt_id", board.Clip(*given))
+			return nil, session.Wrong(codes.TwoTargets,
+				"attempt_id (%q) and workspace_id (%q) differ. They are two names for the same argument: pass "+
+					"attempt_id alone.",
+				board.Clip(*given), board.Clip(*a.WorkspaceID)).With("argument", "workspace_id").With("value",
+				board.Clip(*a.WorkspaceID)).With("attempt_id", board.Clip(*given))
 		}
 		given = a.WorkspaceID
 	}
@@ -45,19 +48,23 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	if err := checkFollowUp(&a); err != nil {
 		return nil, err
 	}
+
 	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+
 	if a.Action != ActionCancel {
 		if err := e.MayStart(b.Who); err != nil {
 			return nil, err
 		}
 	}
+
 	request, done, err := b.Repeated(ctx, "follow_up", named, a)
 	if err != nil {
 		return nil, err
 	}
+
 	s, at, err := e.target(ctx, b, a)
 	if err != nil {
 		return nil, err
@@ -65,6 +72,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	if done != "" {
 		return a.repeatReply(s, done), nil
 	}
+
 	if a.Action == ActionCancel {
 		a.Prompt, a.Variant = nil, nil
 	} else if err := notComplete(at); err != nil {
@@ -80,6 +88,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 			return nil, err
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, boardPatience)
 	defer cancel()
 	started, before, err := e.followUp(ctx, b.View, a, s.ID, at, request)
@@ -99,21 +108,27 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 func checkFollowUp(a *FollowUpArgs) error {
 	actions := []string{ActionSend, ActionQueue, ActionCancel}
 	if !slices.Contains(actions, a.Action) {
-		return session.Wrong(codes.UnknownAction, "There is no action %q. Use one of %s.", board.Clip(a.Action), strings.Join(actions, ", ")).
+		return session.Wrong(codes.UnknownAction, "There is no action %q. Use one of %s.", board.Clip(a.Action),
+			strings.Join(actions, ", ")).
 			With("argument", "action").With("value", board.Clip(a.Action)).With("allowed", actions)
 	}
+
 	given, err := a.id()
 	if err != nil {
 		return err
 	}
 	switch {
 	case given == nil && a.SessionID == nil:
-		return session.Wrong(codes.NoTarget, "Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
+		return session.Wrong(codes.NoTarget,
+			"Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
 			With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
-		return session.Wrong(codes.TwoTargets, "Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given, board.Clip(*a.SessionID)).
+		return session.Wrong(codes.TwoTargets,
+			"Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given,
+			board.Clip(*a.SessionID)).
 			With("argument", "session_id").With("value", board.Clip(*a.SessionID)).With("attempt_id", *given)
 	}
+
 	if a.SessionID != nil {
 		id, err := board.CheckID("session_id", *a.SessionID)
 		if err != nil {
@@ -125,7 +140,9 @@ func checkFollowUp(a *FollowUpArgs) error {
 		return nil
 	}
 	if a.Prompt == nil || strings.TrimSpace(*a.Prompt) == "" {
-		return session.Wrong(codes.MissingPrompt, "prompt is missing or blank, and %s needs one. Say what the agent should do.", a.Action).With("argument", "prompt")
+		return session.Wrong(codes.MissingPrompt,
+			"prompt is missing or blank, and %s needs one. Say what the agent should do.",
+			a.Action).With("argument", "prompt")
 	}
 	return board.CheckText("prompt", *a.Prompt, board.MaxPrompt)
 }
@@ -136,10 +153,13 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
-			return nil, nil, board.FaultOf("reading the session", err, codes.UnknownSession, "session_id", *a.SessionID, board.RemedySession)
+			return nil, nil, board.FaultOf("reading the session", err, codes.UnknownSession, "session_id", *a.SessionID,
+				board.RemedySession)
 		}
+
 		at, err := b.Attempt(ctx, s.AttemptID)
-		return s, at, board.FaultOf("reading the attempt", err, codes.UnknownSession, "session_id", *a.SessionID, board.RemedySession)
+		return s, at, board.FaultOf("reading the attempt", err, codes.UnknownSession, "session_id", *a.SessionID,
+			board.RemedySession)
 	}
 	at, err := b.Attempt(ctx, *id)
 	if err != nil {
@@ -150,7 +170,9 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 		if !at.State.Open() {
 			remedy = "Start a new attempt with start_task_attempt."
 		}
-		return nil, nil, session.NotNow(codes.NoSession, "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, e.StateOf(&at.Situation).Words(), remedy).
+		return nil, nil, session.NotNow(codes.NoSession,
+			"Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID,
+			e.StateOf(&at.Situation).Words(), remedy).
 			With("attempt_id", at.ID).With("state", string(e.StateOf(&at.Situation)))
 	}
 	s, err := b.Session(ctx, *at.LatestSessionID)
@@ -185,13 +207,16 @@ func (a FollowUpArgs) repeatReply(s *task.Session, done string) *FollowUpReply {
 	var before *task.Queued
 	started := json.Unmarshal([]byte(done), &before) != nil // the id of its execution
 	r := a.reply(s, started, before)
-	r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " This was done by an earlier call with this request_id; get_attempt shows what has followed."))
+	r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) +
+		" This was done by an earlier call with this request_id; get_attempt shows what has followed."))
 	return r
 }
 
 // followUp performs a follow-up of a session, and reports whether it was started and, if not, what was queued before.
 // The board decides what runs and what waits, since other servers write there too.
-func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request) (started bool, before *task.Queued, err error) {
+func (e *Engine) followUp(
+	ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request,
+) (started bool, before *task.Queued, err error) {
 	for ctx.Err() == nil {
 		if a.Action != ActionSend {
 			var queue *task.Queued
@@ -209,7 +234,9 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 			return false, nil, err
 		}
 		if a.Action == ActionSend {
-			return false, nil, session.NotNow(codes.AttemptRunning, "The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or call stop_attempt first.", at.ID).
+			return false, nil, session.NotNow(codes.AttemptRunning,
+				"The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or "+
+					"call stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
 		// Another call has started an execution in the meantime: queue this one after all.
@@ -218,7 +245,9 @@ func (e *Engine) followUp(ctx context.Context, b store.View, a FollowUpArgs, id 
 }
 
 // beginFollowUp runs the prompt as soon as a slot is free.
-func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request) error {
+func (e *Engine) beginFollowUp(
+	ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request,
+) error {
 	last, err := b.LatestExecution(ctx, at.ID)
 	if err != nil {
 		return err
@@ -229,13 +258,18 @@ func (e *Engine) beginFollowUp(ctx context.Context, b store.View, a FollowUpArgs
 	if last.State.Open() {
 		return task.ErrRunning
 	}
+
 	if at.Elsewhere(e.Here) {
 		if err := e.unreachable(ctx, at); err != nil {
 			return err
 		}
-	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) { // the leader makes that of a run
-		return session.NotNow(codes.WorkspaceGone, "The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
+	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) {
+		// the leader makes that of a run
+		return session.NotNow(codes.WorkspaceGone,
+			"The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on "+
+				"the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)
 	}
+
 	_, err = b.AddExecution(ctx, id, *a.Prompt, a.Variant, r, a.Comments...)
 	return err
 }

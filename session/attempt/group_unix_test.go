@@ -15,6 +15,7 @@ func groupAlive(pid int) bool {
 	if syscall.Kill(-pid, 0) != nil {
 		return false
 	}
+
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	if len(stats) == 0 {
 		return true // no way to tell zombies
@@ -29,5 +30,6 @@ func groupAlive(pid int) bool {
 			return true
 		}
 	}
+
 	return false
 }

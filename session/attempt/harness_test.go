@@ -108,8 +108,11 @@ var ctx = context.Background()
 
 func (p *project) options() Options {
 	return Options{
-		Options: board.Options{Root: p.Root, Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }},
-		Poll:    20 * time.Millisecond, Grace: 300 * time.Millisecond,
+		Options: board.Options{
+			Root:   p.Root,
+			Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil },
+		},
+		Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
 	}
 }
 
@@ -155,6 +158,7 @@ func (s *server) die() {
 		must(s.t, s.stores.Close(ctx)) // as the last process of its place
 		return
 	}
+
 	s.Database.Close()
 	s.Members.(*presence.Member).Fall()
 }
@@ -173,7 +177,11 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})).Must(s.t)
+	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{
+		ProjectID:   id,
+		Title:       "Add a basket",
+		Description: board.OrNull(strings.Join(lines, "\n")),
+	})).Must(s.t)
 }
 
 // project returns the id of a project and those of its repositories by their names.
@@ -279,7 +287,8 @@ func (s *server) task(id string) *board.TaskReply {
 // output is what an attempt's agents wrote, a line each.
 func (s *server) output(id string) string {
 	s.t.Helper()
-	r := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail), Raw: new(true)})).Must(s.t)
+	r := testkit.Get(s.TailAttempt(ctx, me,
+		TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail), Raw: new(true)})).Must(s.t)
 	var lines []string
 	for _, e := range r.Entries {
 		if e.Stream != "system" {
@@ -366,10 +375,11 @@ func (s *server) latest(attempt string) *task.Execution {
 	return testkit.Get(s.store().LatestExecution(ctx, attempt)).Must(s.t)
 }
 
-// onPostgres are the tests that run with PostgreSQL, too: those about servers that share a project. The others are about
-// git, agents, their records or arguments, and what they store is tested with the stores.
+// onPostgres are the tests that run with PostgreSQL, too: those about servers that share a project. The
+// others are about git, agents, their records or arguments, and what they store is tested with the stores.
 const onPostgres = `
 	TestABoardThatOthersChange TestACopyBringsItsWorktrees TestAMachineStopsWhenItIsBack TestAMachineTakesOnlyWhatItHas
-	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns TestDeleteKeepsStartsOut
+	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns ` +
+	`TestDeleteKeepsStartsOut
 	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted
 	TestStopElsewhere TestTheStoreIsAwaySinceAChange`

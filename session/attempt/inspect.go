@@ -26,10 +26,17 @@ import (
 // are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
 // is not an error. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
-func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
+func Inspect(
+	ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger,
+) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores, Logger: logger}})
-	i := &inspection{engine: e, others: stores.Others, defaultFolder: e.worktreesDir(cfg), dirs: map[string][]worktree.Expected{}}
+	i := &inspection{
+		engine:        e,
+		others:        stores.Others,
+		defaultFolder: e.worktreesDir(cfg),
+		dirs:          map[string][]worktree.Expected{},
+	}
 	i.dirs[i.defaultFolder] = nil
 	if e.Shared != nil { // whose repositories have no paths
 		for _, p := range board.ProjectSpecs(f.Root, board.TopLevel(f.Root), cfg) {
@@ -68,6 +75,7 @@ func (i *inspection) run(ctx context.Context) error {
 	if i.engine.Database.Exists() || Exists(path+"-wal") {
 		err = i.read(ctx)
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -79,7 +87,8 @@ func (i *inspection) run(ctx context.Context) error {
 		do := "see that it can be read, and check again"
 		switch {
 		case errors.Is(err, task.ErrDamaged):
-			do = "restore it from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside with `deepwork check --set-aside`"
+			do = "restore it from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside " +
+				"with `deepwork check --set-aside`"
 		case errors.Is(err, task.ErrVersion):
 			do = "use the deepwork that wrote it, or set it aside with `deepwork check --set-aside`"
 		}
@@ -109,6 +118,7 @@ func (i *inspection) read(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -118,16 +128,19 @@ func (i *inspection) judge(ctx context.Context, path string) error {
 	for _, id := range i.deleting {
 		i.report.Fault(path, fmt.Sprintf("task %s is half deleted", id), "remove it again: 'deepwork board rm "+id+"'")
 	}
+
 	for _, a := range i.attempts {
 		if i.engine.Shared != nil && !a.Is(i.engine.Here) {
 			continue // its own machine inspects it
 		}
 		i.expect(a, slices.Contains(i.deleting, a.TaskID))
 	}
+
 	var err error
 	if i.report.Live, err = i.others(ctx); err != nil {
 		return err
 	}
+
 	for _, x := range i.open {
 		if x.Elsewhere(i.engine.Here) {
 			continue
@@ -148,10 +161,12 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	if InPlace(&a) {
 		return // it works in place
 	}
+
 	if len(a.Repos) > 0 {
 		dir = worktreesOf(&a)
 	} else {
-		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: 'deepwork board rm "+a.TaskID+"'")
+		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID),
+			"remove its task: 'deepwork board rm "+a.TaskID+"'")
 	}
 	if err := checkLayout(&a); err != nil && len(a.Repos) > 0 {
 		i.report.Fault(i.engine.Database.Where(), strings.TrimSuffix(err.Error(), "; "+restore), restore)
@@ -170,10 +185,13 @@ func (i *inspection) execution(x task.Execution) error {
 	case err != nil:
 		return err
 	case running:
-		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID), "start a server on the project ('deepwork serve'): it takes it over")
+		i.report.Note(dir, fmt.Sprintf("execution %s of attempt %s runs, and its server is gone", x.ID, x.AttemptID),
+			"start a server on the project ('deepwork serve'): it takes it over")
 		return nil
 	}
-	i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID, x.AttemptID, x.State),
+	i.report.Fault(i.engine.Database.Where(),
+		fmt.Sprintf("execution %s of attempt %s is %s, and neither its server nor its agent runs", x.ID,
+			x.AttemptID, x.State),
 		"start a server on the project ('deepwork serve'): it records how the execution ended, or begins it")
 	return nil
 }
@@ -190,6 +208,7 @@ func (i *inspection) disk(ctx context.Context) error {
 		}
 		i.report.Findings = append(i.report.Findings, r.Findings...)
 	}
+
 	repos := append(i.repos, i.configured...)
 	slices.Sort(repos)
 	for _, path := range slices.Compact(repos) {
@@ -200,5 +219,6 @@ func (i *inspection) disk(ctx context.Context) error {
 		i.rescues += rescues
 		i.report.Findings = append(i.report.Findings, r.Findings...)
 	}
+
 	return nil
 }

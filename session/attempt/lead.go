@@ -54,6 +54,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if e.o.Leader == nil {
 		return nil, r.notRun() // another server can
 	}
+
 	cfg, err := e.Config(r.making)
 	if err != nil {
 		return nil, r.notRun()
@@ -66,6 +67,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.Members.ID()) {
 		return nil, &outcome{fate: left}
 	}
+
 	l := &Lead{execution: r, records: b, Since: r.row.CreatedAt}
 	if r.row.FollowUp {
 		l.Advice = r.row.Prompt
@@ -79,6 +81,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if err != nil {
 		return nil, r.couldNot("reading the run", err)
 	}
+
 	l.Run.End = nil
 	if err := l.Save(r.making); err != nil {
 		return nil, r.couldNot("recording the run", err)
@@ -94,6 +97,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 			return nil, end
 		}
 	}
+
 	if err := r.recordLead(); err != nil {
 		return nil, &outcome{fate: left}
 	}
@@ -126,7 +130,11 @@ func (l *Lead) follow() *outcome {
 	case r.making.Err() != nil:
 		return &outcome{fate: left} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
-		end = board.RunEnd{State: board.Paused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
+		end = board.RunEnd{
+			State:  board.Paused,
+			Step:   end.Step,
+			Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime),
+		}
 	}
 	l.Run.End = &end
 	err := r.record(func(ctx context.Context, b store.Board) error {
@@ -135,6 +143,7 @@ func (l *Lead) follow() *outcome {
 		} else if now.State.Ended() { // another machine has given it up, and said why
 			return task.ErrEnded
 		}
+
 		ending := outcomeOfRun(end).Ending
 		if err := r.tellDropped(ctx, b, &ending); err != nil {
 			return err
@@ -152,8 +161,13 @@ func (l *Lead) follow() *outcome {
 func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
-			end = board.RunEnd{State: board.Failed, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
+			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault),
+				"trace", string(debug.Stack()))
+			end = board.RunEnd{
+				State:  board.Failed,
+				Step:   board.OrEmpty(l.Attempt.WorkflowStep),
+				Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault),
+			}
 		}
 	}()
 	return l.execution.engine.o.Leader(telemetry.Under(ctx, RefOf(l.Attempt)), l)
@@ -184,6 +198,7 @@ func (l *Lead) endAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var ending sync.WaitGroup
 	errs := make([]error, len(steps))
 	for i, x := range steps {
@@ -191,6 +206,7 @@ func (l *Lead) endAgents(ctx context.Context) error {
 			ending.Go(func() { errs[i] = l.endAgent(ctx, x) })
 		}
 	}
+
 	ending.Wait()
 	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)))...)
 }
@@ -217,7 +233,8 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 		}
 	}
 	end.LimitedUntil = end.limitedUntil()
-	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
+	// it may have failed because it could not reach that
+	end.State, end.Error = task.Interrupted, new("Its leader ended before it.")
 	return r.recordEnd(ctx, l.records, end)
 }
 
@@ -278,16 +295,20 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
 		return "", nil
 	}
+
 	sum, err := l.records.Spent(ctx, l.Attempt.TaskID, l.Attempt.ID)
 	if err != nil {
 		return "", err
 	}
 	switch {
 	case l.Run.MaxCostUSD != nil && sum.MicroUSD >= board.MicroUSD(*l.Run.MaxCostUSD):
-		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.", board.Decimal(board.USD(sum.MicroUSD)), board.Decimal(*l.Run.MaxCostUSD)), nil
+		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.",
+			board.Decimal(board.USD(sum.MicroUSD)), board.Decimal(*l.Run.MaxCostUSD)), nil
 	case l.Run.MaxUnknown != nil && sum.Unknown >= *l.Run.MaxUnknown:
-		return fmt.Sprintf("%d of its agents have ended with an unknown cost, and at most %d may.", sum.Unknown, *l.Run.MaxUnknown), nil
+		return fmt.Sprintf("%d of its agents have ended with an unknown cost, and at most %d may.", sum.Unknown,
+			*l.Run.MaxUnknown), nil
 	}
+
 	return "", nil
 }
 
@@ -306,7 +327,10 @@ func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) err
 		u.Usage = *used
 	}
 	if err = l.records.AddUse(ctx, u); err == nil {
-		l.execution.engine.export(ctx, l.records, u.AttemptID, func(id string, _, _ time.Time) bool { return id == u.ExecutionID })
+		l.execution.engine.export(ctx, l.records, u.AttemptID, func(id string, _, _ time.Time) bool {
+			return id == u.ExecutionID
+		})
 	}
+
 	return err
 }

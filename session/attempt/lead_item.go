@@ -29,14 +29,15 @@ func (l *Lead) item(ctx context.Context, name string) (a task.Attempt, err error
 }
 
 // MakeItem makes the worktrees of an item from the run's branch as it is now, unless they are there, and returns the
-// folder in which its agents work. key distinguishes the item from all others of the run. What the steps before have not
-// committed is committed first. It blocks for git and the setup command.
+// folder in which its agents work. key distinguishes the item from all others of the run. What the steps
+// before have not committed is committed first. It blocks for git and the setup command.
 func (l *Lead) MakeItem(ctx context.Context, key string) (folder string, err error) {
 	e := l.execution.engine
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return "", err
 	}
+
 	a, err := l.item(ctx, nameOf(l.Attempt)+"-"+key)
 	for i := 0; err == nil && i < len(a.Repos); i++ {
 		err = e.Worktrees(&a).Commit(ctx, l.Attempt.Repos[i].Worktree, leftOpen)
@@ -53,12 +54,13 @@ func (l *Lead) MakeItem(ctx context.Context, key string) (folder string, err err
 // leftOpen is the message of a commit of what agents have not committed.
 const leftOpen = "What the agents of the run left uncommitted"
 
-// LandItem merges the branch of the item that is worked on in a folder into the run's; it may be called again. If an agent
-// has to do something first in the worktree of the item, why says what.
+// LandItem merges the branch of the item that is worked on in a folder into the run's; it may be called
+// again. If an agent has to do something first in the worktree of the item, why says what.
 func (l *Lead) LandItem(ctx context.Context, folder string) (why string, err error) {
 	names := l.items(folder, &err)
 	if err != nil || len(names) == 0 {
-		return "", fmt.Errorf("the worktree of the item, %s, cannot be found; if it is gone, drop the item: %w", folder, cmp.Or(err, worktree.ErrNoWorktree))
+		return "", fmt.Errorf("the worktree of the item, %s, cannot be found; if it is gone, drop the item: %w", folder,
+			cmp.Or(err, worktree.ErrNoWorktree))
 	}
 	a, err := l.item(ctx, names[0])
 	for i := 0; err == nil && why == "" && i < len(a.Repos); i++ {
@@ -88,12 +90,16 @@ func (l *Lead) land(ctx context.Context, a *task.Attempt, repo int) (why string,
 			err = k.Commit(ctx, l.Attempt.Repos[repo].Worktree, leftOpen)
 		}
 		if errors.Is(err, worktree.ErrUnfinished) {
-			return fmt.Sprintf("In %s, git is in the middle of merging %s, the branch of the run, into %s, the branch of the item, and there are conflicts (git status lists them).", at, landing.Target, a.Branch), nil
+			return fmt.Sprintf("In %s, git is in the middle of merging %s, the branch of the run, into %s, the "+
+					"branch of the item, and there are conflicts (git status lists them).", at, landing.Target,
+					a.Branch),
+				nil
 		}
 		if err != nil && !errors.Is(err, worktree.ErrMoved) {
 			break
 		}
 	}
+
 	return "", cmp.Or(err, worktree.ErrMoved)
 }
 

@@ -32,7 +32,12 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *
 	case e.Shared == nil:
 		return &task.Claim{Run: e.only}
 	}
-	return &task.Claim{Place: e.Here, Executors: e.ableTo(ctx, cfg), Repos: slices.Sorted(maps.Keys(b.Synced())), Run: e.only}
+	return &task.Claim{
+		Place:     e.Here,
+		Executors: e.ableTo(ctx, cfg),
+		Repos:     slices.Sorted(maps.Keys(b.Synced())),
+		Run:       e.only,
+	}
 }
 
 // ableTo returns the names of the executors whose programs are here and approved.
@@ -62,18 +67,22 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 	if err := e.SyncProjects(ctx, b, cfg); err != nil {
 		return err
 	}
+
 	chosen := a.Workspace != ""
 	for i := range a.Repos {
 		r := &a.Repos[i]
 		here := b.Synced()[r.RepoID]
 		if here == "" || chosen && here != r.RepoPath {
-			return fmt.Errorf("the config of this machine has the path %q of the repository %s, and the store %q; start a new attempt", here, r.RepoName, r.RepoPath)
+			return fmt.Errorf("the config of this machine has the path %q of the repository %s, and the store %q; "+
+				"start a new attempt", here, r.RepoName, r.RepoPath)
 		}
 		r.RepoPath = here
 	}
+
 	if chosen {
 		return nil
 	}
+
 	setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
 	return b.SetPaths(ctx, a)
 }
@@ -117,6 +126,7 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 	if err != nil {
 		return err
 	}
+
 	gone := map[task.Place]time.Duration{}
 	for _, x := range open {
 		if _, known := gone[x.Place]; !known {
@@ -127,9 +137,11 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		if gone[x.Place] < after {
 			continue
 		}
+
 		a, err := b.Attempt(ctx, x.AttemptID)
 		if err == nil {
-			why := fmt.Sprintf("The machine %s was gone for more than %v. %s; its agent may still run until a server of the project is started there.",
+			why := fmt.Sprintf("The machine %s was gone for more than %v. %s; its agent may still run until a server "+
+				"of the project is started there.",
 				x.Place.Describe(), after, workOf(a))
 			end := task.Ending{State: task.Interrupted, Error: &why}
 			if err = (&execution{engine: e, row: x}).tellDropped(ctx, b, &end); err == nil {
@@ -139,11 +151,15 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 		if err == nil {
 			e.exportEnd(ctx, b, &x)
 		}
+
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return err
 		}
-		e.Log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(), session.MS("gone_for_ms", gone[x.Place]))
+
+		e.Log.Warn("attempt given up, since its machine is gone", "attempt", x.AttemptID, "machine", x.Place.Describe(),
+			session.MS("gone_for_ms", gone[x.Place]))
 	}
+
 	return nil
 }
 
@@ -153,6 +169,7 @@ func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Exe
 	if e.Shared == nil {
 		return nil
 	}
+
 	all, err := b.Executions(ctx, x.AttemptID)
 	if err == nil {
 		var steps []task.Execution // of a run
@@ -170,6 +187,7 @@ func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Exe
 			err = found
 		}
 	}
+
 	return err
 }
 
@@ -178,6 +196,7 @@ func (e *Engine) endAllGivenUp(ctx context.Context, b store.Board) error {
 	if e.Shared == nil {
 		return nil
 	}
+
 	all, err := b.AllAttempts(ctx)
 	for _, a := range all {
 		if !a.Is(e.Here) || a.State != task.Interrupted {
@@ -185,6 +204,7 @@ func (e *Engine) endAllGivenUp(ctx context.Context, b store.Board) error {
 		}
 		err = errors.Join(err, e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: a.ID}))
 	}
+
 	return err
 }
 
@@ -202,8 +222,11 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 	if err != nil || gone == 0 {
 		return err
 	}
-	return session.NotNow(codes.MachineGone, "The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and call again. %s.",
-		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine", a.MachineName)
+	return session.NotNow(codes.MachineGone,
+		"The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and "+
+			"call again. %s.",
+		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine",
+		a.MachineName)
 }
 
 // A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
@@ -225,6 +248,7 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 	if e.Shared == nil {
 		return nil
 	}
+
 	asked, err := b.Removals(ctx, e.Here)
 	for _, r := range asked {
 		e.mu.Lock()
@@ -234,16 +258,20 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 		if busy {
 			continue
 		}
+
 		e.background.Go(func() {
 			if err := e.removeFor(e.ctx, b, r); err != nil && e.ctx.Err() == nil {
-				e.Log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt", r.AttemptID, "error", err)
+				e.Log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt",
+					r.AttemptID, "error", err)
 				_ = wait.For(e.serving, time.Second)
 			}
+
 			e.mu.Lock()
 			delete(e.removals, r.AttemptID)
 			e.mu.Unlock()
 		})
 	}
+
 	return err
 }
 
@@ -255,6 +283,7 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	if err == nil {
 		done, err = e.removeWorktrees(ctx, b, r.AttemptID, false)
 	}
+
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil:
@@ -266,7 +295,9 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	case refused:
 		done.Refusal = refusal
 	default:
-		done.Refusal = session.NotNow(codes.NotRemoved, "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
+		done.Refusal = session.NotNow(codes.NotRemoved,
+			"The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work "+
+				"is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
 	}
 	result, err := json.Marshal(done)
 	if err == nil {
@@ -277,7 +308,9 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 
 // removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
 // since that machine is gone.
-func (e *Engine) removeElsewhere(ctx context.Context, b board.View, a *task.Attempt) (done removal, left string, err error) {
+func (e *Engine) removeElsewhere(
+	ctx context.Context, b board.View, a *task.Attempt,
+) (done removal, left string, err error) {
 	gone, err := e.Shared.GoneFor(ctx, a.Place)
 	if err != nil {
 		return done, "", board.Fault("looking for the machine of the attempt", err)
@@ -286,8 +319,10 @@ func (e *Engine) removeElsewhere(ctx context.Context, b board.View, a *task.Atte
 		return done, "", nil
 	}
 	if gone > 0 {
-		return done, fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has run there for %v. The next one removes them, and keeps first what is not committed.",
-			a.ID, a.Place.Describe(), a.Workspace, gone.Round(time.Second)), nil
+		return done,
+			fmt.Sprintf("The worktrees of attempt %s are left on the machine %s, in %s: no server of the project has "+
+				"run there for %v. The next one removes them, and keeps first what is not committed.",
+				a.ID, a.Place.Describe(), a.Workspace, gone.Round(time.Second)), nil
 	}
 	err = b.AskRemoval(ctx, a.ID)
 	for began := time.Now(); err == nil && time.Since(began) < removeAnswer; err = wait.For(ctx, removePause) {
@@ -306,11 +341,15 @@ func (e *Engine) removeElsewhere(ctx context.Context, b board.View, a *task.Atte
 		}
 		return done, "", nil
 	}
+
 	switch {
 	case errors.Is(err, task.ErrNotFound):
 		return done, "", nil // another call was faster
 	case err != nil:
 		return done, "", board.Fault("removing the worktrees of the attempt", err)
 	}
-	return done, "", session.NotNow(codes.NotRemoved, "The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id", a.ID).Wait(board.RetryAfter)
+	return done, "", session.NotNow(codes.NotRemoved,
+		"The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. "+
+			"Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id",
+		a.ID).Wait(board.RetryAfter)
 }

@@ -80,7 +80,9 @@ func (f *fleet) gone(place task.Place, since time.Duration) {
 	u.RawQuery = q.Encode()
 	db := testkit.Get(sql.Open("pgx", u.String())).Must(f.t)
 	defer db.Close()
-	testkit.Get(db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)).Must(f.t)
+	testkit.Get(db.ExecContext(ctx,
+		`UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`,
+		since.Seconds(), place.MachineID)).Must(f.t)
 }
 
 // A machine is a project folder with a server, as on a machine of its own.
@@ -130,18 +132,29 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 	p1, p2, f := machines(t)
 	m1, gate := p1.machine("aaaa", f), filepath.Join(t.TempDir(), "gate")
 	made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
-	testkit.Need(t, made.State == board.Queued && strings.Contains(deref(made.Notice), "executor TEST"), "it was not left to another machine: %+v", made)
+	testkit.Need(t, made.State == board.Queued && strings.Contains(deref(made.Notice), "executor TEST"),
+		"it was not left to another machine: %+v", made)
+
 	away := new(atomic.Bool)
-	m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
+	m2 := p2.machine("bbbb", f, func(o *Options) {
+		o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away}
+	})
 	got := m1.reaches(made.AttemptID, task.Running)
-	testkit.True(t, strings.Contains(deref(got.Notice), m2.place.Describe()) && strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()), "it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
+	testkit.True(t, strings.Contains(deref(got.Notice), m2.place.Describe()) &&
+		strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()), "it does not say where it is: %s, %+v",
+		deref(got.Notice), got.Repos)
 	a := testkit.Get(m1.store().Attempt(ctx, made.AttemptID)).Must(t)
 	testkit.True(t, a.Place == m2.place && a.Repos[0].RepoPath == p2.Root, "the attempt: %+v", a)
 	m1.prints(made.AttemptID, "it works", "SHARED=yes")
 	testkit.Equal(t, m1.stopAttempt(made.AttemptID).State, board.Stopped)
 	testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
+
 	away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
-	r := m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
+	r := m1.follow(FollowUpArgs{
+		Target: the(made.AttemptID),
+		Action: ActionSend,
+		Prompt: new("! say once more\n! write more.txt later"),
+	})
 	testkit.Equal(t, r.Status, FollowUpStarted)
 	end := m1.reaches(made.AttemptID, task.Completed)
 	testkit.True(t, end.ExitCode != nil && *end.ExitCode == 0, "the follow-up: %+v", end)
@@ -150,7 +163,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 	testkit.Need(t, err == nil, "the last line: %+v, %v", tail, err)
 	testkit.Need(t, len(tail.Entries) == 1, "the last line: %+v, %v", tail, err)
 	testkit.Need(t, tail.NextIndex == tail.Entries[0].Index, "the last line: %+v, %v", tail, err)
-	tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)})
+	tail, err = m1.TailAttempt(ctx, me,
+		TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)})
 	testkit.True(t, err == nil && len(tail.Entries) == 0, "after the last line: %+v, %v", tail, err)
 	a = testkit.Get(m1.store().Attempt(ctx, made.AttemptID)).Must(t)
 	diffs, notice, err := SavedDiff(ctx, m1.store(), a, 10_000)
@@ -162,14 +176,17 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 	testkit.Need(t, err == nil, "a part of the changes: %+v, %v", diffs, err)
 	testkit.True(t, diffs[0].Truncated, "a part of the changes: %+v, %v", diffs, err)
 	testkit.True(t, len(diffs[0].Diff) <= 30, "a part of the changes: %+v, %v", diffs, err)
+
 	p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
-	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
+	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError,
+		"worktree_in_use", "I work here")
 	p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
 	gone := m1.deletes(made.TaskID)
 	testkit.Need(t, len(gone.Rescued) == 1, "deleting: %+v", gone)
 	testkit.Need(t, gone.Rescued[0].RepoPath == p2.Root, "deleting: %+v", gone)
 	testkit.Need(t, gone.Notice == nil, "deleting: %+v", gone)
-	testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)), "the worktree or the log is still there")
+	testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)),
+		"the worktree or the log is still there")
 }
 
 // A machine with several things of the board never takes what it cannot run.
@@ -199,27 +216,40 @@ func TestAMachineThatIsGone(t *testing.T) {
 	m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	m2.die()
 	f.gone(m2.place, 50*time.Second)
-	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
+	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError,
+		"machine_gone", "bbbb")
 	x := m1.latest(made.AttemptID)
-	testkit.True(t, x.State == task.Running && x.StopAsked == nil, "given up too early, or asked to stop by a call that was refused: %+v", x)
+	testkit.True(t, x.State == task.Running && x.StopAsked == nil,
+		"given up too early, or asked to stop by a call that was refused: %+v", x)
+
 	m1.die() // the next one gives those time that have just got the database back
 	f.gone(m2.place, 101*time.Second)
 	m1, began := p1.machine("aaaa", f), time.Now()
 	r := m1.reaches(made.AttemptID, task.Interrupted)
 	testkit.True(t, time.Since(began) >= 3*time.Second, "a server that has just started has given it up")
-	testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch, `was dropped: "! say never"`), "it does not say where its work is: %s", deref(r.Error))
-	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
+	testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch,
+		`was dropped: "! say never"`), "it does not say where its work is: %s", deref(r.Error))
+
+	refused(t,
+		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{
+			Target: the(made.AttemptID),
+			Action: ActionSend,
+			Prompt: new("go on"),
+		})).Err(), session.StateError, "machine_gone", "bbbb")
 	f.gone(m2.place, 0)
 	away := new(atomic.Bool) // also when its server looks for agents
 	away.Store(true)
-	p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
+	p2.machine("bbbb", f, func(o *Options) {
+		o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away}
+	})
 	groupEnds(t, pid)
-	testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
+	testkit.Get(m1.FollowUp(ctx, me,
+		FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
 	m1.reaches(made.AttemptID, task.Completed)
 }
 
-// A run that was given up stays interrupted, and says why, also when its machine is back, with the server that led it or
-// another one. Its agents are ended there.
+// A run that was given up stays interrupted, and says why, also when its machine is back, with the server
+// that led it or another one. Its agents are ended there.
 func TestARunWhoseMachineIsGone(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		f := newFleet(t)
@@ -252,16 +282,19 @@ func TestARunWhoseMachineIsGone(t *testing.T) {
 		<-led
 		groupEnds(t, pid)
 		testkit.Until(t, "left alone", func() bool { return len(m2.ownExecutions()) == 0 })
+
 		r := testkit.Get(m1.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-		testkit.True(t, r.State == board.Interrupted && strings.Contains(deref(r.Reason), m2.place.Describe()), "it is %s: %s", r.State, deref(r.Reason))
+		testkit.True(t, r.State == board.Interrupted && strings.Contains(deref(r.Reason), m2.place.Describe()),
+			"it is %s: %s", r.State, deref(r.Reason))
 		m1.deletes(made.TaskID)
 		logs, _ := filepath.Glob(filepath.Join(m2.State().Logs(), "attempts", "*"))
 		testkit.Equal(t, len(logs), 0, "logs are left")
 	}
 }
 
-// A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried out by the next one
-// on its machine, also if who asked has left; what was queued does not run. Calls in the meantime say so.
+// A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
+// out by the next one on its machine, also if who asked has left; what was queued does not run. Calls in the
+// meantime say so.
 func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	p1, p2, f := machines(t)
 	m1 := p1.machine("aaaa", f)
@@ -269,14 +302,28 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 	m1.reaches(made.AttemptID, task.Running)
 	m1.follow(FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	m1.givenUp(made.AttemptID)
-	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionQueue, Prompt: new("! say late")})).Err(), session.StateError, "attempt_running", "is being stopped")
-	refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say late")})).Err(), session.StateError, "attempt_running", "is being stopped")
+	refused(t,
+		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{
+			Target: the(made.AttemptID),
+			Action: ActionQueue,
+			Prompt: new("! say late"),
+		})).Err(), session.StateError, "attempt_running", "is being stopped")
+
+	refused(t,
+		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{
+			Target: the(made.AttemptID),
+			Action: ActionSend,
+			Prompt: new("! say late"),
+		})).Err(), session.StateError, "attempt_running", "is being stopped")
+
 	m2.die()
 	f.gone(m2.place, time.Minute)
-	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "without another call")
+	refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError,
+		"machine_gone", "without another call")
 	f.gone(m2.place, 0)
 	p2.machine("bbbb", f)
-	testkit.True(t, m1.reaches(made.AttemptID, task.Stopped).QueuedFollowUp == nil && len(m1.executions(made.AttemptID)) == 1, "what was queued has run")
+	testkit.True(t, m1.reaches(made.AttemptID, task.Stopped).QueuedFollowUp == nil &&
+		len(m1.executions(made.AttemptID)) == 1, "what was queued has run")
 }
 
 // A server looks at the board after each change by another one.
@@ -295,6 +342,7 @@ func TestABoardThatOthersChange(t *testing.T) {
 	kicked("the start")
 	made := m1.begin(m1.newTask("! say hello"))
 	kicked("an attempt")
+
 	for began := time.Now(); time.Since(began) < time.Second; { // until it is quiet
 		select {
 		case <-m2.wake:
@@ -306,9 +354,10 @@ func TestABoardThatOthersChange(t *testing.T) {
 	kicked("a stop")
 }
 
-// Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds when it looks again is
-// no longer asked for. A task can be deleted although the machine of an attempt seems to be gone: its worktrees are left there, and removed
-// by its server, which keeps what was not committed. A server of another board leaves them alone.
+// Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds
+// when it looks again is no longer asked for. A task can be deleted although the machine of an attempt seems
+// to be gone: its worktrees are left there, and removed by its server, which keeps what was not committed. A
+// server of another board leaves them alone.
 func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	p1, p2, f := machines(t)
 	m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
@@ -318,7 +367,8 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	f.gone(m2.place, 0)
 	silent := p2.machine("bbbb", f, passive)
 	must(t, silent.Members.Enter(ctx))
-	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
+	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError,
+		"not_removed", "bbbb", "Call again")
 	p2.machine("bbbb", f).ran("! say hello")
 	testkit.True(t, Exists(tree), "the worktree of a task that stayed was removed")
 	silent.stop()
@@ -330,9 +380,12 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	old.stop()
 
 	f.gone(m2.place, time.Hour)
-	testkit.ContainsAll(t, deref(testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t).Notice), []string{m2.place.Describe(), tree})
+	testkit.ContainsAll(t, deref(testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t).Notice),
+		[]string{m2.place.Describe(), tree})
+
 	vanishes(t, tree)
-	testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
+	testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID,
+		"its work was not kept")
 }
 
 // An inspection judges what is on its own machine: not the worktrees of another one, and not those of
@@ -369,7 +422,8 @@ func TestInspectOnMachines(t *testing.T) {
 	p1.Configure(func(*config.Config) {})
 	made = m1.begin(m1.newTask("! say hello"))
 	must(t, m1.Members.Enter(ctx))
-	x := testkit.Get(m1.store().ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, m1.store(), p1.Config.Load()), task.Limits{})).Must(t)
+	x := testkit.Get(m1.store().ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, m1.store(), p1.Config.Load()),
+		task.Limits{})).Must(t)
 	testkit.Need(t, x != nil, "%+v", x)
 	testkit.Need(t, x.AttemptID == made.AttemptID, "%+v", x)
 	testkit.Need(t, x.Place == m1.place, "%+v", x)
@@ -378,7 +432,8 @@ func TestInspectOnMachines(t *testing.T) {
 	m1.stop()
 	f.gone(m1.place, time.Hour)
 	m2 = p2.machine("bbbb", f)
-	testkit.Contains(t, deref(m2.reaches(made.AttemptID, task.Interrupted).Error), "It has no workspace there yet; ", "given up")
+	testkit.Contains(t, deref(m2.reaches(made.AttemptID, task.Interrupted).Error), "It has no workspace there yet; ",
+		"given up")
 	testkit.Equal(t, testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t).Notice, nil)
 }
 
@@ -419,7 +474,9 @@ func (f fadingBoard) SaveDiff(ctx context.Context, attempt string, diff json.Raw
 	return f.Board.SaveDiff(ctx, attempt, diff)
 }
 
-func (f fadingView) CreateAttempt(ctx context.Context, a task.Attempt, x task.Execution, r task.Request) (*task.Attempt, error) {
+func (f fadingView) CreateAttempt(
+	ctx context.Context, a task.Attempt, x task.Execution, r task.Request,
+) (*task.Attempt, error) {
 	defer f.away.Store(true)
 	return f.View.CreateAttempt(ctx, a, x, r)
 }
@@ -468,6 +525,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 	if !pgtest.OnPostgres() {
 		t.Skip("with a database only")
 	}
+
 	for what, claim := range map[string]func(p *project, f *fleet, place task.Place){
 		"at the end of the copy": func(p *project, f *fleet, place task.Place) {
 			s := f.stores(place)
@@ -502,6 +560,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			must(t, old.recoverWorktrees(ctx, old.store(), p.Config.Load()))
 			old.stop()
 			testkit.Need(t, Exists(tree), "a server without the old board has removed the worktree")
+
 			p2 := newProject(t)
 			p2.without()
 			m2 := p2.machine("bbbb", f)
@@ -509,7 +568,8 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t)
 			p.machine("aaaa", f)
 			vanishes(t, tree)
-			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
+			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID,
+				"its work was not kept")
 		})
 	}
 }
@@ -524,16 +584,20 @@ func TestTheEndOfTheOutput(t *testing.T) {
 		lines = append(lines, entry(i, strings.Repeat("x", i%100)))
 	}
 	for what, entries := range map[string][]runner.Entry{
-		"lines": lines, "one": {entry(0, "hello")}, "escapes": {entry(0, "before"), entry(1, strings.Repeat("\x01", runner.MaxLine))},
+		"lines":   lines,
+		"one":     {entry(0, "hello")},
+		"escapes": {entry(0, "before"), entry(1, strings.Repeat("\x01", runner.MaxLine))},
 	} {
 		data := testkit.Get(lastOf(slices.Clone(entries))).Must(t)
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
 		last, n := entries[len(entries)-1], len(got)
 		testkit.Need(t, len(data) <= reportedOutput, "%s: %d entries in %d bytes", what, len(got), len(data))
-		testkit.Need(t, (what == "one" || len(data) >= reportedOutput/2), "%s: %d entries in %d bytes", what, len(got), len(data))
+		testkit.Need(t, (what == "one" || len(data) >= reportedOutput/2), "%s: %d entries in %d bytes", what, len(got),
+			len(data))
 		testkit.True(t, n != 0, "%s: %d entries in %d bytes", what, len(got), len(data))
 		testkit.Equal(t, got[n-1].Index, last.Index, "%s: %d entries in %d bytes", what, len(got), len(data))
-		testkit.True(t, strings.HasSuffix(last.Text, got[n-1].Text), "%s: %d entries in %d bytes", what, len(got), len(data))
+		testkit.True(t, strings.HasSuffix(last.Text, got[n-1].Text), "%s: %d entries in %d bytes", what, len(got),
+			len(data))
 	}
 }

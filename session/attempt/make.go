@@ -63,7 +63,8 @@ func (r *execution) find() (executors.Process, *outcome) {
 }
 
 // couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, or the store is away,
-// the execution waits again; if it is another server's by now, it is left to that; otherwise it has failed for that reason.
+// the execution waits again; if it is another server's by now, it is left to that; otherwise it has failed
+// for that reason.
 func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil || errors.Is(err, task.ErrEnded) {
 		return &outcome{fate: left}
@@ -71,6 +72,7 @@ func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.making.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 		return r.notRun()
 	}
+
 	why := err.Error()
 	if e, ok := errors.AsType[*session.Error](err); ok {
 		why = e.Message // the caller is long gone, so no kind or code
@@ -86,10 +88,12 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
 		return nil, w, r.notRun()
 	}
+
 	b, err := e.Store(ctx)
 	if err != nil {
 		return nil, w, r.couldNot("opening the board", err)
 	}
+
 	// The execution may be outdated: one that has ended meanwhile must not run.
 	now, err := b.Execution(ctx, r.row.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
@@ -98,6 +102,7 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 	if err != nil || now.State != task.Starting || now.Owner != e.Members.ID() {
 		return nil, w, &outcome{fate: left}
 	}
+
 	a, err := b.Attempt(ctx, r.row.AttemptID)
 	if err != nil {
 		return nil, w, r.couldNot("reading the attempt", err)
@@ -105,10 +110,18 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 	if agent, err = e.choose(ctx, a.Executor, cmp.Or(r.row.Variant, a.Variant)); err != nil {
 		return nil, w, r.couldNot("choosing the agent's command", err)
 	}
-	w = executors.Work{Log: r.row.LogID, Execution: r.row.ID, Variant: agent.variant, Prompt: r.row.Prompt, OfProject: e.ofProject(a), Env: e.environment(cfg, a.ID)}
+	w = executors.Work{
+		Log:       r.row.LogID,
+		Execution: r.row.ID,
+		Variant:   agent.variant,
+		Prompt:    r.row.Prompt,
+		OfProject: e.ofProject(a),
+		Env:       e.environment(cfg, a.ID),
+	}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, w, r.couldNot("starting the agent", err)
 	}
+
 	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
 	if err := e.State().Make(); err != nil {
 		return nil, w, r.couldNot("making the state folder of the project", err)
@@ -153,32 +166,39 @@ func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt
 			return r.couldNot("making the workspace", err)
 		}
 	}
+
 	// A removal in progress either finds this execution on the board and gives up, or has removed
 	// the workspace when Await returns.
 	if err := e.Worktrees(a).Await(ctx, nameOf(a)); err != nil {
 		return r.couldNot("waiting for the workspace", err)
 	}
 	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
-		return failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.", a.Workspace, a.Branch)
+		return failed("The workspace %s is gone. Start a new attempt; commits of this one are on the branch %s.",
+			a.Workspace, a.Branch)
 	}
 	if err := e.checkWorkspace(a); err != nil {
 		return r.couldNot("checking the workspace", err)
 	}
+
 	return nil
 }
 
 // makeWorkspace creates all worktrees of an attempt or none, or finishes that after a crash.
-func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) error {
+func (e *Engine) makeWorkspace(
+	ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string,
+) error {
 	base, err := e.makeWorktrees(ctx, b, cfg, a, env)
 	if err != nil {
 		return err
 	}
+
 	// The worktrees exist: a board that is full for now must not make the attempt fail.
 	for {
 		err = b.SetWorkspace(context.WithoutCancel(ctx), a, base)
 		if !errors.Is(err, task.ErrFull) {
 			break
 		}
+
 		e.Log.Warn("the board does not take a new workspace; trying again", "attempt", a.ID, "error", err)
 		if wait.For(ctx, time.Second) != nil {
 			break
@@ -187,27 +207,35 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 	if err != nil {
 		return fmt.Errorf("recording the workspace: %w", err)
 	}
+
 	return nil
 }
 
 // makeWorktrees creates the worktrees of an attempt, or of an item of its run. It returns the commits at which they
 // begin, by repository.
-func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) (map[string]string, error) {
+func (e *Engine) makeWorktrees(
+	ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string,
+) (map[string]string, error) {
 	t, err := b.Task(ctx, a.TaskID)
 	if err != nil {
 		return nil, err
 	}
+
 	project, err := b.Project(ctx, t.ProjectID)
 	if err != nil {
 		return nil, err
 	}
+
 	dir := worktreesOf(a)
 	if now := e.worktreesDir(cfg); dir != now && dir != e.State().Worktrees() {
-		return nil, fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
+		return nil,
+			fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt",
+				dir, now)
 	}
 	if err := e.keeper(dir).Safe(); err != nil {
 		return nil, err
 	}
+
 	if err := ignore(e.Root(), dir); err != nil {
 		e.Log.Warn("git may take the worktrees for the project's own files", "error", err)
 	}
@@ -223,8 +251,16 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 				setup = append([]string{program}, setup[1:]...)
 			}
 		}
-		trees[i] = worktree.Tree{Attempt: a.ID, RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
-			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
+		trees[i] = worktree.Tree{
+			Attempt:      a.ID,
+			RepoID:       repo.RepoID,
+			Name:         filepath.Base(repo.Worktree),
+			Repo:         repo.RepoPath,
+			TargetBranch: repo.TargetBranch,
+			Copy:         files,
+			Setup:        setup,
+		}
+
 		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
@@ -234,6 +270,7 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 			}
 		}
 	}
+
 	base := make(map[string]string, len(trees))
 	for tries := 0; ; tries++ {
 		all, err := k.Create(ctx, nameOf(a), a.Branch, trees, env)
@@ -243,10 +280,12 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 		if err == nil {
 			return base, nil
 		}
+
 		// Another server may have chosen the same name at the same moment.
 		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
 			return nil, err
 		}
+
 		if a.Branch, err = newBranch(ctx, b, cfg.Attempts.BranchPrefix, t.Title, a.Repos); err != nil {
 			return nil, err
 		}
@@ -270,15 +309,18 @@ func provision(cfg *config.Config, project *task.Project, repo string) (files, s
 	if project.Root {
 		return cfg.Attempts.Copy, cfg.Attempts.Setup
 	}
+
 	for _, p := range cfg.Projects {
 		if p.Name != project.Name {
 			continue
 		}
+
 		for _, r := range p.Repos {
 			if board.RepoName(r) == repo {
 				return r.Copy, r.Setup
 			}
 		}
 	}
+
 	return nil, nil
 }

@@ -16,15 +16,24 @@ import (
 
 // A Message is one message of the output of an attempt's agents.
 type Message struct {
-	Index  int64     `json:"index" jsonschema:"number of its last line of output; several messages may come from one line"`
+	Index  int64     `json:"index"`
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
-	Kind   string    `json:"kind" jsonschema:"message (what the agent says), reasoning, tool_call, tool_result, error, output (any other line), stderr, or system for messages of deepwork"`
+	Kind   string    `json:"kind"`
 	Text   string    `json:"text" jsonschema:"its text, or the arguments of a tool_call"`
 	Cut    bool      `json:"cut" jsonschema:"whether the end of the text was left out; raw has all of it"`
 	Tool   string    `json:"tool" jsonschema:"name of the tool of a tool_call, or empty"`
 	CallID string    `json:"call" jsonschema:"id that a tool_call shares with its tool_result, or empty"`
 	Parent string    `json:"parent_call" jsonschema:"call of the tool_call whose subagent this is from, or empty"`
 	Failed bool      `json:"failed" jsonschema:"whether it is the tool_result of a call that failed"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (Message) Tags() map[string]string {
+	return map[string]string{
+		"Index": `jsonschema:"number of its last line of output; several messages may come from one line"`,
+		"Kind": `jsonschema:"message (what the agent says), reasoning, tool_call, tool_result, error, output (any ` +
+			`other line), stderr, or system for messages of deepwork"`,
+	}
 }
 
 // linePieces is the number of entries that the longest line of a transcript has.
@@ -40,6 +49,7 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 		if i >= most && !reader.Open() {
 			break
 		}
+
 		give := func(m transcript.Message) {
 			all = append(all, Message{Index: x.Index, Time: x.Time, Kind: string(m.Kind), Text: m.Text, Cut: m.Cut,
 				Tool: m.Tool, CallID: m.CallID, Parent: m.Parent, Failed: m.Failed})
@@ -81,7 +91,9 @@ type logPart struct {
 
 // partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before its
 // first entry, it becomes the index before that.
-func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id string, after **int64) (s logPart, err error) {
+func (e *Engine) partOf(
+	ctx context.Context, b board.View, a *task.Attempt, id string, after **int64,
+) (s logPart, err error) {
 	all, err := b.Executions(ctx, a.ID)
 	if err == nil && a.Run != nil {
 		var steps []task.Execution
@@ -97,13 +109,16 @@ func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id s
 		if a.Run != nil {
 			lists = "get_run lists those of its agents"
 		}
-		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id, lists).With("argument", "execution_id").With("value", id)
+		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id,
+			lists).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
 	s = logPart{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}
+
 	if s.none {
 		return s, nil
 	}
+
 	earlier := false
 	for j, other := range all {
 		switch {
@@ -122,11 +137,14 @@ func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id s
 		s.began = x.StartedAt
 		*after, err = e.lastBefore(ctx, b, a, s.log, *x.StartedAt)
 	}
+
 	return s, err
 }
 
 // lastBefore returns the index of the last entry of a log before a moment.
-func (e *Engine) lastBefore(ctx context.Context, b board.View, a *task.Attempt, log logRef, moment time.Time) (*int64, error) {
+func (e *Engine) lastBefore(
+	ctx context.Context, b board.View, a *task.Attempt, log logRef, moment time.Time,
+) (*int64, error) {
 	for after := int64(-1); ; {
 		entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
 		if err != nil {
@@ -159,10 +177,21 @@ func executionsReply(all []task.Execution, costs map[string]*board.ExecutionCost
 		}
 		return new(jsontext.Clip(*s, 400))
 	}
+
 	r := make([]Execution, len(all))
 	for i, x := range all {
-		r[i] = Execution{ExecutionID: x.ID, State: board.ExecutionState(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
-			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), Cost: costs[x.ID]}
+		r[i] = Execution{
+			ExecutionID:  x.ID,
+			State:        board.ExecutionState(x.State),
+			Prompt:       jsontext.Clip(x.Prompt, 400),
+			ExitCode:     x.ExitCode,
+			FinalMessage: brief(x.FinalMessage),
+			Error:        brief(x.Error),
+			StartedAt:    board.StampOrNull(x.StartedAt),
+			EndedAt:      board.StampOrNull(x.EndedAt),
+			Cost:         costs[x.ID],
+		}
 	}
+
 	return r
 }

@@ -73,6 +73,7 @@ func checkLayout(a *task.Attempt) error {
 	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
 		return fmt.Errorf("the board has an attempt %q with %d repositories; %s", a.ID, len(a.Repos), restore)
 	}
+
 	folder := filepath.Dir(a.Repos[0].Worktree)
 	inside := a.Workspace == folder
 	if len(a.Repos) == 1 {
@@ -81,9 +82,11 @@ func checkLayout(a *task.Attempt) error {
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || !inside {
-			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in one folder; %s", r.Worktree, a.Workspace, a.ID, restore)
+			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in "+
+				"one folder; %s", r.Worktree, a.Workspace, a.ID, restore)
 		}
 	}
+
 	return nil
 }
 
@@ -93,7 +96,8 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
 	}
-	return e.Worktrees(a).Check(nameOf(a), a.ID, xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
+	return e.Worktrees(a).Check(nameOf(a), a.ID,
+		xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
 }
 
 // dropState removes the state of the servers that worked in a workspace that is about to be
@@ -102,6 +106,7 @@ func (e *Engine) dropState(workspace string) {
 	if !Exists(workspace) {
 		return
 	}
+
 	f, err := state.Find(workspace)
 	if err == nil {
 		err = os.RemoveAll(f.Dir)

@@ -71,6 +71,7 @@ func (s *starter) startReady(ctx context.Context) error {
 	if !e.Database.Exists() {
 		return nil
 	}
+
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil // which serve logs
@@ -82,6 +83,7 @@ func (s *starter) startReady(ctx context.Context) error {
 	if auto == nil || cfg.Approval != nil && cfg.Approval.Withheld != nil || s.waits("") {
 		return nil
 	}
+
 	b, err := e.Store(ctx)
 	if err == nil {
 		err = e.SyncProjects(ctx, b, cfg)
@@ -89,6 +91,7 @@ func (s *starter) startReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	owner := session.LocalCaller(session.ChannelTerminal)
 	agent, err := e.choose(ctx, auto.Executor, board.OrNull(auto.Variant))
 	if err == nil {
@@ -97,6 +100,7 @@ func (s *starter) startReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for ctx.Err() == nil {
 		room := task.Room{InReview: auto.MaxInReview, Slots: e.slots(cfg), Place: e.Here, Limits: board.Limits(cfg)}
 		tasks, err := b.Ready(ctx, room)
@@ -106,41 +110,55 @@ func (s *starter) startReady(ctx context.Context) error {
 		if !s.startOne(ctx, board.View{View: b.For(owner), Who: owner}, b, cfg, agent, tasks, room) {
 			return nil
 		}
+
 		e.wakeUp()
 	}
+
 	return nil
 }
 
 // startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
-func (s *starter) startOne(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready, room task.Room) bool {
+func (s *starter) startOne(
+	ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready,
+	room task.Room,
+) bool {
 	for _, t := range tasks {
 		if s.waits(t.ProjectID) || s.waits(t.ID) {
 			continue
 		}
+
 		err := s.engine.startTask(ctx, v, b, cfg, agent, t, room)
 		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrNotFound) {
 			return true // or another server was faster, or the user
 		}
+
 		what := t.ProjectID
 		if code := session.CodeOf(err); code == codes.TooLong || code == codes.NoBranchLeft || code == codes.BadInputs {
 			what = t.ID
 		}
 		s.postpone(what, err)
 	}
+
 	return false
 }
 
 // startTask starts an attempt of a task that is ready, in all repositories of its project, from the
 // branches that are checked out there.
-func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, ready task.Ready, room task.Room) error {
+func (e *Engine) startTask(
+	ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, ready task.Ready,
+	room task.Room,
+) error {
 	t, err := b.Task(ctx, ready.ID)
 	if err != nil {
 		return err
 	}
-	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos + 1}) // one too many is refused, and none left out
+
+	// one too many is refused, and none left out
+	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos + 1})
 	if err != nil {
 		return err
 	}
+
 	var args []RepoArgs
 	for _, r := range repos {
 		if r.Path == "" {
@@ -148,7 +166,8 @@ func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg
 		}
 		branch, err := worktree.CurrentBranch(ctx, r.Path)
 		if err == nil && branch == "" {
-			err = fmt.Errorf("no branch is checked out in %s, from which the work would begin: check one out, or start the tasks with start_task_attempt", r.Path)
+			err = fmt.Errorf("no branch is checked out in %s, from which the work would begin: check one out, or "+
+				"start the tasks with start_task_attempt", r.Path)
 		}
 		if err != nil {
 			return err
@@ -156,7 +175,8 @@ func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg
 		args = append(args, RepoArgs{RepoID: r.ID, TargetBranch: branch})
 	}
 	if len(args) == 0 {
-		return errors.New("the project is not in a git repository: run git init and commit something, or name its repositories in .deepwork/config.yml")
+		return errors.New("the project is not in a git repository: run git init and commit something, or name its " +
+			"repositories in .deepwork/config.yml")
 	}
 	a, first, err := e.plan(ctx, v, cfg, &t.Task, agent, nil, args)
 	if err != nil {

@@ -72,12 +72,14 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	if worktrees != nil && ctx.Err() == nil {
 		e.Log.Error("cannot look for what crashes left of worktrees", "error", worktrees)
 	}
+
 	e.exportEnded(ctx, b)
 	return true
 }
 
-// removeDeleted removes the worktrees that are here of tasks that were deleted. Their attempts were at another place by then, or
-// this one seemed to be gone: otherwise the call that deletes a task has them removed.
+// removeDeleted removes the worktrees that are here of tasks that were deleted. Their attempts were at
+// another place by then, or this one seemed to be gone: otherwise the call that deletes a task has them
+// removed.
 func (e *Engine) removeDeleted(ctx context.Context) {
 	for {
 		b, err := e.Store(ctx)
@@ -88,12 +90,14 @@ func (e *Engine) removeDeleted(ctx context.Context) {
 		if err == nil {
 			err = e.recoverWorktrees(ctx, b, cfg)
 		}
+
 		switch {
 		case errors.Is(err, store.ErrUnavailable) && wait.For(ctx, time.Second) == nil:
 			continue
 		case err != nil && ctx.Err() == nil:
 			e.Log.Error("cannot look for worktrees of deleted tasks", "error", err)
 		}
+
 		return
 	}
 }
@@ -110,6 +114,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(dir) {
 			continue
 		}
+
 		did, fault := e.keeper(dir).Recover(ctx, func(attempt string) bool {
 			keeps, unknown := e.keepsWorktrees(ctx, b, attempt)
 			err = errors.Join(err, unknown)
@@ -122,6 +127,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 			err = errors.Join(err, fmt.Errorf("in %s: %w", dir, fault))
 		}
 	}
+
 	return err
 }
 
@@ -157,11 +163,13 @@ func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt stri
 	if err == nil && !a.State.Open() && !a.Made() {
 		return false, nil // it failed before it had a workspace, and will never have one
 	}
+
 	// Worktrees stay unless the attempt is known to be gone and no agent runs there: the board may
 	// have been moved, or replaced by an older copy.
 	if !errors.Is(err, task.ErrNotFound) {
 		return true, err
 	}
+
 	alive, err := e.local.Alive(attempt)
 	return alive || err != nil, nil
 }

@@ -43,6 +43,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 			next := p.open()
 			now := next.get(r.AttemptID)
 			testkit.True(t, now.State == "running" && deref(now.StartedAt) == deref(r.StartedAt), "taken up: %+v", now)
+
 			must(t, os.WriteFile(hold, nil, 0o644))
 			next.prints(r.AttemptID, "and on\ndone")
 			r = next.reaches(r.AttemptID, task.Completed)
@@ -53,8 +54,8 @@ func TestAgentOutlivesServer(t *testing.T) {
 	}
 }
 
-// An engine of the command line records how agents ended that outlived their server, and when, leaves those that run alone,
-// and stops them when it is asked to.
+// An engine of the command line records how agents ended that outlived their server, and when, leaves those
+// that run alone, and stops them when it is asked to.
 func TestSettle(t *testing.T) {
 	p, s := opened(t)
 	good, bad := s.begin(s.newTask("! await "+p.hold)), s.begin(s.newTask("! await "+p.hold, "! exit 5"))
@@ -62,6 +63,7 @@ func TestSettle(t *testing.T) {
 	for _, r := range []*AttemptReply{good, bad, runs} {
 		s.reaches(r.AttemptID, task.Running)
 	}
+
 	s.die()
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	var last time.Time
@@ -71,15 +73,23 @@ func TestSettle(t *testing.T) {
 	}
 	c := p.open(func(o *Options) {
 		o.Passive, o.Stores = true, files.Stores(state.Of(p.Root), false, nil)
-		o.Stores.Database = sqlite.New(sqlite.Options{Path: state.Of(p.Root).Database(), Now: func() time.Time { return last.Add(time.Hour) }})
+		o.Stores.Database = sqlite.New(sqlite.Options{
+			Path: state.Of(p.Root).Database(),
+			Now:  func() time.Time { return last.Add(time.Hour) },
+		})
 		t.Cleanup(func() { o.Stores.Database.Close() })
 	})
+
 	waits := c.begin(c.newTask("! say never"))
 	must(t, c.Settle(ctx))
 	good, bad = c.get(good.AttemptID), c.get(bad.AttemptID)
-	at := testkit.Get(time.Parse(time.RFC3339Nano, deref(good.EndedAt))).Must(t) // not an hour later, when it was noticed
-	testkit.True(t, good.State == "completed" && last.Sub(at).Abs() <= time.Minute, "%+v, ended at %v, and it was about %v", good, at, last)
-	testkit.Same(t, []any{bad.State, bad.ExitCode, c.get(runs.AttemptID).State, c.stopAttempt(runs.AttemptID).State, c.get(waits.AttemptID).State}, []any{board.Failed, new(5), board.Running, board.Stopped, board.Queued})
+	// not an hour later, when it was noticed
+	at := testkit.Get(time.Parse(time.RFC3339Nano, deref(good.EndedAt))).Must(t)
+	testkit.True(t, good.State == "completed" && last.Sub(at).Abs() <= time.Minute,
+		"%+v, ended at %v, and it was about %v", good, at, last)
+	testkit.Same(t, []any{bad.State, bad.ExitCode, c.get(runs.AttemptID).State, c.stopAttempt(runs.AttemptID).State,
+		c.get(waits.AttemptID).State}, []any{board.Failed, new(5), board.Running, board.Stopped, board.Queued})
+
 	c.Serve()
 	c.reaches(waits.AttemptID, task.Completed)
 }
@@ -94,7 +104,8 @@ func TestInterrupted(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	eventually(t, func() string {
 		// The number of its process may be on its way to the file.
-		if pid, _ := os.ReadFile(up); len(pid) == 0 || !strings.Contains(s.output(r.AttemptID), "agent first") { // which its shim writes down
+		// which its shim writes down
+		if pid, _ := os.ReadFile(up); len(pid) == 0 || !strings.Contains(s.output(r.AttemptID), "agent first") {
 			return "the agent is not up"
 		}
 		return ""
@@ -109,6 +120,7 @@ func TestInterrupted(t *testing.T) {
 	testkit.Need(t, r.QueuedFollowUp == nil, "%+v", r)
 	testkit.True(t, strings.HasSuffix(deref(r.Error), `was dropped: "! say never".`), "%+v", r)
 	testkit.Equal(t, strings.Join(r.Repos[0].ChangedFiles, " "), "work.txt")
+
 	now := next.task(v.TaskID)
 	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
 	groupEnds(t, up)
@@ -120,8 +132,9 @@ func TestInterrupted(t *testing.T) {
 	testkit.Equal(t, strings.Count(out, "agent first"), 1)
 }
 
-// An execution that a dead server had claimed and never begun is begun by the next, on the workspace that is half made or was
-// made already. Worktrees of one that failed, which a full disk kept from being undone, are undone then.
+// An execution that a dead server had claimed and never begun is begun by the next, on the workspace that is
+// half made or was made already. Worktrees of one that failed, which a full disk kept from being undone, are
+// undone then.
 func TestClaimedAndNeverRun(t *testing.T) {
 	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made", "failed"} {
 		t.Run(where, func(t *testing.T) {
@@ -132,18 +145,26 @@ func TestClaimedAndNeverRun(t *testing.T) {
 				must(t, first.makeWorkspace(ctx, first.store(), p.Config.Load(), at, nil))
 			} else if where != "claimed" {
 				of := at.Repos[0]
-				trees := []worktree.Tree{{RepoID: of.RepoID, Name: filepath.Base(of.Worktree), Repo: of.RepoPath, TargetBranch: of.TargetBranch}}
+				trees := []worktree.Tree{{
+					RepoID:       of.RepoID,
+					Name:         filepath.Base(of.Worktree),
+					Repo:         of.RepoPath,
+					TargetBranch: of.TargetBranch,
+				}}
 				testkit.Get(first.Worktrees(at).Create(ctx, at.ID, at.Branch, trees, nil)).Must(t)
 			}
 			if where == "failed" {
-				_, _, err := first.store().EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+				_, _, err := first.store().EndExecution(ctx, x.ID,
+					task.Ending{State: task.Failed, Error: new("no room")})
 				must(t, err)
 			}
 			first.die()
 			next := p.open()
 			r = next.ends(r.AttemptID)
 			if where == "failed" {
-				testkit.Until(t, "without worktrees", func() bool { return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n") })
+				testkit.Until(t, "without worktrees", func() bool {
+					return !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n")
+				})
 				r = next.get(r.AttemptID)
 				testkit.True(t, r.State == "failed" && !r.Repos[0].Exists, "%+v", r)
 				return
@@ -161,7 +182,9 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	r := s.begin(s.newTask("! say once"))
 	appears(t, p.up)
 	s.stop()
-	testkit.True(t, p.open(passive).get(r.AttemptID).State == "queued" && !strings.Contains(p.Git(p.Root, "worktree", "list"), "\n"), "it is not queued, or worktrees are left")
+	testkit.True(t, p.open(passive).get(r.AttemptID).State == "queued" &&
+		!strings.Contains(p.Git(p.Root, "worktree", "list"), "\n"), "it is not queued, or worktrees are left")
+
 	p.Configure(func(*config.Config) {})
 	testkit.Equal(t, p.open().ends(r.AttemptID).State, "completed")
 }
@@ -182,7 +205,8 @@ func TestRecordsRemoved(t *testing.T) {
 	must(t, os.RemoveAll(s.records(r.AttemptID)))
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	testkit.True(t, r.State == "interrupted" && strings.Contains(deref(r.Error), "records"), "%+v: %s", r, deref(r.Error))
+	testkit.True(t, r.State == "interrupted" && strings.Contains(deref(r.Error), "records"), "%+v: %s", r,
+		deref(r.Error))
 }
 
 // faulty panics in the first calls of Wait.
@@ -239,9 +263,12 @@ func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	s.ends(id)
 	testkit.Until(t, "left alone", func() bool { return len(s.ownExecutions()) == 0 })
+
 	close(slow.pass)
 	again := slow.lists.Load() + 2 // the second begins after what the first has returned is led
-	testkit.Until(t, "looked at again", func() bool { return slow.lists.Load() >= again && len(s.ownExecutions()) == 0 })
+	testkit.Until(t, "looked at again", func() bool {
+		return slow.lists.Load() >= again && len(s.ownExecutions()) == 0
+	})
 	testkit.Equal(t, slow.ends.Load(), 1, "its end was recorded … times")
 }
 
@@ -292,12 +319,18 @@ func serverMain(args []string) {
 	repo := orFail(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Repos[0].RepoID
 	for range 1 + rand.IntN(3) {
 		name := strconv.FormatUint(rand.Uint64(), 36)
-		v := orFail(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Task " + name, Description: new(strings.Join([]string{
-			"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
-			"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name, "! touch " + filepath.Join(marks, "loose-"+name),
-			fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n"))}))
+		v := orFail(e.CreateTask(ctx, me, board.CreateTaskArgs{
+			ProjectID: project,
+			Title:     "Task " + name,
+			Description: new(strings.Join([]string{
+				"! once " + filepath.Join(marks, "once-"+name), "! write committed " + name, "! commit " + name,
+				"! touch " + filepath.Join(marks, "committed-"+name), "! write loose " + name,
+				"! touch " + filepath.Join(marks, "loose-"+name),
+				fmt.Sprintf("! sleep %dms", rand.IntN(400))}, "\n")),
+		}))
 		fmt.Println("task", v.TaskID, name)
-		r := orFail(e.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}))
+		r := orFail(e.StartTaskAttempt(ctx, me,
+			StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}))
 		fmt.Println("attempt", v.TaskID, r.AttemptID)
 	}
 	for {
@@ -316,6 +349,7 @@ func (e *Engine) meddle(project, marks string) {
 	if v.LatestSessionID == nil {
 		return
 	}
+
 	b := orFail(e.Store(ctx))
 	all, s := orFail(b.Executions(ctx, *v.LatestAttemptID)), orFail(b.Session(ctx, *v.LatestSessionID))
 	switch name := "follow-" + strconv.FormatUint(rand.Uint64(), 36); {
@@ -339,7 +373,8 @@ func orFail[T any](value T, err error) T {
 	return value
 }
 
-// acknowledged is what the killed servers said, by the first word of a line and the id in it, and the attempts whose shim was killed.
+// acknowledged is what the killed servers said, by the first word of a line and the id in it, and the
+// attempts whose shim was killed.
 type acknowledged map[string]map[string][]string
 
 // Killing the server at random moments loses no commit, no uncommitted byte and no task; no agent runs twice; each
@@ -361,7 +396,9 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		if dice.IntN(2) == 0 {
 			p.killShims(t, ack)
 		}
-		// A git that was ended just before it was ready to remove this may have left it. One that runs has it for milliseconds.
+
+		// A git that was ended just before it was ready to remove this may have left it. One that runs has it
+		// for milliseconds.
 		lock := filepath.Join(p.Root, ".git", "packed-refs.lock")
 		for began := time.Now(); Exists(lock) && time.Since(began) < 5*time.Second; {
 			time.Sleep(100 * time.Millisecond)
@@ -372,20 +409,27 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	s := p.open()
 	b := s.store()
 	for _, a := range testkit.Get(b.AllAttempts(ctx)).Must(t) { // each ends with all that was queued
-		testkit.Until(t, "at rest", func() bool { return !testkit.Get(b.LatestExecution(ctx, a.ID)).Must(t).State.Open() })
+		testkit.Until(t, "at rest", func() bool {
+			return !testkit.Get(b.LatestExecution(ctx, a.ID)).Must(t).State.Open()
+		})
 	}
+
 	for id, name := range ack["task"] {
 		s.checkCrashed(t, ack, marks, id, name[0])
 	}
+
 	out := p.Git(p.Root, "fsck", "--full", "--strict")
 	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
 	eventually(t, func() string { // what was being deleted is deleted beside all else
-		if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
+		out := p.Git(p.Root, "worktree", "list", "--porcelain")
+		if strings.Contains(out, "locked") || strings.Contains(out, "prunable") {
 			return "git worktree list: " + out
 		}
 		return ""
 	})
-	t.Logf("%d attempts, %d followed, %d deletions begun, %d agents killed", len(ack["attempt"]), len(ack["followed"]), len(ack["deleting"]), len(ack["killed"]))
+
+	t.Logf("%d attempts, %d followed, %d deletions begun, %d agents killed", len(ack["attempt"]), len(ack["followed"]),
+		len(ack["deleting"]), len(ack["killed"]))
 }
 
 // killOne runs a server and kills it at a random moment of its work.
@@ -400,9 +444,13 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack ackno
 	var killed atomic.Bool
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if timer == nil {
-			timer = time.AfterFunc(after, func() { killed.Store(true); cmd.Process.Kill() })
+			timer = time.AfterFunc(after, func() {
+				killed.Store(true)
+				cmd.Process.Kill()
+			})
 			defer timer.Stop()
 		}
+
 		f := strings.Fields(lines.Text())
 		testkit.Need(t, ack[f[0]] != nil, "%s", lines.Text())
 		ack[f[0]][f[1]] = append(ack[f[0]][f[1]], f[len(f)-1])
@@ -414,8 +462,10 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack ackno
 // killShims kills what watches over the agents that run now, as the end of the machine does.
 func (p *project) killShims(t *testing.T, ack acknowledged) {
 	t.Helper()
-	for _, dir := range testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t) {
-		if !Exists(filepath.Join(dir, "exit.json")) && Exists(filepath.Join(dir, "started.json")) && killShim(t, dir) == nil {
+	for _, dir := range testkit.Get(
+		filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t) {
+		if !Exists(filepath.Join(dir, "exit.json")) && Exists(filepath.Join(dir, "started.json")) &&
+			killShim(t, dir) == nil {
 			ack["killed"][filepath.Base(filepath.Dir(filepath.Dir(dir)))] = []string{dir}
 		}
 	}
@@ -426,18 +476,21 @@ func (s *server) checkCrashed(t *testing.T, ack acknowledged, marks, id, name st
 	t.Helper()
 	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
 	deleting, deleted := ack["deleting"][id] != nil, ack["deleted"][id] != nil
-	testkit.Need(t, deleted == (err != nil) || deleting && err != nil, "task %s: deleting %v, deleted %v, and: %v", id, deleting, deleted, err)
+	testkit.Need(t, deleted == (err != nil) || deleting && err != nil, "task %s: deleting %v, deleted %v, and: %v", id,
+		deleting, deleted, err)
 	if ack["attempt"][id] == nil {
 		return
 	}
 	attempt := ack["attempt"][id][0]
+
 	// What an agent said it had written is in its worktree, or under the ref; while a
 	// deletion that was begun goes on, beside all else, it may be on its way there.
 	look := func(file string) string {
 		copies, _ := filepath.Glob(filepath.Join(s.State().Worktrees(), "*", "shop", file))
 		for _, path := range copies {
 			text, err := os.ReadFile(path)
-			if err == nil && worktree.Owner(s.State().Worktrees(), filepath.Base(filepath.Dir(filepath.Dir(path)))) == attempt {
+			if err == nil && worktree.Owner(s.State().Worktrees(),
+				filepath.Base(filepath.Dir(filepath.Dir(path)))) == attempt {
 				return strings.TrimSpace(string(text))
 			}
 		}
@@ -458,18 +511,23 @@ func (s *server) checkCrashed(t *testing.T, ack acknowledged, marks, id, name st
 		}
 	}
 	for _, file := range ack["followed"][attempt] {
-		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s", attempt, file)
+		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s",
+			attempt, file)
 	}
 	if Exists(filepath.Join(marks, "committed-"+name)) {
-		testkit.Equal(t, testkit.Git(t, s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$"), name, "the commit")
+		testkit.Equal(t, testkit.Git(t, s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$"),
+			name, "the commit")
 	}
+
 	if deleting {
 		return
 	}
+
 	states := map[task.AttemptState]bool{}
 	for _, x := range testkit.Get(s.store().Executions(ctx, attempt)).Must(t) {
 		states[x.State] = true
 	}
+
 	if ack["killed"][attempt] == nil {
 		testkit.True(t, len(states) == 1 && states[task.Completed], "attempt %s ended as %v", attempt, states)
 		for _, file := range ack["followed"][attempt] {

@@ -30,6 +30,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 	if err != nil {
 		return nil, err
 	}
+
 	// From here on no server starts an execution of the task.
 	attempts, err := b.BeginDelete(ctx, id)
 	if errors.Is(err, task.ErrRunning) {
@@ -44,7 +45,8 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
 		defer cancel()
 		if undo := b.UndoDelete(bounded, id); undo != nil {
-			e.Log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id, "caller", b.Who.Identity, "error", undo)
+			e.Log.Error("a task that was not deleted is still marked; call delete_task for it again", "task", id,
+				"caller", b.Who.Identity, "error", undo)
 		}
 		return nil, board.Midway(err)
 	}
@@ -52,7 +54,9 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 }
 
 // delete removes the worktrees of a task that is marked, and then the task.
-func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts []string, force bool) (*DeleteReply, error) {
+func (e *Engine) delete(
+	ctx context.Context, b board.View, id string, attempts []string, force bool,
+) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}, Discarded: []string{}}
 	for _, attempt := range attempts {
 		var done removal
@@ -63,17 +67,20 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 		} else {
 			done, err = e.removeWorktrees(ctx, b, attempt, force) // which returns the error again
 		}
+
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
 		if err != nil {
 			return nil, withRescued(err, reply.Rescued)
 		}
-		reply.Rescued, reply.Discarded = append(reply.Rescued, done.Rescued...), append(reply.Discarded, done.Discarded...)
+		reply.Rescued, reply.Discarded = append(reply.Rescued, done.Rescued...),
+			append(reply.Discarded, done.Discarded...)
 		if left += done.Notice; left != "" {
 			reply.Notice = new(strings.TrimSpace(board.OrEmpty(reply.Notice) + " " + left))
 		}
 	}
+
 	var logs []logRef
 	for _, attempt := range attempts {
 		of, err := logsOf(ctx, b, attempt)
@@ -82,23 +89,28 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 		}
 		logs = append(logs, of...)
 	}
+
 	// Before the task is gone: if this process is killed, the next call for the task goes on from here.
 	if err := e.endSessions(ctx, attempts); err != nil {
-		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
+		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that",
+			"task", id, "error", err)
 	}
 	if err := b.DeleteTask(ctx, id); errors.Is(err, task.ErrRunning) {
 		return nil, withRescued(stillRunning(id), reply.Rescued)
 	} else if err != nil {
 		return nil, withRescued(board.TaskFault("deleting the task", err, id), reply.Rescued)
 	}
+
 	e.removeLogs(logs...)
-	e.Log.InfoContext(ctx, "task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.Who.Identity)
+	e.Log.InfoContext(ctx, "task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued),
+		"caller", b.Who.Identity)
 	return reply, nil
 }
 
 // endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that are deleted.
 func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error) {
-	sessions, err := workflow.Open(ctx, workflow.Options{Root: e.Root(), State: e.State(), Stores: e.Stores, Place: e.Stores.Place, Logger: e.Log})
+	sessions, err := workflow.Open(ctx,
+		workflow.Options{Root: e.Root(), State: e.State(), Stores: e.Stores, Place: e.Stores.Place, Logger: e.Log})
 	if err != nil {
 		return err
 	}
@@ -110,7 +122,9 @@ func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error)
 }
 
 func stillRunning(id string) *session.Error {
-	return session.NotNow(codes.AttemptRunning, "Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then call again.", id).With("task_id", id)
+	return session.NotNow(codes.AttemptRunning,
+		"Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then "+
+			"call again.", id).With("task_id", id)
 }
 
 // withRescued adds the work already rescued to a refusal, since no later reply names it if the task stays.
@@ -118,7 +132,8 @@ func withRescued(err error, rescued []Rescue) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if ok && len(rescued) > 0 {
 		kept := xslices.Map(rescued, func(r Rescue) string { return r.Ref + " of " + r.RepoPath })
-		refused.Message += fmt.Sprintf(" Other worktrees of the task are removed, and their uncommitted work is kept in %s.", board.Enumerate(kept, ""))
+		refused.Message += fmt.Sprintf(" Other worktrees of the task are removed, and their uncommitted work is kept "+
+			"in %s.", board.Enumerate(kept, ""))
 		refused.With("rescued", rescued)
 	}
 	return err
@@ -140,21 +155,26 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	} else if open {
 		return done, task.ErrRunning
 	}
+
 	if at.Workspace == "" || len(at.Repos) == 0 {
 		return done, nil // no machine has taken it, or it works in place
 	}
+
 	k := e.Worktrees(at)
 	for _, r := range at.Repos {
 		s, err := k.Status(ctx, r.Worktree, board.OrEmpty(r.BaseCommit), r.TargetBranch)
-		if branch, ok := strings.CutPrefix(s.Elsewhere, "the branch "); ok && err == nil && s.Ahead > 0 { // an error must not prevent the removal
-			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
+		// an error must not prevent the removal
+		if branch, ok := strings.CutPrefix(s.Elsewhere, "the branch "); ok && err == nil && s.Ahead > 0 {
+			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in "+
+				"the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}
 	names, err := k.Items(nameOf(at), id)
 	for _, name := range append(names, nameOf(at)) {
 		var discarded []worktree.Nested
 		if err == nil && !k.Others(name, id) {
-			_, discarded, err = k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
+			// by a follow-up, if another call took the mark away
+			_, discarded, err = k.Remove(ctx, name, force, func() bool {
 				open, err := IsOpen(ctx, b, id)
 				return open || err != nil
 			})
@@ -166,6 +186,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	if err != nil {
 		return done, notRemoved(at, err)
 	}
+
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.
 	kept, err := k.Rescues(ctx, id, xslices.Map(at.Repos, func(r task.AttemptRepo) string { return r.RepoPath }))
@@ -173,7 +194,8 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "error", err)
 	}
 	for _, r := range kept {
-		done.Rescued = append(done.Rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
+		done.Rescued = append(done.Rescued,
+			Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})
 	}
 	return done, nil
 }
@@ -198,13 +220,23 @@ func notRemoved(a *task.Attempt, err error) error {
 	}
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
-		return session.NotNow(codes.WorktreeInUse, "A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+		return session.NotNow(codes.WorktreeInUse,
+			"A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID,
+			err).With("attempt_id", a.ID).Because(err)
 	case nested != nil:
-		return session.NotNow(codes.WorkNotKept, "Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id", a.ID).With("repositories", paths).Because(err)
+		return session.NotNow(codes.WorkNotKept,
+			"Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On "+
+				"the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id",
+			a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
-		return session.NotNow(codes.WorkNotKept, "Uncommitted work of attempt %s could not be saved, so nothing of it was removed: %v. Commit it or move it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+		return session.NotNow(codes.WorkNotKept,
+			"Uncommitted work of attempt %s could not be saved, so nothing of it was removed: %v. Commit it or move "+
+				"it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
 	}
-	return session.NotNow(codes.NotRemoved, "The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.", a.ID, err).With("attempt_id", a.ID).Because(err)
+
+	return session.NotNow(codes.NotRemoved,
+		"The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.",
+		a.ID, err).With("attempt_id", a.ID).Because(err)
 }

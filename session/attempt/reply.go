@@ -21,29 +21,36 @@ type DeleteReply struct {
 	Deleted   bool     `json:"deleted" jsonschema:"always true"`
 	Rescued   []Rescue `json:"rescued" jsonschema:"uncommitted work that was kept, one entry per worktree"`
 	Discarded []string `json:"-"` // repositories in worktrees that Force has discarded, and why they were refused
-	Notice    *string  `json:"notice,omitempty" jsonschema:"a hint, such as where worktrees are left on another machine"`
+	Notice    *string  `json:"notice,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (DeleteReply) Tags() map[string]string {
+	return map[string]string{
+		"Notice": `jsonschema:"a hint, such as where worktrees are left on another machine"`,
+	}
 }
 
 // AttemptReply answers start_task_attempt and stop_attempt.
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
-	State           board.State     `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State           board.State     `json:"state"`
 	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
-	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
-	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
+	ExitCode        *int            `json:"exit_code"`
+	StartedAt       *string         `json:"started_at"`
 	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	FinalMessage    *string         `json:"final_message" jsonschema:"what the agent said last: its result, or its last line of output; or null"`
-	Error           *string         `json:"error" jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`
-	PushError       *string         `json:"push_error" jsonschema:"why its branch was not pushed to the remote in attempts.push_to, or null"`
+	FinalMessage    *string         `json:"final_message"`
+	Error           *string         `json:"error"`
+	PushError       *string         `json:"push_error"`
 	Cost            *board.Cost     `json:"cost" jsonschema:"what its executions cost, or null before one has ended"`
-	WorkspaceBranch string          `json:"workspace_branch" jsonschema:"git branch of the attempt, in every repository"`
+	WorkspaceBranch string          `json:"workspace_branch"`
 	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant         *string         `json:"variant" jsonschema:"variant of the executor, or null"`
-	LatestSessionID *string         `json:"latest_session_id" jsonschema:"UUID of its conversation, for follow_up, or null if its agent never ran"`
-	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up" jsonschema:"follow-up that starts when the agent ends, or null"`
-	WorkflowSession *string         `json:"workflow_session_id" jsonschema:"workflow session of its agent, 8 hexadecimal characters, or null"`
-	WorkflowStatus  *string         `json:"workflow_status" jsonschema:"active, completed or aborted, or null without a workflow"`
+	LatestSessionID *string         `json:"latest_session_id"`
+	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up"`
+	WorkflowSession *string         `json:"workflow_session_id"`
+	WorkflowStatus  *string         `json:"workflow_status"`
 	WorkflowStep    *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
 	Repos           []AttemptRepo   `json:"repos" jsonschema:"its worktrees, one per repository"`
 	CreatedAt       string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -57,6 +64,25 @@ type AttemptReply struct {
 	Going `json:"-"`
 }
 
+// Tags implements fieldtag.Tagger.
+func (AttemptReply) Tags() map[string]string {
+	return map[string]string{
+		"State": `jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, ` +
+			`failed, stopped, completed or merged"`,
+		"ExitCode": `jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null ` +
+			`while it runs or if it never ran"`,
+		"StartedAt":       `jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`,
+		"FinalMessage":    `jsonschema:"what the agent said last: its result, or its last line of output; or null"`,
+		"Error":           `jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`,
+		"PushError":       `jsonschema:"why its branch was not pushed to the remote in attempts.push_to, or null"`,
+		"WorkspaceBranch": `jsonschema:"git branch of the attempt, in every repository"`,
+		"LatestSessionID": `jsonschema:"UUID of its conversation, for follow_up, or null if its agent never ran"`,
+		"QueuedFollowUp":  `jsonschema:"follow-up that starts when the agent ends, or null"`,
+		"WorkflowSession": `jsonschema:"workflow session of its agent, 8 hexadecimal characters, or null"`,
+		"WorkflowStatus":  `jsonschema:"active, completed or aborted, or null without a workflow"`,
+	}
+}
+
 // FullAttemptReply answers get_attempt.
 type FullAttemptReply struct {
 	AttemptReply
@@ -66,14 +92,23 @@ type FullAttemptReply struct {
 // Execution is one run of an attempt's agent.
 type Execution struct {
 	ExecutionID  string               `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	State        board.State          `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted"`
+	State        board.State          `json:"state"`
 	Prompt       string               `json:"prompt" jsonschema:"beginning of what the agent was asked"`
 	ExitCode     *int                 `json:"exit_code" jsonschema:"its exit code, or null"`
 	FinalMessage *string              `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
 	Error        *string              `json:"error" jsonschema:"beginning of why it failed, or null"`
-	StartedAt    *string              `json:"started_at" jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`
+	StartedAt    *string              `json:"started_at"`
 	EndedAt      *string              `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	Cost         *board.ExecutionCost `json:"cost" jsonschema:"what it used; null before its end or if it never ran; unknown values are null"`
+	Cost         *board.ExecutionCost `json:"cost"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (Execution) Tags() map[string]string {
+	return map[string]string{
+		"State":     `jsonschema:"queued, running, completed, failed, stopped or interrupted"`,
+		"StartedAt": `jsonschema:"when it started, RFC 3339 in UTC, or null if it never ran"`,
+		"Cost":      `jsonschema:"what it used; null before its end or if it never ran; unknown values are null"`,
+	}
 }
 
 // QueuedFollowUp is a follow-up that waits for the end of the current run.
@@ -89,19 +124,29 @@ type AttemptRepo struct {
 	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string   `json:"target_branch" jsonschema:"branch that it is compared with and merged into"`
 	WorktreePath string   `json:"worktree_path" jsonschema:"absolute path of the worktree"`
-	Exists       bool     `json:"exists" jsonschema:"whether the worktree exists; it is created when the attempt starts"`
+	Exists       bool     `json:"exists"`
 	Ahead        int      `json:"ahead" jsonschema:"commits that only the attempt has"`
 	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
-	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, even if merged, including untracked ones, relative to the worktree; at most 1000"`
+	ChangedFiles []string `json:"changed_files"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
-	Conflicts    []string `json:"conflicts" jsonschema:"files whose conflicts of a merge in the worktree are not resolved"`
+	Conflicts    []string `json:"conflicts"`
 
-	// Of the worktree, for people: whether it was made here and does no longer exist, whether a merge is in progress, how
-	// many files no commit has, and what is checked out instead of the attempt's branch, or "".
+	// Of the worktree, for people: whether it was made here and does no longer exist, whether a merge is in
+	// progress, how many files no commit has, and what is checked out instead of the attempt's branch, or "".
 	Gone      bool   `json:"-"`
 	Merging   bool   `json:"-"`
 	Loose     int    `json:"-"`
 	Elsewhere string `json:"-"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (AttemptRepo) Tags() map[string]string {
+	return map[string]string{
+		"Exists": `jsonschema:"whether the worktree exists; it is created when the attempt starts"`,
+		"ChangedFiles": `jsonschema:"files that the attempt changed, even if merged, including untracked ones, ` +
+			`relative to the worktree; at most 1000"`,
+		"Conflicts": `jsonschema:"files whose conflicts of a merge in the worktree are not resolved"`,
+	}
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").
@@ -109,12 +154,21 @@ type FollowUpReply struct {
 	SessionID     string  `json:"session_id" jsonschema:"UUID of the session"`
 	AttemptID     string  `json:"attempt_id" jsonschema:"UUID of its attempt"`
 	Action        string  `json:"action" jsonschema:"the given action: send, queue or cancel"`
-	Status        string  `json:"status" jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ends), cancelled (what was queued is dropped) or empty (nothing was queued)"`
+	Status        string  `json:"status"`
 	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now, or null"`
-	DroppedPrompt *string `json:"dropped_prompt" jsonschema:"queued prompt that this call replaced or cancelled, or null"`
+	DroppedPrompt *string `json:"dropped_prompt"`
 	Notice        *string `json:"notice" jsonschema:"a hint, or null"`
 
 	Going `json:"-"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (FollowUpReply) Tags() map[string]string {
+	return map[string]string{
+		"Status": `jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ` +
+			`ends), cancelled (what was queued is dropped) or empty (nothing was queued)"`,
+		"DroppedPrompt": `jsonschema:"queued prompt that this call replaced or cancelled, or null"`,
+	}
 }
 
 // The values of FollowUpReply.Status.
@@ -129,17 +183,33 @@ const (
 type TailReply struct {
 	AttemptID string         `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Messages  []Message      `json:"messages" jsonschema:"what the agent said and did, oldest first; empty if raw"`
-	Entries   []runner.Entry `json:"entries" jsonschema:"if raw: what the agent printed, one entry per line, oldest first"`
+	Entries   []runner.Entry `json:"entries"`
 	NextIndex int64          `json:"next_index" jsonschema:"after_index for what follows these"`
-	State     board.State    `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted; after the end nothing follows until a follow-up"`
+	State     board.State    `json:"state"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (TailReply) Tags() map[string]string {
+	return map[string]string{
+		"Entries": `jsonschema:"if raw: what the agent printed, one entry per line, oldest first"`,
+		"State": `jsonschema:"queued, running, completed, failed, stopped or interrupted; after the end nothing ` +
+			`follows until a follow-up"`,
+	}
 }
 
 // RepoDiff holds the changes in one worktree.
 type RepoDiff struct {
 	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
-	Diff      string `json:"diff" jsonschema:"git diff of the attempt's work, even if merged, with uncommitted and untracked files"`
+	Diff      string `json:"diff"`
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (RepoDiff) Tags() map[string]string {
+	return map[string]string{
+		"Diff": `jsonschema:"git diff of the attempt's work, even if merged, with uncommitted and untracked files"`,
+	}
 }
 
 // ExecutorInfo is one executor of list_executors.
@@ -148,7 +218,15 @@ type ExecutorInfo struct {
 	Variants    []string `json:"variants" jsonschema:"names of its variants, for start_task_attempt"`
 	Program     string   `json:"program" jsonschema:"program that it runs"`
 	Available   bool     `json:"available" jsonschema:"whether that program is installed here"`
-	CanContinue bool     `json:"can_continue" jsonschema:"whether a follow-up continues the conversation; otherwise a new one starts in the same worktree, with the task and what was done"`
+	CanContinue bool     `json:"can_continue"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (ExecutorInfo) Tags() map[string]string {
+	return map[string]string{
+		"CanContinue": `jsonschema:"whether a follow-up continues the conversation; otherwise a new one starts in ` +
+			`the same worktree, with the task and what was done"`,
+	}
 }
 
 // ExecutorsReply answers list_executors.

@@ -43,6 +43,7 @@ func (r *execution) follow() (end func()) {
 	if r.engine.Shared == nil {
 		return func() {}
 	}
+
 	p := &reporter{run: r}
 	ctx, stop := context.WithCancel(r.ctx)
 	var following sync.WaitGroup
@@ -66,12 +67,14 @@ func (r *execution) report(what string, save func(context.Context) error) {
 			return err
 		}
 		if err != nil {
-			r.engine.Log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt", r.row.AttemptID, "error", err)
+			r.engine.Log.Warn("the "+what+" of an attempt cannot be saved for other machines", "attempt",
+				r.row.AttemptID, "error", err)
 		}
 		return nil
 	})
 	if err != nil {
-		r.engine.Log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt", r.row.AttemptID, "error", err)
+		r.engine.Log.Debug("the "+what+" of an attempt is not saved for other machines by this server", "attempt",
+			r.row.AttemptID, "error", err)
 	}
 }
 
@@ -81,6 +84,7 @@ func (p *reporter) save(ctx context.Context) error {
 	if err := p.read(ctx); err != nil || p.data == nil {
 		return err
 	}
+
 	b, err := e.Store(ctx)
 	if err == nil {
 		err = b.SaveOutput(ctx, attempt, p.data)
@@ -139,6 +143,7 @@ func (r *execution) reportDiff() {
 	if r.engine.Shared == nil {
 		return
 	}
+
 	var a *task.Attempt
 	if err := r.record(func(ctx context.Context, b store.Board) (err error) {
 		a, err = b.Attempt(ctx, r.row.AttemptID)
@@ -151,6 +156,7 @@ func (r *execution) reportDiff() {
 		if err != nil {
 			return err
 		}
+
 		b, err := r.engine.Store(ctx)
 		if err == nil {
 			err = b.SaveDiff(ctx, a.ID, data)
@@ -168,7 +174,8 @@ func (r *execution) diff(a *task.Attempt) (data []byte, err error) {
 		repo := a.Repos[i]
 		d := RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName, Truncated: left <= 0}
 		if left > 0 {
-			d.Diff, d.Truncated, err = r.engine.Worktrees(a).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, nil, left)
+			d.Diff, d.Truncated, err = r.engine.Worktrees(a).Diff(ctx, repo.Worktree, *repo.BaseCommit,
+				repo.TargetBranch, nil, left)
 			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // which the agent may have removed
 				return nil, err
 			}
@@ -181,23 +188,29 @@ func (r *execution) diff(a *task.Attempt) (data []byte, err error) {
 
 // tail is Tail of the executor for an attempt on any machine. log is the attempt's, or that of an agent
 // of a run, whose output is on its own machine alone.
-func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration) ([]runner.Entry, int64, error) {
+func (e *Engine) tail(
+	ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration,
+) ([]runner.Entry, int64, error) {
 	if !a.Elsewhere(e.Here) {
 		return e.executor(log.executor).Tail(ctx, log.id, after, limit, patience)
 	}
 	if log.id != a.ID {
-		return nil, 0, session.NotNow(codes.Elsewhere, "The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID, a.Place.Describe()).With("attempt_id", a.ID)
+		return nil, 0, session.NotNow(codes.Elsewhere,
+			"The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID,
+			a.Place.Describe()).With("attempt_id", a.ID)
 	}
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	var all []runner.Entry
 	if report.Output != nil {
 		if err := json.Unmarshal(report.Output, &all); err != nil {
 			return nil, 0, fmt.Errorf("reading the saved output: %w", err)
 		}
 	}
+
 	next := int64(-1)
 	if len(all) > 0 {
 		next = all[len(all)-1].Index
@@ -210,6 +223,7 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 	if len(all) > 0 {
 		return all, all[len(all)-1].Index, nil
 	}
+
 	// The error is that of ctx, which the next read reports.
 	_ = wait.For(ctx, patience)
 	return nil, min(next, *after), nil
@@ -217,11 +231,14 @@ func (e *Engine) tail(ctx context.Context, b store.View, a *task.Attempt, log lo
 
 // SavedDiff returns the changes of an attempt on another machine, as they were at the end of its last
 // execution.
-func SavedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (diffs []RepoDiff, notice string, err error) {
+func SavedDiff(
+	ctx context.Context, b store.View, a *task.Attempt, left int,
+) (diffs []RepoDiff, notice string, err error) {
 	report, err := b.Report(ctx, a.ID)
 	if err != nil {
 		return nil, "", board.Fault("reading the saved changes", err)
 	}
+
 	where := "The attempt is on the machine " + a.Place.Describe()
 	if report.Diff == nil {
 		return []RepoDiff{}, where + ", which saves its changes when its agent ends.", nil
@@ -229,6 +246,7 @@ func SavedDiff(ctx context.Context, b store.View, a *task.Attempt, left int) (di
 	if err := json.Unmarshal(report.Diff, &diffs); err != nil {
 		return nil, "", fmt.Errorf("reading the saved changes: %w", err)
 	}
+
 	for i := range diffs {
 		d := &diffs[i]
 		if len(d.Diff) > left {
@@ -250,6 +268,7 @@ func (r *execution) push() {
 	if err != nil || cfg.Attempts.PushTo == "" {
 		return
 	}
+
 	var a *task.Attempt
 	if r.record(func(ctx context.Context, b store.Board) (err error) {
 		a, err = b.Attempt(ctx, r.row.AttemptID)
@@ -257,12 +276,14 @@ func (r *execution) push() {
 	}) != nil || !a.Made() || a.Elsewhere(e.Here) {
 		return
 	}
+
 	ctx, most := r.stopping, pushTime
 	if r.stopped() {
 		ctx, most = r.ctx, stopPatience/2 // stop_attempt waits for it
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
+
 	var why []string
 	for _, repo := range a.Repos {
 		k := e.Worktrees(a)
@@ -281,7 +302,8 @@ func (r *execution) push() {
 	}
 	text := board.OrNull(strings.Join(why, "\n"))
 	if text != nil {
-		e.Log.Warn("the branch of an attempt was not pushed", "attempt", a.ID, "remote", cfg.Attempts.PushTo, "error", *text)
+		e.Log.Warn("the branch of an attempt was not pushed", "attempt", a.ID, "remote", cfg.Attempts.PushTo,
+			"error", *text)
 	}
 	if text != nil || a.PushError != nil {
 		r.record(func(ctx context.Context, b store.Board) error { return b.SetPushError(ctx, a.ID, text) })

@@ -16,17 +16,22 @@ import (
 
 // ResumeRun lets a run that has ended go on, with its budgets changed by change. Its agents are given the
 // advice, if it is not blank.
-func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice string, change func(*board.Run)) (*board.RunReply, error) {
+func (e *Engine) ResumeRun(
+	ctx context.Context, who session.Caller, id, advice string, change func(*board.Run),
+) (*board.RunReply, error) {
 	if err := board.CheckText("advice", advice, board.MaxPrompt); err != nil {
 		return nil, err
 	}
+
 	b, id, err := e.ViewFor(ctx, who, "run_id", id)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
+
 	at, run, err := e.RunOnBoard(ctx, b.View, id)
 	if err != nil {
 		return nil, err
@@ -39,21 +44,29 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		if at.Error != nil {
 			why = " (" + *at.Error + ")"
 		}
-		return nil, session.NotNow(codes.NoSession, "The run %s ended before it began%s, so it cannot go on. Start another one.", id, why).With("attempt_id", id)
+		return nil, session.NotNow(codes.NoSession,
+			"The run %s ended before it began%s, so it cannot go on. Start another one.", id,
+			why).With("attempt_id", id)
 	}
 	if board.OrEmpty(at.WorkflowStatus) == board.WorkflowAborted {
-		return nil, session.NotNow(codes.NoSession, "The workflow of the run %s was aborted, so it cannot go on. Start another one.", id).With("attempt_id", id)
+		return nil, session.NotNow(codes.NoSession,
+			"The workflow of the run %s was aborted, so it cannot go on. Start another one.", id).With("attempt_id", id)
 	}
+
 	was := *run
 	change(run)
 	if err := run.CheckBudgets(); err != nil {
 		return nil, err
 	}
-	goesOn := session.NotNow(codes.AttemptRunning, "The run %s goes on, and takes neither other budgets nor advice meanwhile. Stop it with stop_attempt, and resume it with them.", id).With("attempt_id", id)
+
+	goesOn := session.NotNow(codes.AttemptRunning,
+		"The run %s goes on, and takes neither other budgets nor advice meanwhile. Stop it with stop_attempt, and "+
+			"resume it with them.", id).With("attempt_id", id)
 	led, err := e.isLed(ctx, b.View, id)
 	if err != nil {
 		return nil, err
 	}
+
 	changed := !reflect.DeepEqual(was, *run)
 	if at.State.Open() && (advice != "" || led && changed) {
 		return nil, goesOn
@@ -70,6 +83,7 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 			return nil, board.Fault("recording the run", err)
 		}
 	}
+
 	if !at.State.Open() {
 		err := e.beginFollowUp(ctx, b.View, FollowUpArgs{Prompt: &advice}, *at.LatestSessionID, at, task.Request{})
 		switch raced := errors.Is(err, task.ErrRunning); { // another call has just resumed it
@@ -79,6 +93,7 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 			return nil, board.RunFault("resuming the run", err, id)
 		}
 	}
+
 	e.wakeUp()
 	return e.RunReply(ctx, b, id)
 }
@@ -99,5 +114,6 @@ func notComplete(at *task.Attempt) error {
 	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != board.Completed {
 		return nil
 	}
-	return session.NotNow(codes.RunComplete, "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)
+	return session.NotNow(codes.RunComplete, "The run %s is complete. Start another one for more work.",
+		at.ID).With("run_id", at.ID)
 }

@@ -34,11 +34,21 @@ type RunWorkflowArgs struct {
 
 	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
 
-	Parallel   *int     `json:"parallel" arg:"Agents at once. Default: as many as may run" min:"1" max:"1000" unlisted:"true"`
+	Parallel   *int     `json:"parallel" min:"1" max:"1000" unlisted:"true"`
 	InPlace    *bool    `json:"in_place" arg:"Work in the project itself. Default: only without git" unlisted:"true"`
-	Context    *string  `json:"context" arg:"resume: one conversation through sequential steps. Default: step" enum:"step,resume" unlisted:"true"`
-	MaxUnknown *int     `json:"max_unknown" arg:"Pauses the run after so many agents with an unknown cost" min:"0" max:"1000000" unlisted:"true"`
-	MaxSeconds *float64 `json:"max_seconds" arg:"Pauses the run after this time" min:"0" max:"100000000" unlisted:"true"`
+	Context    *string  `json:"context" enum:"step,resume" unlisted:"true"`
+	MaxUnknown *int     `json:"max_unknown" min:"0" max:"1000000" unlisted:"true"`
+	MaxSeconds *float64 `json:"max_seconds" min:"0" max:"100000000" unlisted:"true"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (RunWorkflowArgs) Tags() map[string]string {
+	return map[string]string{
+		"Parallel":   `arg:"Agents at once. Default: as many as may run"`,
+		"Context":    `arg:"resume: one conversation through sequential steps. Default: step"`,
+		"MaxUnknown": `arg:"Pauses the run after so many agents with an unknown cost"`,
+		"MaxSeconds": `arg:"Pauses the run after this time"`,
+	}
 }
 
 // The values of RunWorkflowArgs.Context.
@@ -57,11 +67,19 @@ const (
 type RunMade struct {
 	RunID     string      `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
 	TaskID    string      `json:"task_id" jsonschema:"UUID of its task"`
-	State     board.State `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State     board.State `json:"state"`
 	Branch    *string     `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string      `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 
 	Going `json:"-"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (RunMade) Tags() map[string]string {
+	return map[string]string{
+		"State": `jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, ` +
+			`stopped, completed or merged"`,
+	}
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
@@ -73,13 +91,16 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
+
 	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
+
 	request, created, err := b.Repeated(ctx, "run_workflow", named, a)
 	if err != nil {
 		return nil, err
@@ -91,9 +112,11 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		}
 		return r, err
 	}
+
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
+
 	wf, err := e.CheckWorkflow(ctx, &run.JobName, &run.WorkflowName)
 	if err != nil {
 		return nil, err
@@ -105,6 +128,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		}
 		run.Inputs = a.Inputs.Of(inputs)
 	}
+
 	agent, err := e.agentFor(ctx, b.Who, cfg, board.OrEmpty(a.Executor), nil)
 	if err != nil {
 		return nil, err
@@ -112,30 +136,59 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := agent.check(ctx, ""); err != nil && !e.isLocalError(err) {
 		return nil, err
 	}
+
 	project, repos, err := e.runRepos(ctx, b.View, a.InPlace, run)
 	if err != nil {
 		return nil, err
 	}
-	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
-	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}
+
+	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]),
+		board.MaxTitle-10)
+	t := task.Task{
+		ProjectID:    project,
+		Title:        title,
+		Description:  &run.Goal,
+		JobName:      &run.JobName,
+		WorkflowName: &run.WorkflowName,
+		Inputs:       board.Stored(run.Inputs),
+		Lead:         task.ServerLeads,
+	}
+
 	made, first, err := e.planRun(ctx, b, cfg, &t, agent, repos, *run)
 	if err != nil {
 		return nil, err
 	}
-	of := task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: t.Inputs, Lead: t.Lead}
-	at, err := b.CreateRun(ctx, of, *made, first, request) // with its task, which attempts.auto_start would start if it were alone
+
+	// with its task, which attempts.auto_start would start if it were alone
+	at, err := b.CreateRun(ctx, newTaskOf(t), *made, first, request)
 	if err != nil {
 		return nil, board.Fault("creating the run", err)
 	}
-	e.Log.InfoContext(telemetry.Under(ctx, RefOf(at)), "run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
+	e.Log.InfoContext(telemetry.Under(ctx, RefOf(at)), "run made", "run", at.ID, "workflow",
+		run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
+
 	e.wakeUp()
 	r, err := e.RunReply(ctx, b, at.ID)
 	return r, board.Midway(err)
 }
 
+func newTaskOf(t task.Task) task.NewTask {
+	return task.NewTask{
+		ProjectID:    t.ProjectID,
+		Title:        t.Title,
+		Description:  t.Description,
+		JobName:      t.JobName,
+		WorkflowName: t.WorkflowName,
+		Inputs:       t.Inputs,
+		Lead:         t.Lead,
+	}
+}
+
 // runRepos returns the project of the server and the repositories of which a run gets worktrees, and sets whether it
 // works in the project itself.
-func (e *Engine) runRepos(ctx context.Context, v store.View, inPlace *bool, run *board.Run) (string, []RepoArgs, error) {
+func (e *Engine) runRepos(
+	ctx context.Context, v store.View, inPlace *bool, run *board.Run,
+) (string, []RepoArgs, error) {
 	project, repos, without, err := e.rootRepos(ctx, v)
 	if err != nil {
 		return "", nil, err
@@ -145,24 +198,35 @@ func (e *Engine) runRepos(ctx context.Context, v store.View, inPlace *bool, run 
 		run.InPlace = *inPlace
 	}
 	if len(repos) == 0 && !run.InPlace {
-		return "", nil, session.Wrong(codes.NoRepos, "%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a "+
-			"repository), or pass in_place: true.", cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
+		return "", nil, session.Wrong(codes.NoRepos,
+			"%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a "+
+				"repository), or pass in_place: true.",
+			cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
 	}
 	return project, repos, nil
 }
 
 // runOf checks the arguments of a run.
 func runOf(a *RunWorkflowArgs) (*board.Run, error) {
-	r := &board.Run{JobName: strings.TrimSpace(a.JobName), WorkflowName: strings.TrimSpace(a.WorkflowName), Goal: a.Goal, MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown}
+	r := &board.Run{
+		JobName:      strings.TrimSpace(a.JobName),
+		WorkflowName: strings.TrimSpace(a.WorkflowName),
+		Goal:         a.Goal,
+		MaxCostUSD:   a.MaxCostUSD,
+		MaxUnknown:   a.MaxUnknown,
+	}
 	if strings.TrimSpace(a.Goal) == "" {
-		return nil, session.Wrong(codes.InvalidArgument, "goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
+		return nil, session.Wrong(codes.InvalidArgument,
+			"goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
 	}
 	if err := board.CheckText("goal", a.Goal, board.MaxPrompt); err != nil {
 		return nil, err
 	}
+
 	if a.Parallel != nil {
 		if *a.Parallel < 1 || *a.Parallel > MaxParallel {
-			return nil, session.Wrong(codes.OutOfRange, "parallel is %d: expected 1 to %d agents.", *a.Parallel, MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
+			return nil, session.Wrong(codes.OutOfRange, "parallel is %d: expected 1 to %d agents.", *a.Parallel,
+				MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
 		}
 		r.Parallel = *a.Parallel
 	}
@@ -171,11 +235,14 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 	case *a.Context == ContextResume:
 		r.Resume = true
 	default:
-		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", board.Clip(*a.Context), ContextStep, ContextResume).With("argument", "context").With("value", board.Clip(*a.Context))
+		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", board.Clip(*a.Context),
+			ContextStep, ContextResume).With("argument", "context").With("value", board.Clip(*a.Context))
 	}
 	if a.MaxSeconds != nil {
 		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= MaxRunSeconds) {
-			return nil, session.Wrong(codes.OutOfRange, "max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds, MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
+			return nil, session.Wrong(codes.OutOfRange,
+				"max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds,
+				MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
 		}
 		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
 	}
@@ -184,7 +251,9 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 
 // defaultExecutor returns the executor of attempts and runs that name none: run.executor of the config, else the
 // only one that the config names, else the only one that is installed.
-func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *config.Config) (name string, variant *string, err error) {
+func (e *Engine) defaultExecutor(
+	ctx context.Context, who session.Caller, cfg *config.Config,
+) (name string, variant *string, err error) {
 	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
 		return "", nil, err
 	}
@@ -195,10 +264,12 @@ func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *c
 	if len(cfg.Executors) == 1 {
 		return cfg.Executors[0].Name, nil, nil
 	}
+
 	all, err := e.ListExecutors(ctx, who)
 	if err != nil {
 		return "", nil, err
 	}
+
 	var here []string
 	for _, x := range all.Executors {
 		if x.Available {
@@ -211,7 +282,9 @@ func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *c
 	if len(here) == 0 {
 		here = executors.AllNames(cfg, e.registered()) // none of which is installed
 	}
-	return "", nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
+	return "", nil, session.Wrong(codes.MissingExecutor,
+		"executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or "+
+			"NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
 }
 
 // nameAndVariant splits NAME or NAME:VARIANT.
@@ -224,7 +297,9 @@ func nameAndVariant(executor string) (name string, variant *string) {
 }
 
 // agentFor returns the executor that a caller names, as NAME or NAME:VARIANT, or the default.
-func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.Config, name string, variant *string) (agent *choice, err error) {
+func (e *Engine) agentFor(
+	ctx context.Context, who session.Caller, cfg *config.Config, name string, variant *string,
+) (agent *choice, err error) {
 	if strings.TrimSpace(name) == "" {
 		name, variant, err = e.defaultExecutor(ctx, who, cfg)
 	} else if variant == nil {
@@ -238,7 +313,9 @@ func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.C
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that
 // are checked out; none if one has no branch, and then without says why.
-func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, without string, err error) {
+func (e *Engine) rootRepos(
+	ctx context.Context, b store.View,
+) (project string, repos []RepoArgs, without string, err error) {
 	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
 	if err != nil {
 		return "", nil, "", board.Fault("listing the projects", err)
@@ -257,8 +334,11 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 
 // checkedOut returns the repositories of a project with the branches that are checked out in them, or says of the first
 // one without a branch why it has none.
-func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (repos []RepoArgs, without string, err error) {
-	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos + 1}) // one too many is refused, and none left out
+func (e *Engine) checkedOut(
+	ctx context.Context, b store.View, project string,
+) (repos []RepoArgs, without string, err error) {
+	// one too many is refused, and none left out
+	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos + 1})
 	if err != nil {
 		return nil, "", board.Fault("listing the repositories", err)
 	}
@@ -278,15 +358,27 @@ func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (
 }
 
 // planRun is plan for an attempt that a server leads.
-func (e *Engine) planRun(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, repos []RepoArgs, run board.Run) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) planRun(
+	ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, repos []RepoArgs, run board.Run,
+) (a *task.Attempt, first task.Execution, err error) {
 	if run.InPlace {
 		if e.Shared != nil {
 			if len(repos) == 0 {
-				return nil, first, session.NotNow(codes.NoBranch, "This project's store is shared with other machines, so a run needs a git worktree, and no branch is checked out here: check one out and try again.")
+				return nil, first, session.NotNow(codes.NoBranch,
+					"This project's store is shared with other machines, so a run needs a git worktree, and no "+
+						"branch is checked out here: check one out and try again.")
 			}
-			return nil, first, session.Wrong(codes.NotHere, "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
+			return nil, first, session.Wrong(codes.NotHere,
+				"A run in place works in this machine's folder, and this project's store is shared with other "+
+					"machines: leave in_place out.").With("argument", "in_place")
 		}
-		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.Root(), Trace: telemetry.Text(telemetry.Parent(ctx))}
+
+		a = &task.Attempt{
+			Executor:  agent.name,
+			Variant:   agent.variant,
+			Workspace: e.Root(),
+			Trace:     telemetry.Text(telemetry.Parent(ctx)),
+		}
 	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {
 		return nil, first, err
 	}
@@ -320,6 +412,7 @@ func (e *Engine) runOfTask(ctx context.Context, t *task.Task, more *string) (jso
 	if err != nil {
 		return nil, err
 	}
+
 	goal := t.Title
 	for _, text := range []*string{t.Description, more} {
 		if text != nil && strings.TrimSpace(*text) != "" {

@@ -42,7 +42,16 @@ func leads(t *testing.T, end board.RunEnd, advised chan<- string, prompts ...str
 
 // agentOf is the next agent of a run's step.
 func agentOf(l *Lead, prompt string) Agent {
-	return Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}, Prompt: prompt}
+	return Agent{
+		Execution: task.Execution{
+			ID:                uuid.NewString(),
+			LogID:             uuid.NewString(),
+			WorkflowSessionID: "12345678",
+			StepID:            "write",
+			Executor:          l.Attempt.Executor,
+		},
+		Prompt: prompt,
+	}
 }
 
 // ending has each run end so, at once.
@@ -94,7 +103,8 @@ func (s *server) startRun(inPlace bool) *board.RunReply {
 }
 
 // tail_attempt returns the output of one process of an agent, also if another one for the same step follows in its log;
-// without execution_id, what the leader notes. A follow-up lets a run go on, with the message as advice, unless it is complete.
+// without execution_id, what the leader notes. A follow-up lets a run go on, with the message as advice,
+// unless it is complete.
 func TestFollowUpOfARun(t *testing.T) {
 	advised := make(chan string, 10)
 	p, s := opened(t, func(o *Options) { o.Leader = leads(t, unfinished, advised, "! say one\n", "! say two\n") })
@@ -105,42 +115,56 @@ func TestFollowUpOfARun(t *testing.T) {
 	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
 	for i, want := range []string{"one", "two"} {
 		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}), "output")
-		testkit.True(t, strings.Contains(got, "|"+want+"|") && !strings.Contains(got, []string{"|two|", "|one|"}[i]), "the agent %d said %q", i, got)
+		testkit.True(t, strings.Contains(got, "|"+want+"|") && !strings.Contains(got, []string{"|two|", "|one|"}[i]),
+			"the agent %d said %q", i, got)
 	}
 	all := s.tailOf(TailArgs{Target: the(made.RunID)})
-	testkit.True(t, texts(all, "output") == "|" && strings.Contains(texts(all, "system"), "|step write: ended|"), "without execution_id: %+v", all)
-	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())})).Err(), session.ToolError, "unknown_execution", "get_run")
-	testkit.Equal(t, s.get(made.RunID).Lead+" "+s.task(made.TaskID).Lead+" "+s.newTask().Lead, task.ServerLeads+" "+task.ServerLeads+" "+task.AgentLeads, "lead")
+	testkit.True(t, texts(all, "output") == "|" && strings.Contains(texts(all, "system"), "|step write: ended|"),
+		"without execution_id: %+v", all)
+
+	refused(t,
+		testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())})).
+			Err(), session.ToolError, "unknown_execution", "get_run")
+	testkit.Equal(t, s.get(made.RunID).Lead+" "+s.task(made.TaskID).Lead+" "+s.newTask().Lead,
+		task.ServerLeads+" "+task.ServerLeads+" "+task.AgentLeads, "lead")
+
 	send := FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
+	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError,
+		"unknown_run")
 	refused(t, testkit.Get(s.FollowUp(ctx, eve, send)).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
 	completes := leads(t, board.RunEnd{State: board.Completed}, advised, "! await "+p.hold)
 	s = p.open(func(o *Options) { o.Leader = completes })
 	s.follow(send)
 	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
+
 	s.reaches(made.RunID, task.Running)
 	s.follow(FollowUpArgs{Target: the(made.RunID), Action: ActionQueue, Prompt: new("use long ones")})
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	end := s.reaches(made.RunID, task.Completed)
 	testkit.Need(t, len(advised) == 0, "of what was queued it says %q", deref(end.FinalMessage))
 	testkit.Need(t, end.Error == nil, "of what was queued it says %q", deref(end.FinalMessage))
-	testkit.True(t, containsAll(deref(end.FinalMessage), "was dropped", "use long ones"), "of what was queued it says %q", deref(end.FinalMessage))
+	testkit.True(t, containsAll(deref(end.FinalMessage), "was dropped", "use long ones"),
+		"of what was queued it says %q", deref(end.FinalMessage))
+
 	for _, send.Action = range []string{ActionSend, ActionQueue} {
-		testkit.Equal(t, session.CodeOf(testkit.Get(s.FollowUp(ctx, me, send)).Err()), "run_complete", "%s to a complete run", send.Action)
+		testkit.Equal(t, session.CodeOf(testkit.Get(s.FollowUp(ctx, me, send)).Err()), "run_complete",
+			"%s to a complete run", send.Action)
 	}
 }
 
-// A run that was stopped before it began is not resumed, and its caller is told so. One that is stopped while it waits to go
-// on is stopped, however it had ended before.
+// A run that was stopped before it began is not resumed, and its caller is told so. One that is stopped while
+// it waits to go on is stopped, however it had ended before.
 func TestARunThatIsStoppedWhileItWaits(t *testing.T) {
 	p, s := opened(t, passive)
 	once := aText()
 	once.RequestID = new("once")
 	never := testkit.Get(s.RunWorkflow(ctx, me, once)).Must(t)
 	s.stopAttempt(never.RunID)
-	testkit.Equal(t, session.CodeOf(testkit.Get(s.ResumeRun(ctx, me, never.RunID, "", func(*board.Run) {})).Err()), "no_session")
+	testkit.Equal(t, session.CodeOf(testkit.Get(s.ResumeRun(ctx, me, never.RunID, "", func(*board.Run) {})).Err()),
+		"no_session")
+
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: never.TaskID})).Must(t)
 	refused(t, testkit.Get(s.RunWorkflow(ctx, me, once)).Err(), session.ToolError, "deleted_since", "request_id")
 	s.stop()
@@ -150,7 +174,8 @@ func TestARunThatIsStoppedWhileItWaits(t *testing.T) {
 	s.stop()
 	s = p.open(passive)
 	s.resumes(made.RunID, "")
-	testkit.Equal(t, string(s.stopAttempt(made.RunID).State)+": "+deref(s.run(made.RunID).Reason), "stopped: "+board.StoppedByPerson)
+	testkit.Equal(t, string(s.stopAttempt(made.RunID).State)+": "+deref(s.run(made.RunID).Reason),
+		"stopped: "+board.StoppedByPerson)
 }
 
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
@@ -160,7 +185,11 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p, s := opened(t, func(o *Options) {
 		o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised, "! write new.txt text\n")
 	})
-	orders := map[board.State]string{board.Failed: "! say no compiler here\n! exit 4", board.Interrupted: "! touch " + p.up + "\n! sleep 1h", board.Stopped: "! touch " + p.up + "\n! sleep 1h"}
+	orders := map[board.State]string{
+		board.Failed:      "! say no compiler here\n! exit 4",
+		board.Interrupted: "! touch " + p.up + "\n! sleep 1h",
+		board.Stopped:     "! touch " + p.up + "\n! sleep 1h",
+	}
 	id := ""
 	for _, state := range []board.State{board.Failed, board.Interrupted, board.Stopped} {
 		must(t, os.RemoveAll(p.up))
@@ -176,22 +205,27 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		} else if state == board.Stopped {
 			s.stopAttempt(id)
 		}
+
 		s.ends(id)
 		run := s.run(id)
 		testkit.Equal(t, run.State, state, "%s: it is %s: %s", state, run.State, deref(run.Reason))
 		testkit.Need(t, run.Reason != nil, "%s: it is %s: %s", state, run.State, deref(run.Reason))
-		testkit.True(t, (state != board.Failed || strings.Contains(*run.Reason, "no compiler here")), "%s: it is %s: %s", state, run.State, deref(run.Reason))
-		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "%s: it has a leader or a workspace", state)
+		testkit.True(t, (state != board.Failed || strings.Contains(*run.Reason, "no compiler here")),
+			"%s: it is %s: %s", state, run.State, deref(run.Reason))
+		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)),
+			"%s: it has a leader or a workspace", state)
 	}
 	p.Configure(func(*config.Config) {})
 	s.resumes(id, "use short words")
 	s.reaches(id, task.Completed)
-	testkit.True(t, <-advised == "use short words" && Exists(filepath.Join(s.run(id).Workspace, "new.txt")), "it was advised otherwise, or worked elsewhere")
+	testkit.True(t, <-advised == "use short words" && Exists(filepath.Join(s.run(id).Workspace, "new.txt")),
+		"it was advised otherwise, or worked elsewhere")
+
 	p.finds()
 }
 
-// The time limit of a run counts from its start or from when it was resumed, whichever leader goes on with it. The pause
-// drops what is queued, and says so.
+// The time limit of a run counts from its start or from when it was resumed, whichever leader goes on with
+// it. The pause drops what is queued, and says so.
 func TestTheTimeOfARunGoesOn(t *testing.T) {
 	ends := make(chan time.Time, 3)
 	lasts := func(o *Options) {
@@ -210,7 +244,9 @@ func TestTheTimeOfARunGoesOn(t *testing.T) {
 	s.die()
 	s = p.open(lasts)
 	testkit.True(t, !(<-ends).After(first), "the next leader has more time than the first")
-	refused(t, testkit.Get(s.ResumeRun(ctx, me, id, "use short words", func(*board.Run) {})).Err(), session.StateError, codes.AttemptRunning, "advice")
+
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, id, "use short words", func(*board.Run) {})).Err(), session.StateError,
+		codes.AttemptRunning, "advice")
 	s.follow(FollowUpArgs{Target: the(id), Action: ActionQueue, Prompt: new("use short words")})
 	s.die()
 	s = p.open(passive)
@@ -220,10 +256,12 @@ func TestTheTimeOfARunGoesOn(t *testing.T) {
 	s = p.open(lasts)
 	testkit.True(t, !(<-ends).Before(resumed.Add(time.Second)), "it was resumed, and counts from its start")
 	testkit.Until(t, "paused", func() bool { return s.run(id).State == board.Paused })
-	testkit.Equal(t, deref(s.run(id).Reason), `It has reached its time limit of 1s. The follow-up that was queued was dropped: "use short words".`)
+	testkit.Equal(t, deref(s.run(id).Reason),
+		`It has reached its time limit of 1s. The follow-up that was queued was dropped: "use short words".`)
 }
 
-// A process that leads no runs, such as a worker, leaves them to others: those that wait, and those whose leader was killed.
+// A process that leads no runs, such as a worker, leaves them to others: those that wait, and those whose
+// leader was killed.
 func TestRunsAreLeftToWhoLeads(t *testing.T) {
 	p, worker := opened(t)
 	made := worker.startRun(false)
@@ -236,6 +274,7 @@ func TestRunsAreLeftToWhoLeads(t *testing.T) {
 		}
 	}
 	leaves("", task.Waiting)
+
 	leading := func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			_, _ = l.RunAgent(ctx, agentOf(l, "! touch "+p.up+"\n! await "+p.hold))
@@ -260,6 +299,7 @@ func TestLeaderPanics(t *testing.T) {
 			if led.Add(1) > 1 {
 				return board.RunEnd{State: board.Completed}
 			}
+
 			var agents sync.WaitGroup
 			defer agents.Wait()
 			ctx, cancel := context.WithCancel(ctx)
@@ -269,6 +309,7 @@ func TestLeaderPanics(t *testing.T) {
 			panic("no idea")
 		}
 	})
+
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := s.run(made.RunID)
@@ -276,6 +317,7 @@ func TestLeaderPanics(t *testing.T) {
 	testkit.Need(t, len(run.Steps) == 1, "%+v", run)
 	testkit.Equal(t, run.Steps[0].State, board.Stopped)
 	testkit.Contains(t, deref(run.Reason), "no idea")
+
 	s.resumes(made.RunID, "")
 	s.reaches(made.RunID, task.Completed)
 }
@@ -286,7 +328,9 @@ type pendingBoard struct {
 	add, claim *atomic.Bool
 }
 
-func (b pendingBoard) AddStep(ctx context.Context, x task.Execution, most int, c *task.Claim, l task.Limits) (bool, error) {
+func (b pendingBoard) AddStep(
+	ctx context.Context, x task.Execution, most int, c *task.Claim, l task.Limits,
+) (bool, error) {
 	if b.claim.Load() {
 		most = 0
 	}
@@ -297,7 +341,9 @@ func (b pendingBoard) AddStep(ctx context.Context, x task.Execution, most int, c
 	return claimed, err
 }
 
-func (b pendingBoard) ClaimStep(ctx context.Context, attempt, id string, most int, c *task.Claim, l task.Limits) (bool, error) {
+func (b pendingBoard) ClaimStep(
+	ctx context.Context, attempt, id string, most int, c *task.Claim, l task.Limits,
+) (bool, error) {
 	claimed, err := b.Board.ClaimStep(ctx, attempt, id, most, c, l)
 	if claimed && b.claim.Swap(false) {
 		return false, fmt.Errorf("claiming: %w", store.ErrPending)
@@ -321,6 +367,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 			return board.RunEnd{State: board.Completed}
 		}
 	})
+
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Completed)
 	var states []board.State
@@ -341,7 +388,10 @@ func TestARunIsMadeWithItsTask(t *testing.T) {
 	}
 	calls.Wait()
 	project, _ := s.rootProject()
-	testkit.Same(t, []int{len(testkit.Get(s.Runs(ctx, me)).Must(t)), testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total}, []int{1, 1}, "runs, tasks")
+	testkit.Same(t, []int{len(testkit.Get(s.Runs(ctx, me)).Must(t)),
+		testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total}, []int{1, 1},
+		"runs, tasks")
+
 	// The owner of the workflow must be named if a server is to lead.
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
 		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
@@ -359,23 +409,35 @@ func TestARunWithoutABranch(t *testing.T) {
 		refused(t, err, session.StateError, codes.NoBranch, "check one out")
 		return
 	}
+
 	refused(t, err, session.ToolError, codes.NoRepos, "in_place: true")
 	testkit.Equal(t, s.startRun(true).Workspace, p.Root, "told to, it works in")
 	must(t, os.Remove(filepath.Join(p.Root, ".git", "HEAD")))
-	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, codes.NoRepos, "cannot be used: reading the current branch", "in_place: true")
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, codes.NoRepos,
+		"cannot be used: reading the current branch", "in_place: true")
 }
 
 // A run whose workflow was aborted cannot go on, and nobody is told to resume it.
 func TestARunWhoseWorkflowWasAborted(t *testing.T) {
 	s := newProject(t).open(func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
-			err := l.Progress(ctx, task.WorkflowProgress{SessionID: "12345678", Status: board.WorkflowAborted, Step: "write"})
-			return board.RunEnd{State: board.Failed, Step: "write", Reason: fmt.Sprint("The workflow was aborted: ", err)}
+			err := l.Progress(ctx, task.WorkflowProgress{
+				SessionID: "12345678",
+				Status:    board.WorkflowAborted,
+				Step:      "write",
+			})
+			return board.RunEnd{
+				State:  board.Failed,
+				Step:   "write",
+				Reason: fmt.Sprint("The workflow was aborted: ", err),
+			}
 		}
 	})
+
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err(), session.StateError, codes.NoSession, "was aborted")
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err(), session.StateError,
+		codes.NoSession, "was aborted")
 	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
 	testkit.Need(t, len(items) == 1, "needs attention: %+v", items)
 	testkit.Equal(t, items[0].Kind, board.AttentionFailed, "needs attention: %+v", items)
@@ -398,6 +460,7 @@ func TestInputsOfARun(t *testing.T) {
 			return unfinished
 		}
 	})
+
 	args := aText()
 	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, "bad_inputs", "topic", "What about")
 	args.Inputs = board.Inputs{"topic": {Paths: []string{"cats"}}}
@@ -409,8 +472,16 @@ func TestInputsOfARun(t *testing.T) {
 	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
 		testkit.Equal(t, <-given, `{"topic":"cats"}`, "%s has the inputs", which)
 	}
+
 	// A task that a server leads starts only with what its workflow needs.
 	project, _ := s.rootProject()
-	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})).Must(t)
-	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.ToolError, "bad_inputs", "topic", "update_task")
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{
+		ProjectID:    project,
+		Title:        "T",
+		JobName:      new("texts"),
+		WorkflowName: new("write"),
+		Lead:         new(task.ServerLeads),
+	})).Must(t)
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.ToolError, "bad_inputs", "topic",
+		"update_task")
 }

@@ -22,6 +22,7 @@ func (e *Engine) Serve() {
 	if err := git.Check(e.ctx); err != nil {
 		e.Log.Warn("the task board cannot work", "error", err)
 	}
+
 	e.workers.Add(1)
 	e.background.Go(e.serve)
 	if e.Shared != nil {
@@ -44,19 +45,23 @@ func (e *Engine) Settle(ctx context.Context) error {
 	if !e.Database.Exists() {
 		return nil
 	}
+
 	b, err := e.Store(ctx)
 	if err != nil {
 		return err
 	}
+
 	open, err := b.OpenExecutions(ctx)
 	if err != nil {
 		return err
 	}
+
 	alive := store.Census(e.Members)
 	for _, x := range open {
 		if x.Lead || x.Elsewhere(e.Here) || alive(x.Owner) {
 			continue
 		}
+
 		proc, err := e.executor(x.Executor).Find(ctx, x.LogID, x.ID)
 		if err == nil && !proc.Ended() {
 			continue
@@ -64,6 +69,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 		if err != nil && (x.State == task.Starting || !errors.Is(err, executors.ErrNoRun)) {
 			continue // a server starts the agent, or finds out
 		}
+
 		taken, err := e.adopt(ctx, b, &x)
 		if err != nil {
 			return err
@@ -72,6 +78,7 @@ func (e *Engine) Settle(ctx context.Context) error {
 			e.lead(x)
 		}
 	}
+
 	for len(e.ownExecutions()) > 0 {
 		select {
 		case <-e.wake:
@@ -88,9 +95,11 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 	if err := e.Members.Enter(ctx); err != nil { // others must see that the new owner is alive
 		return false, err
 	}
+
 	taken, err := b.Adopt(ctx, x.ID, x.Owner, e.Members.ID())
 	if taken {
-		e.Log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID, "server", x.Owner)
+		e.Log.Info("attempt taken over from a server that is gone", "attempt", x.AttemptID, "execution", x.ID,
+			"server", x.Owner)
 		x.Owner = e.Members.ID()
 	}
 	return taken, err
@@ -103,12 +112,14 @@ func (e *Engine) serve() {
 	ctx := e.serving
 	ticker := time.NewTicker(e.poll())
 	defer ticker.Stop()
+
 	logged := ""
 	for {
 		err := e.look(ctx)
 		if session.CodeOf(err) == codes.ConfigInvalid {
 			err = nil // the config's errors are logged elsewhere
 		}
+
 		why := ""
 		if err != nil {
 			why = err.Error()
@@ -117,6 +128,7 @@ func (e *Engine) serve() {
 			e.Log.Error("the task board cannot be served; trying again", "error", err)
 		}
 		logged = why
+
 		select {
 		case <-ctx.Done():
 			return
@@ -138,15 +150,17 @@ func (e *Engine) poll() time.Duration {
 // sharedPolls makes 3 seconds of the default of Options.Poll.
 const sharedPolls = 6
 
-// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, and removes what this
-// place has of tasks that were deleted, until Close begins.
+// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, and
+// removes what this place has of tasks that were deleted, until Close begins.
 func (e *Engine) followBoard() {
 	position := ""
 	for wait.For(e.serving, e.o.Poll) == nil {
 		news, err := e.changes.Since(e.serving, position)
 		if err == nil {
 			position = news.Next
-			if news.Reset || slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskChanged || c.Kind == store.AttemptChanged }) {
+			if news.Reset || slices.ContainsFunc(news.Changes, func(c store.Change) bool {
+				return c.Kind == store.TaskChanged || c.Kind == store.AttemptChanged
+			}) {
 				e.wakeUp()
 			}
 			if slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskDeleted }) {
@@ -165,20 +179,25 @@ func (e *Engine) look(ctx context.Context) error {
 	if !e.Database.Exists() {
 		return nil
 	}
+
 	b, err := e.Store(ctx)
 	if err != nil {
 		return err
 	}
+
 	// Other servers must see that the owner of executions is alive.
 	if err := e.Members.Enter(ctx); err != nil {
 		return err
 	}
+
 	if err := e.takeUp(ctx, b); err != nil {
 		return err
 	}
+
 	if err := e.removeAsked(ctx, b); err != nil {
 		return err
 	}
+
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return err // work that needs it waits until it can be read
@@ -188,9 +207,11 @@ func (e *Engine) look(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if err := e.giveUp(ctx, b, cfg.Attempts.MachineLostAfter); err != nil {
 		return err
 	}
+
 	if !e.recovered {
 		e.recovered = true
 		e.workers.Add(1)
@@ -200,6 +221,7 @@ func (e *Engine) look(ctx context.Context) error {
 			}
 		})
 	}
+
 	// Waiting executions are assigned to this server as far as the board has room.
 	for ctx.Err() == nil {
 		x, err := b.ClaimNext(ctx, e.Members.ID(), e.slots(cfg), e.claim(ctx, b, cfg), board.Limits(cfg))
@@ -220,14 +242,17 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		return err
 	}
 	e.dropEnded(ctx, b, led, open)
+
 	alive := store.Census(e.Members)
 	for _, x := range open {
 		if x.Elsewhere(e.Here) {
 			continue // only its own machine can
 		}
-		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.Members.ID() && (e.only != noRun || x.StopAsked == nil) {
+		if x.Lead && e.only != "" && x.AttemptID != e.only && x.Owner != e.Members.ID() &&
+			(e.only != noRun || x.StopAsked == nil) {
 			continue // any process can record that a run was stopped
 		}
+
 		if x.Owner == e.Members.ID() {
 			if slices.ContainsFunc(led, func(r *execution) bool { return r.row.ID == x.ID }) {
 				if x.StopAsked != nil {
@@ -239,6 +264,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 			if alive(x.Owner) {
 				continue
 			}
+
 			taken, err := e.adopt(ctx, b, &x)
 			if err != nil {
 				return err
@@ -249,5 +275,6 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 		}
 		e.lead(x)
 	}
+
 	return nil
 }

@@ -77,14 +77,23 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) begin(w executors.Work) *job {
 	j := &job{Work: w, Started: time.Now().UTC()}
-	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{Index: int64(len(s.logs[w.Log])), Time: j.Started, Stream: runner.Stdout, Text: "asked: " + strings.Fields(w.Prompt)[0]})
+	s.logs[w.Log] = append(s.logs[w.Log], runner.Entry{
+		Index:  int64(len(s.logs[w.Log])),
+		Time:   j.Started,
+		Stream: runner.Stdout,
+		Text:   "asked: " + strings.Fields(w.Prompt)[0],
+	})
 	err := os.WriteFile(filepath.Join(w.Workspace, "said.txt"), []byte(w.Prompt), 0o600)
 	switch {
 	case err != nil:
 		s.end(j, runner.Exit{Code: 1, Stderr: err.Error()})
 	case !strings.Contains(w.Prompt, "wait"):
-		s.end(j, runner.Exit{FinalMessage: fmt.Sprintf("done, continued: %v", w.Continue), Usage: &transcript.Usage{USD: new(0.25), Turns: 1}})
+		s.end(j, runner.Exit{
+			FinalMessage: fmt.Sprintf("done, continued: %v", w.Continue),
+			Usage:        &transcript.Usage{USD: new(0.25), Turns: 1},
+		})
 	}
+
 	return j
 }
 
@@ -140,7 +149,9 @@ func (c client) Find(ctx context.Context, _, execution string) (executors.Proces
 	return p, c.call(ctx, "GET", "/jobs", execution, nil, &p.job)
 }
 
-func (c client) Tail(ctx context.Context, log string, after *int64, limit int, _ time.Duration) (all []runner.Entry, next int64, err error) {
+func (c client) Tail(
+	ctx context.Context, log string, after *int64, limit int, _ time.Duration,
+) (all []runner.Entry, next int64, err error) {
 	if err := c.call(ctx, "GET", "/log", log, nil, &all); err != nil {
 		return nil, 0, err
 	}
@@ -190,9 +201,13 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	root := testkit.Dir(t)
 	testkit.Git(t, root, "init", "-q", "-b", "main")
 	testkit.Git(t, root, "commit", "-q", "--allow-empty", "-m", "first")
+
 	open := func() *attempt.Engine {
-		return testkit.Get(attempt.Open(ctx, attempt.Options{Options: board.Options{Root: root}, Poll: 20 * time.Millisecond,
-			Executors: map[string]executors.Executor{"SERVICE": client(web.URL)}})).Must(t)
+		return testkit.Get(attempt.Open(ctx, attempt.Options{
+			Options:   board.Options{Root: root},
+			Poll:      20 * time.Millisecond,
+			Executors: map[string]executors.Executor{"SERVICE": client(web.URL)},
+		})).Must(t)
 	}
 	closed := func(e *attempt.Engine) { testkit.Same(t, e.Close(ctx), nil, "did not end") }
 	e := open()
@@ -205,43 +220,61 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	testkit.True(t, listed.Executors[i].Available, "it is not among %+v", listed.Executors)
 	testkit.True(t, listed.Executors[i].CanContinue, "it is not among %+v", listed.Executors)
 	testkit.Equal(t, listed.Executors[i].Program, web.URL, "it is not among %+v", listed.Executors)
+
 	project := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t).Projects[0].ProjectID
 	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)
 	start := func(title string, variant *string) (*attempt.AttemptReply, error) {
 		made := testkit.Get(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
-		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}}})
+		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{
+			TaskID:   made.TaskID,
+			Executor: "SERVICE",
+			Variant:  variant,
+			Repos:    []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}},
+		})
 	}
+
 	reaches := func(id string, state task.AttemptState) (r *attempt.FullAttemptReply) {
 		t.Helper()
 		testkit.Eventually(t, func() string {
-			if r = testkit.Get(e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(t); r.State == board.ExecutionState(state) {
+			r = testkit.Get(e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(t)
+			if r.State == board.ExecutionState(state) {
 				return ""
 			}
 			return fmt.Sprintf("it is %+v, and not %s", r, state)
 		})
 		return r
 	}
-	testkit.Equal(t, session.CodeOf(testkit.Get(start("one", new("BIG"))).Err())+" "+session.CodeOf(testkit.Get(start("refuse", nil)).Err()), "unknown_variant refused")
+	testkit.Equal(t, session.CodeOf(testkit.Get(start("one", new("BIG"))).Err())+" "+
+		session.CodeOf(testkit.Get(start("refuse", nil)).Err()), "unknown_variant refused")
 
 	quick := testkit.Get(start("quick", nil)).Must(t)
 	reaches(quick.AttemptID, task.Completed)
-	testkit.Get(e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(quick.AttemptID), Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
+	testkit.Get(e.FollowUp(ctx, me,
+		attempt.FollowUpArgs{Target: the(quick.AttemptID), Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
 	now := reaches(quick.AttemptID, task.Completed)
-	testkit.Equal(t, fmt.Sprint(*now.FinalMessage, ", ", *now.Cost.USD), "done, continued: true, 0.5", "after a follow-up")
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))).Must(t)), "more", "it wrote in the worktree")
-	tail := testkit.Get(e.TailAttempt(ctx, me, attempt.TailArgs{Target: the(quick.AttemptID), ExecutionID: &now.Executions[0].ExecutionID})).Must(t)
-	testkit.True(t, len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v", tail)
+	testkit.Equal(t, fmt.Sprint(*now.FinalMessage, ", ", *now.Cost.USD), "done, continued: true, 0.5",
+		"after a follow-up")
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))).Must(t)),
+		"more", "it wrote in the worktree")
+	tail := testkit.Get(e.TailAttempt(ctx, me,
+		attempt.TailArgs{Target: the(quick.AttemptID), ExecutionID: &now.Executions[0].ExecutionID})).Must(t)
+	testkit.True(t, len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more",
+		"the output of the follow-up: %+v", tail)
 
 	long := testkit.Get(start("wait", nil)).Must(t)
 	reaches(long.AttemptID, task.Running)
 	closed(e)
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
-	testkit.Equal(t, testkit.Get(e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: the(long.AttemptID)})).Must(t).State, board.Stopped)
+	testkit.Equal(t, testkit.Get(e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: the(long.AttemptID)})).Must(t).
+		State, board.Stopped)
 	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
+
 	remotes.mu.Lock()
 	defer remotes.mu.Unlock()
-	testkit.True(t, len(remotes.jobs) == 3 && len(remotes.logs) == 1, "it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
+	testkit.True(t, len(remotes.jobs) == 3 && len(remotes.logs) == 1,
+		"it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs),
+		len(remotes.logs))
 }
 
 func the(id string) board.Target { return board.Target{AttemptID: &id} }

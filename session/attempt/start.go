@@ -36,13 +36,16 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := board.CheckOptional("prompt", a.Prompt, board.MaxPrompt); err != nil {
 		return nil, err
 	}
+
 	b, cfg, err := e.View(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := e.MayStart(b.Who); err != nil {
 		return nil, err
 	}
+
 	request, created, err := b.Repeated(ctx, "start_task_attempt", named, a)
 	if err != nil {
 		return nil, err
@@ -54,10 +57,12 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		}
 		return r, err
 	}
+
 	t, err := b.Task(ctx, taskID)
 	if err != nil {
 		return nil, board.TaskFault("reading the task", err, taskID)
 	}
+
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
@@ -65,12 +70,15 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err != nil {
 		return nil, err
 	}
+
 	if len(a.Repos) == 0 {
 		var without string
 		if a.Repos, without, err = e.checkedOut(ctx, b.View, t.ProjectID); err != nil {
 			return nil, err
 		} else if without != "" {
-			return nil, session.NotNow(codes.NoBranch, "%s. Check out a branch there, or name the branch to start from in repos; list_repos has the ids.", without).With("argument", "repos")
+			return nil, session.NotNow(codes.NoBranch,
+				"%s. Check out a branch there, or name the branch to start from in repos; list_repos has the ids.",
+				without).With("argument", "repos")
 		}
 	}
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)
@@ -86,7 +94,9 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err != nil {
 		return nil, board.TaskFault("making the attempt", err, taskID)
 	}
-	e.Log.InfoContext(telemetry.Under(ctx, RefOf(kept)), "attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.Who.Identity)
+	e.Log.InfoContext(telemetry.Under(ctx, RefOf(kept)), "attempt made", "attempt", kept.ID, "task", taskID, "executor",
+		kept.Executor, "caller", b.Who.Identity)
+
 	e.wakeUp()
 	r, err := e.attemptReply(ctx, b, kept.ID)
 	return r, board.Midway(err)
@@ -94,12 +104,22 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
 // refuses what could not be run.
-func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
+func (e *Engine) plan(
+	ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs,
+) (a *task.Attempt, first task.Execution, err error) {
 	first = task.Execution{ID: uuid.NewString(), Prompt: taskPrompt(t, more) + aboutWorktree, Variant: agent.variant}
 	if err := agent.check(ctx, first.Prompt); err != nil && !e.isLocalError(err) {
 		return nil, first, err
 	}
-	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more, Trace: telemetry.Text(telemetry.Parent(ctx))}
+
+	a = &task.Attempt{
+		ID:       uuid.NewString(),
+		TaskID:   t.ID,
+		Executor: agent.name,
+		Variant:  agent.variant,
+		Prompt:   more,
+		Trace:    telemetry.Text(telemetry.Parent(ctx)),
+	}
 	if a.Repos, err = e.attemptRepos(ctx, b, t, repos); err != nil {
 		return nil, first, err
 	}
@@ -113,21 +133,29 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 	} else {
 		setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
 	}
+
 	return a, first, nil
 }
 
 // attemptRepos checks the repositories that an attempt should work on.
-func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
+func (e *Engine) attemptRepos(
+	ctx context.Context, b board.View, t *task.Task, args []RepoArgs,
+) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
-		return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository. Have git init run and something committed there, or its repositories named in .deepwork/config.yml.").With("argument", "repos").With("value", 0)
+		return nil, session.Wrong(codes.NoRepos,
+			"The project is not in a git repository. Have git init run and something committed there, or its "+
+				"repositories named in .deepwork/config.yml.").With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
-		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
+		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.",
+			len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
+
 	hidden, err := e.HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}
+
 	seen := make(map[string]bool)
 	var all []task.AttemptRepo
 	for i, arg := range args {
@@ -137,7 +165,8 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 			return nil, err
 		}
 		if seen[id] {
-			return nil, session.Wrong(codes.RepoTwice, "repos names the repository %s twice. Name each once.", id).With("argument", field).With("value", id)
+			return nil, session.Wrong(codes.RepoTwice, "repos names the repository %s twice. Name each once.",
+				id).With("argument", field).With("value", id)
 		}
 		seen[id] = true
 		repo, err := b.Repo(ctx, id)
@@ -145,16 +174,25 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 			return nil, board.FaultOf("reading the repository", err, codes.UnknownRepo, field, id, board.RemedyRepo)
 		}
 		if repo.ProjectID != t.ProjectID {
-			return nil, session.Wrong(codes.ForeignRepo, "The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: %q) lists those of the task's project.",
+			return nil, session.Wrong(codes.ForeignRepo,
+				"The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: "+
+					"%q) lists those of the task's project.",
 				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
 		}
+
 		branch := strings.TrimSpace(arg.TargetBranch)
 		if repo.Path == "" && branch != "" {
 			// Of another machine, which finds out about the branch when it takes the attempt.
 		} else if err := CheckBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
 			return nil, err
 		}
-		all = append(all, task.AttemptRepo{RepoID: repo.ID, RepoName: repo.Name, RepoPath: repo.Path, TargetBranch: branch})
+
+		all = append(all, task.AttemptRepo{
+			RepoID:       repo.ID,
+			RepoName:     repo.Name,
+			RepoPath:     repo.Path,
+			TargetBranch: branch,
+		})
 	}
 	return all, nil
 }
@@ -165,10 +203,12 @@ func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string)
 	if b.Who.Owner {
 		return func(string) bool { return false }, nil
 	}
+
 	seen, err := b.VisibleBranches(ctx)
 	if err != nil {
 		return nil, board.Fault("reading the branches of attempts", err)
 	}
+
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +217,8 @@ func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string)
 		like := func(prefix string) bool {
 			return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 		}
-		return (like(cfg.Attempts.BranchPrefix) || like(config.Default().Attempts.BranchPrefix)) && !slices.Contains(seen, name) && !slices.Contains(seen, worktree.Main(name))
+		return (like(cfg.Attempts.BranchPrefix) || like(config.Default().Attempts.BranchPrefix)) &&
+			!slices.Contains(seen, name) && !slices.Contains(seen, worktree.Main(name))
 	}, nil
 }
 
@@ -191,7 +232,9 @@ func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 	case err == nil:
 		return nil
 	case errors.Is(err, worktree.ErrNotRepo):
-		return session.Wrong(codes.NotARepository, "%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in .deepwork/config.yml.",
+		return session.Wrong(codes.NotARepository,
+			"%s (%s) is not a git repository: %v. Run git init there and commit something, or correct its path in "+
+				".deepwork/config.yml.",
 			repo.Path, repo.Name, err).With("argument", in+"repo_id").With("value", repo.ID).Because(err)
 	case errors.Is(err, worktree.ErrNoBranch):
 		names, listing := worktree.Branches(ctx, repo.Path)
@@ -199,7 +242,8 @@ func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 			names = nil // refuse without listing them
 		}
 		return session.Wrong(codes.UnknownBranch, "The repository %s has no branch %q. Its branches: %s.",
-			repo.Name, board.Clip(branch), board.Enumerate(slices.DeleteFunc(names, isHidden), "none; commit something first")).
+			repo.Name, board.Clip(branch),
+			board.Enumerate(slices.DeleteFunc(names, isHidden), "none; commit something first")).
 			With("argument", in+"target_branch").With("value", board.Clip(branch)).Because(err)
 	}
 	if ctx.Err() != nil {
@@ -214,11 +258,15 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 	for at, c := range prefix {
 		for _, repo := range repos {
 			if c == '/' && repo.RepoPath != "" && worktree.CheckRepo(ctx, repo.RepoPath, prefix[:at]) == nil {
-				return "", session.NotNow(codes.NoBranchLeft, "The repository %s has a branch %q, and with it git allows no branch %s…, as attempts have. Rename it (git -C %s branch -m %s NEW-NAME), or set attempts.branch_prefix in the config, such as to agents/.",
+				return "", session.NotNow(codes.NoBranchLeft,
+					"The repository %s has a branch %q, and with it git allows no branch %s…, as attempts have. "+
+						"Rename it (git -C %s branch -m %s NEW-NAME), or set attempts.branch_prefix in the config, "+
+						"such as to agents/.",
 					repo.RepoName, prefix[:at], prefix, session.InShell(repo.RepoPath), prefix[:at])
 			}
 		}
 	}
+
 	for range tries {
 		branch := worktree.BranchFor(prefix, title)
 		taken, err := b.BranchTaken(ctx, branch)
@@ -232,7 +280,10 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 			return branch, nil
 		}
 	}
-	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
+
+	return "", session.NotNow(codes.NoBranchLeft,
+		"No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old "+
+			"attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
 }
 
 // newFolder returns the folder of the worktrees of a new attempt.

@@ -37,8 +37,10 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	testkit.Need(t, now.State == "completed", "%+v: %s", now, deref(now.Error))
 	testkit.Need(t, now.WorkspaceBranch != r.WorkspaceBranch, "%+v: %s", now, deref(now.Error))
 	testkit.Need(t, strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-"), "%+v: %s", now, deref(now.Error))
-	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
-	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
+	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch,
+		"the branch of the worktree and of the board")
+	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"),
+		"the other's branch was touched")
 }
 
 // unreadable is a config that cannot be read before it is good.
@@ -62,7 +64,10 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	first.die()
 	var good atomic.Bool
 	s := p.open(p.unreadable(good.Load))
-	testkit.Until(t, "waiting", func() bool { return testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t).State == task.Waiting })
+	testkit.Until(t, "waiting", func() bool {
+		return testkit.Get(s.store().Attempt(ctx, r.AttemptID)).Must(t).State == task.Waiting
+	})
+
 	good.Store(true)
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 }
@@ -81,11 +86,15 @@ func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
 	var good atomic.Bool
 	var looks atomic.Int64
 	began := time.Now()
-	s := p.open(endsRuns, p.unreadable(func() bool { looks.Add(1); return good.Load() }))
+	s := p.open(endsRuns, p.unreadable(func() bool {
+		looks.Add(1)
+		return good.Load()
+	}))
 	testkit.Until(t, "looked at 60 times", func() bool { return looks.Load() >= 60 })
 	n := looks.Load()
 	most := 20 + 5*int64(time.Since(began)/(20*time.Millisecond)) // a few for each poll
 	testkit.True(t, n <= most, "the config was looked at %d times, want at most %d", n, most)
+
 	good.Store(true)
 	s.reaches(r.RunID, task.Completed)
 }
@@ -136,7 +145,9 @@ func (b absentBoard) EndExecution(ctx context.Context, id string, e task.Ending)
 func TestTheStoreIsAwayBeforeAnAgentRuns(t *testing.T) {
 	for _, run := range []bool{false, true} {
 		p, answers := newProject(t), sync.Map{}
-		s := p.open(func(o *Options) { o.Logger = nil }, endsRuns, p.boards(func(b store.Board) store.Board { return absentBoard{b, &answers} }))
+		s := p.open(func(o *Options) {
+			o.Logger = nil
+		}, endsRuns, p.boards(func(b store.Board) store.Board { return absentBoard{b, &answers} }))
 		var id string
 		if run {
 			id = s.startRun(false).RunID
@@ -166,7 +177,8 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	testkit.True(t, !Exists(folder+".removing"), "the worktrees are left")
 }
 
-// A server leaves alone the worktree of an agent of another project with the same folder of worktrees, which may be at work.
+// A server leaves alone the worktree of an agent of another project with the same folder of worktrees, which
+// may be at work.
 func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
 	p, another := newProject(t), newProject(t)
 	for _, each := range []*project{p, another} {
@@ -175,13 +187,17 @@ func TestWorktreesOfOthersAreLeftAlone(t *testing.T) {
 	s := p.open()
 	r := s.runs("! write loose.txt x", "! await "+p.hold, "! write late.txt x")
 	v := another.open().ran("! say x") // by then it has recovered
-	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath),
+		"the worktree of an agent that runs is gone: %+v", v)
+
 	s.die() // and its board, which knows of the agent, is moved away
 	for _, f := range testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t) {
 		must(t, os.Rename(f, filepath.Join(p.Root, "..", filepath.Base(f))))
 	}
 	v = p.open().ran("! say x")
-	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent whose board is gone is gone: %+v", v)
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath),
+		"the worktree of an agent whose board is gone is gone: %+v", v)
+
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
@@ -210,13 +226,21 @@ func TestOutcomes(t *testing.T) {
 		code bool   // it has an exit code
 		why  string // its error
 	}{
-		"stopped before it ran": {runner.Exit{Code: -1, Stopped: true, NotStarted: "it was stopped before it began", EndedAt: at}, task.Stopped, false, ""},
-		"never ran":             {runner.Exit{Code: -1, NotStarted: "no such program", EndedAt: at}, task.Failed, false, "The agent could not be started: no such program"},
-		"stopped":               {runner.Exit{Code: -1, Stopped: true, Signal: "SIGTERM", EndedAt: at}, task.Stopped, true, ""},
-		"killed":                {runner.Exit{Code: -1, Signal: "SIGKILL", EndedAt: at}, task.Failed, true, "The agent was ended by SIGKILL."},
-		"well":                  {runner.Exit{EndedAt: at}, task.Completed, true, ""},
-		"not well":              {runner.Exit{Code: 3, EndedAt: at}, task.Failed, true, "The agent ended with exit code 3."},
-		"with words":            {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true, "The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
+		"stopped before it ran": {runner.Exit{
+			Code:       -1,
+			Stopped:    true,
+			NotStarted: "it was stopped before it began",
+			EndedAt:    at,
+		}, task.Stopped, false, ""},
+		"never ran": {runner.Exit{Code: -1, NotStarted: "no such program", EndedAt: at}, task.Failed, false,
+			"The agent could not be started: no such program"},
+		"stopped": {runner.Exit{Code: -1, Stopped: true, Signal: "SIGTERM", EndedAt: at}, task.Stopped, true, ""},
+		"killed": {runner.Exit{Code: -1, Signal: "SIGKILL", EndedAt: at}, task.Failed, true,
+			"The agent was ended by SIGKILL."},
+		"well":     {runner.Exit{EndedAt: at}, task.Completed, true, ""},
+		"not well": {runner.Exit{Code: 3, EndedAt: at}, task.Failed, true, "The agent ended with exit code 3."},
+		"with words": {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true,
+			"The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
 	} {
 		o := outcomeOf(c.exit)
 		testkit.Equal(t, o.State, c.want)
@@ -242,7 +266,9 @@ func auto(executor string, inReview int, change ...func(*config.Config)) func(*c
 func (s *server) statusOf(all []*board.Task, want ...string) {
 	s.t.Helper()
 	testkit.Until(s.t, strings.Join(want, " "), func() bool {
-		return slices.EqualFunc(all, want, func(v *board.Task, status string) bool { return s.task(v.TaskID).Status == status })
+		return slices.EqualFunc(all, want, func(v *board.Task, status string) bool {
+			return s.task(v.TaskID).Status == status
+		})
 	})
 }
 
@@ -257,10 +283,12 @@ func TestAutoStart(t *testing.T) {
 	for i := range 5 {
 		all = append(all, one.newTask("! once "+filepath.Join(marks, fmt.Sprint(i)), "! env MODE"))
 	}
-	testkit.Get(one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})).Must(t)
+	testkit.Get(one.UpdateTask(ctx, me,
+		board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})).Must(t)
 	p.Configure(auto("TEST:OTHER", 2))
 	one.statusOf(all, "inreview", "inreview", "todo", "todo", "todo")
 	testkit.ContainsAll(t, one.output(*one.task(all[0].TaskID).LatestAttemptID), []string{"agent other", "MODE=slow"})
+
 	done := func(v *board.Task) {
 		t.Helper()
 		testkit.Get(two.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})).Must(t)
@@ -272,8 +300,10 @@ func TestAutoStart(t *testing.T) {
 	done(all[2])
 	one.statusOf(all, "done", "done", "done", "inreview", "inreview")
 	for _, v := range all {
-		testkit.Equal(t, testkit.Get(one.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Count, 1)
+		testkit.Equal(t, testkit.Get(one.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).
+			Must(t).Count, 1)
 	}
+
 	// One that is off, or not approved, starts nothing; nor one that was tried.
 	done(all[3])
 	done(all[4])
@@ -281,8 +311,12 @@ func TestAutoStart(t *testing.T) {
 	again := one.newTask("! exit 3")
 	one.ends(one.begin(again).AttemptID)
 	testkit.Get(one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})).Must(t)
+
 	withheld := auto("TEST", 9, func(c *config.Config) {
-		c.Approval = &config.Approval{Use: c, Withheld: &config.Withheld{Asked: []config.Asked{{Key: "attempts.auto_start"}}, Kept: true}}
+		c.Approval = &config.Approval{
+			Use:      c,
+			Withheld: &config.Withheld{Asked: []config.Asked{{Key: "attempts.auto_start"}}, Kept: true},
+		}
 	})
 	p.Configure(withheld)
 	fresh := one.newTask("! say hello")
@@ -315,7 +349,8 @@ func TestAutoStartAfterACrash(t *testing.T) {
 		testkit.Equal(t, s.ends(*s.task(v.TaskID).LatestAttemptID).State, "completed")
 	}
 	for _, v := range all {
-		testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Count, 1)
+		testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).
+			Must(t).Count, 1)
 	}
 }
 
@@ -347,10 +382,12 @@ func TestAutoStartRefused(t *testing.T) {
 	logged("no branch is checked out in ")
 	s.statusOf([]*board.Task{s.newTask("! say hello")}, "inreview") // and the other was passed over again
 	testkit.Equal(t, log.Count("no branch is checked out in "), 1, "it was logged … times")
+
 	p.Git(other, "checkout", "-q", "main")
 	p.Configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
 	s.statusOf([]*board.Task{stuck}, "inreview")
-	guest := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "guest"}, board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})).Must(t)
+	guest := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "guest"},
+		board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})).Must(t)
 	s.statusOf([]*board.Task{s.newTask("! say hello"), guest}, "inreview", "todo")
 	p.Configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
 	over := s.newTask("! say hello")
@@ -360,8 +397,8 @@ func TestAutoStartRefused(t *testing.T) {
 	s.statusOf([]*board.Task{over, guest}, "inreview", "todo")
 }
 
-// However many attempts wait on 4 slots of two servers: never more than 4 run, only those that run when the budget is reached exceed
-// it, all end when it is raised, nothing is left locked, and git is whole.
+// However many attempts wait on 4 slots of two servers: never more than 4 run, only those that run when the
+// budget is reached exceed it, all end when it is raised, nothing is left locked, and git is whole.
 func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	const slots = 4
 	attempts := 16
@@ -389,7 +426,10 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	wg.Wait()
 	budget(0.5)
 	must(t, os.WriteFile(p.hold, nil, 0o644))
-	testkit.Until(t, "at the budget", func() bool { return len(testkit.Get(one.Reached(ctx, one.store(), p.Config.Load())).Must(t)) > 0 })
+	testkit.Until(t, "at the budget", func() bool {
+		return len(testkit.Get(one.Reached(ctx, one.store(), p.Config.Load())).Must(t)) > 0
+	})
+
 	ran := map[task.AttemptState]int{}
 	testkit.Until(t, "without agents", func() bool {
 		clear(ran)
@@ -398,10 +438,14 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		}
 		return ran[task.Completed]+ran[task.Waiting] == attempts
 	})
-	testkit.True(t, ran[task.Completed] >= 5 && ran[task.Completed] <= 5+slots-1, "%v of 0.1 USD each with a budget of 0.5 and %d slots", ran, slots)
+	testkit.True(t, ran[task.Completed] >= 5 && ran[task.Completed] <= 5+slots-1,
+		"%v of 0.1 USD each with a budget of 0.5 and %d slots", ran, slots)
+
 	for _, s := range []*server{one, two} { // and neither starts more
-		testkit.Equal(t, testkit.Get(s.store().ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t), nil)
+		testkit.Equal(t, testkit.Get(
+			s.store().ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t), nil)
 	}
+
 	budget(100)
 	branches := map[string]bool{}
 	for _, id := range ids {
@@ -410,6 +454,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		branches[r.WorkspaceBranch] = true
 	}
 	testkit.Equal(t, len(branches), attempts, "branches of the attempts")
+
 	marks, most := testkit.Get(filepath.Glob(filepath.Join(dir, "saw-*"))).Must(t), 0
 	for _, m := range marks {
 		n := 0
@@ -421,14 +466,17 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	testkit.True(t, most >= 2, "%d agents ran, %d at once at most", len(marks), most)
 	testkit.Until(t, "counted by the servers", func() bool { // when the board has it
 		a, b := one.Stats(), two.Stats()
-		return a.Ended[task.Completed]+b.Ended[task.Completed] == uint64(attempts) && a.Started+b.Started == uint64(attempts)
+		return a.Ended[task.Completed]+b.Ended[task.Completed] == uint64(attempts) &&
+			a.Started+b.Started == uint64(attempts)
 	})
+
 	out := p.Git(p.Root, "fsck", "--full", "--strict")
 	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
 	out = p.Git(p.Root, "worktree", "list", "--porcelain")
 	testkit.True(t, !strings.Contains(out, "locked"), "git worktree list: %s", out)
 	testkit.True(t, !strings.Contains(out, "prunable"), "git worktree list: %s", out)
 	testkit.Equal(t, strings.Count(out, "worktree "), attempts+1, "git worktree list: %s", out)
+
 	locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock"))
 	testkit.True(t, locks == nil, "lock files are left: %v", locks)
 }

@@ -34,25 +34,31 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	if err != nil {
 		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, e.o.Grace+stopPatience)
 	defer cancel()
 	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, session.NotNow(codes.StillStopping, "Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.", id).With("attempt_id", id).Because(err).Wait(board.RetryAfter)
+		return nil, session.NotNow(codes.StillStopping,
+			"Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.",
+			id).With("attempt_id", id).Because(err).Wait(board.RetryAfter)
 	}
 	if err != nil {
 		return nil, board.Midway(board.AttemptFault("stopping the attempt", err, id))
 	}
+
 	r, err := e.attemptReply(ctx, b, id)
 	if err != nil {
 		return nil, board.Midway(err)
 	}
+
 	notice := ""
 	switch {
 	case !was.Open():
 		notice = fmt.Sprintf("Nothing ran: the attempt was %s already.", was)
 	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
-		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done nevertheless.", board.Clip(before.Session.Queued.Prompt))
+		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done "+
+			"nevertheless.", board.Clip(before.Session.Queued.Prompt))
 	}
 	if r.Notice != nil && notice != "" {
 		notice += " " + *r.Notice
@@ -91,11 +97,15 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 			asked = x.ID
 			continue
 		}
+
 		switch {
 		case elsewhere: // its own machine does it
 		case x.Owner == e.Members.ID():
 			if r := e.stopHere(x.ID); r != nil && r.stateUnknown.Load() != nil && time.Since(began) > faultPatience {
-				return was, session.NotNow(codes.NotStoppable, "Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that corrected: it is then stopped without another call, as get_attempt shows.", attempt, *r.stateUnknown.Load()).With("attempt_id", attempt)
+				return was, session.NotNow(codes.NotStoppable,
+					"Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that "+
+						"corrected: it is then stopped without another call, as get_attempt shows.", attempt,
+					*r.stateUnknown.Load()).With("attempt_id", attempt)
 			}
 		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else may take it over
 			taken, err := e.adopt(ctx, e.Database.Board(), x)
@@ -106,6 +116,7 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 				e.lead(*x)
 			}
 		}
+
 		e.wakeUp() // makes serve notice a dead owner
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return was, fmt.Errorf("waiting for its end: %w", err)

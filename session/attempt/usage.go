@@ -12,16 +12,20 @@ import (
 )
 
 // usageOf returns what an execution used, by the prices of now; nil if its agent reported nothing.
-func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage) (*task.Usage, error) {
+func (e *Engine) usageOf(
+	ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage,
+) (*task.Usage, error) {
 	if u == nil {
 		return nil, nil
 	}
+
 	prices := map[string]transcript.Price{}
 	if cfg, err := e.Config(ctx); err == nil { // else only what agents report is known
 		for model, p := range cfg.Prices {
 			prices[model] = transcript.Price(p)
 		}
 	}
+
 	var before map[string]transcript.Tokens
 	if u.Thread != "" {
 		all, err := b.Used(ctx, attempt)
@@ -36,7 +40,13 @@ func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor s
 		}
 	}
 	c := transcript.CostOf(u, before, prices, executor)
-	used := &task.Usage{InputTokens: c.Tokens.Input, CachedTokens: c.Tokens.CacheRead + c.Tokens.CacheWrite, OutputTokens: c.Tokens.Output, Turns: c.Turns, Thread: u.Thread}
+	used := &task.Usage{
+		InputTokens:  c.Tokens.Input,
+		CachedTokens: c.Tokens.CacheRead + c.Tokens.CacheWrite,
+		OutputTokens: c.Tokens.Output,
+		Turns:        c.Turns,
+		Thread:       u.Thread,
+	}
 	if c.USD != nil {
 		used.MicroUSD = new(board.MicroUSD(*c.USD))
 	}
@@ -57,12 +67,15 @@ func (e *Engine) countUse(u *task.Usage, limited bool) {
 		if limited {
 			s.Limited++
 		}
+
 		known := cmp.Or(u, &task.Usage{})
 		if known.MicroUSD == nil {
 			s.Spent.Unknown++
 		} else {
 			s.Spent.MicroUSD += *known.MicroUSD
 		}
-		s.Spent.InputTokens, s.Spent.CachedTokens, s.Spent.OutputTokens = s.Spent.InputTokens+known.InputTokens, s.Spent.CachedTokens+known.CachedTokens, s.Spent.OutputTokens+known.OutputTokens
+
+		s.Spent.InputTokens, s.Spent.CachedTokens, s.Spent.OutputTokens = s.Spent.InputTokens+known.InputTokens,
+			s.Spent.CachedTokens+known.CachedTokens, s.Spent.OutputTokens+known.OutputTokens
 	})
 }

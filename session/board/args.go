@@ -22,12 +22,19 @@ type ListReposArgs struct {
 // attempt summary").
 type ListTasksArgs struct {
 	ProjectID string   `json:"project_id" arg:"UUID, from list_projects"`
-	Status    *string  `json:"status" arg:"todo, inprogress, inreview, done or cancelled" enum:"todo,inprogress,inreview,done,cancelled"`
+	Status    *string  `json:"status" enum:"todo,inprogress,inreview,done,cancelled"`
 	Labels    []string `json:"labels,omitempty" arg:"Labels that it has, all of them" max:"10"`
 	Priority  *string  `json:"priority,omitempty" arg:"low, normal or high" enum:"low,normal,high"`
 	Limit     *int     `json:"limit" arg:"Default: 50" min:"1" max:"500"`
 	Cursor    *string  `json:"cursor" arg:"next_cursor" max:"1000"`
 	Text      string   `json:"-"` // in the title, in upper or lower case; for people
+}
+
+// Tags implements fieldtag.Tagger.
+func (ListTasksArgs) Tags() map[string]string {
+	return map[string]string{
+		"Status": `arg:"todo, inprogress, inreview, done or cancelled"`,
+	}
 }
 
 // ListTaskAttemptsArgs are the arguments of list_task_attempts.
@@ -63,13 +70,20 @@ type UpdateTaskArgs struct {
 	TaskID       string   `json:"task_id" arg:"UUID"`
 	Title        *string  `json:"title" arg:"One line" max:"200"`
 	Description  *string  `json:"description" arg:"The work in full" max:"100000"`
-	Status       *string  `json:"status" arg:"todo, inprogress, inreview, done or cancelled" enum:"todo,inprogress,inreview,done,cancelled"`
+	Status       *string  `json:"status" enum:"todo,inprogress,inreview,done,cancelled"`
 	JobName      *string  `json:"job_name" arg:"Job of the workflow to complete"`
 	WorkflowName *string  `json:"workflow_name" arg:"Its workflow"`
 	Inputs       Inputs   `json:"inputs,omitempty" arg:"Values of its inputs"`
 	Labels       []string `json:"labels,omitempty" arg:"All that it is to have" max:"10"`
 	Priority     *string  `json:"priority,omitempty" arg:"low, normal or high" enum:"low,normal,high"`
 	DependsOn    []string `json:"depends_on" arg:"UUIDs of tasks to be done first" max:"50"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (UpdateTaskArgs) Tags() map[string]string {
+	return map[string]string{
+		"Status": `arg:"todo, inprogress, inreview, done or cancelled"`,
+	}
 }
 
 // Target names an attempt.

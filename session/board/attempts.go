@@ -12,25 +12,43 @@ import (
 
 // ListTaskAttempts lists the attempts of a task, newest first (seed 004,
 // "list_task_attempts returns attempt details").
-func (b *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a ListTaskAttemptsArgs) (*AttemptsReply, error) {
+func (b *Board) ListTaskAttempts(
+	ctx context.Context, who session.Caller, a ListTaskAttemptsArgs,
+) (*AttemptsReply, error) {
 	v, id, p, err := b.viewOfList(ctx, who, "task_id", a.TaskID, a.Limit, a.Cursor)
 	if err != nil {
 		return nil, err
 	}
+
 	cfg, err := b.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	l, err := v.TaskAttempts(ctx, id, p)
 	if err != nil {
 		return nil, FaultOf("listing the attempts", cursor(p, err), codes.UnknownTask, "task_id", id, remedyTask)
 	}
-	r := &AttemptsReply{Attempts: make([]AttemptSummary, 0, len(l.Attempts)), LatestAttemptID: l.Task.LatestAttemptID, LatestSessionID: l.Task.LatestSessionID,
-		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: OrNull(l.Next)}
+	r := &AttemptsReply{
+		Attempts:        make([]AttemptSummary, 0, len(l.Attempts)),
+		LatestAttemptID: l.Task.LatestAttemptID,
+		LatestSessionID: l.Task.LatestSessionID,
+		Count:           len(l.Attempts),
+		Total:           l.Total,
+		Filters:         AttemptFilters{TaskID: id, Limit: p.Limit},
+		NextCursor:      OrNull(l.Next),
+	}
 	for _, v := range l.Attempts {
 		r.Attempts = append(r.Attempts, AttemptSummary{
-			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: b.StateOf(&v.Situation), Executor: v.Executor, Variant: v.Variant,
-			CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
+			AttemptID:             v.ID,
+			WorkspaceBranch:       v.Branch,
+			State:                 b.StateOf(&v.Situation),
+			Executor:              v.Executor,
+			Variant:               v.Variant,
+			CreatedAt:             Stamp(v.CreatedAt),
+			UpdatedAt:             Stamp(v.UpdatedAt),
+			LatestSessionID:       v.LatestSessionID,
+			LatestSessionExecutor: v.LatestExecutor,
 		})
 	}
 	if slices.ContainsFunc(l.Attempts, func(a task.Attempt) bool { return a.State == task.Waiting }) {
@@ -47,6 +65,7 @@ func (b *Board) FindAttempts(ctx context.Context, who session.Caller, prefix str
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := b.Database.Board().AllAttempts(ctx)
 	if err != nil {
 		return nil, Fault("listing the attempts", err)
@@ -55,6 +74,7 @@ func (b *Board) FindAttempts(ctx context.Context, who session.Caller, prefix str
 		if !strings.HasPrefix(a.ID, prefix) {
 			return true
 		}
+
 		if v.Who.Owner {
 			return false
 		}

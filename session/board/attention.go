@@ -21,13 +21,16 @@ import (
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
 	AttentionConflicts = "attempt_conflicts" // a merge of it has conflicts
-	AttentionRun       = "run_stopped"       // the latest attempt of a task is a run that failed, was interrupted, or paused by a budget
+	// the latest attempt of a task is a run that failed, was interrupted, or paused by a budget
+	AttentionRun       = "run_stopped"
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
-	AttentionLimit     = "limit_unclear"     // a step of a run waits for a limit whose provider does not say when it ends
-	AttentionSource    = "source_asks"       // a workflow of another system asks a person, who answers there
-	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
+	// a step of a run waits for a limit whose provider does not say when it ends
+	AttentionLimit  = "limit_unclear"
+	AttentionSource = "source_asks" // a workflow of another system asks a person, who answers there
+	// a step of a workflow that only a person can pass: they review it, or override its review
+	AttentionStep = "step_waits"
 )
 
 // NeedsAttention returns what waits for a person and is visible to the caller, newest first.
@@ -50,10 +53,12 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	if err != nil {
 		return nil, Fault("looking for what needs a person", err)
 	}
+
 	var all []Attention
 	for _, a := range attempts {
 		state, isRun, run := b.StateOf(&a.Situation), a.Run != nil, Run{}
-		if state == Interrupted && a.State.Open() { // its leader may have ended the run, and itself, after that was read
+		// its leader may have ended the run, and itself, after that was read
+		if state == Interrupted && a.State.Open() {
 			if at, err := v.Attempt(ctx, a.AttemptID); err == nil {
 				a.Situation = at.Situation
 				state = b.StateOf(&a.Situation)
@@ -68,7 +73,8 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 			kind, command = AttentionConflicts, "deepwork board show "+Short(a.TaskID)
 		case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
 			continue // it goes on, or a person has stopped it
-		case isRun && state != Completed && !a.Began && !a.State.Open(): // an open one goes on, wherever its leader was killed
+		// an open one goes on, wherever its leader was killed
+		case isRun && state != Completed && !a.Began && !a.State.Open():
 			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
 		case isRun && state != Completed:
 			cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)
@@ -79,9 +85,20 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		case state == Failed || state == Interrupted:
 			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, State: &state, Title: a.Title, Since: new(Stamp(a.Since)), Command: command,
-			TaskID: a.TaskID, End: run.End, InPlace: run.InPlace, at: a.Since})
+		all = append(all, Attention{
+			Kind:    kind,
+			ID:      a.AttemptID,
+			State:   &state,
+			Title:   a.Title,
+			Since:   new(Stamp(a.Since)),
+			Command: command,
+			TaskID:  a.TaskID,
+			End:     run.End,
+			InPlace: run.InPlace,
+			at:      a.Since,
+		})
 	}
+
 	limits, err := unclearLimits(ctx, v.View)
 	if err != nil {
 		return nil, err
@@ -95,6 +112,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
+
 	budgets, err := b.ReachedBudgets(ctx, who)
 	if err != nil {
 		return nil, err
@@ -127,6 +145,7 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 		if w.Run == nil {
 			continue
 		}
+
 		at, err := v.Attempt(ctx, w.AttemptID)
 		if errors.Is(err, task.ErrNotFound) {
 			continue
@@ -134,13 +153,23 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 		if err != nil {
 			return nil, Fault("reading a run", err)
 		}
+
 		run, err := runIn(at)
 		if err != nil {
 			return nil, err
 		}
 		for i, r := range waitsOf(run, true) {
 			if r.tries > 0 {
-				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, State: new(WaitingForLimit), Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + Short(at.ID), TaskID: at.TaskID, at: run.Waits[i].Since})
+				all = append(all, Attention{
+					Kind:    AttentionLimit,
+					ID:      at.ID,
+					State:   new(WaitingForLimit),
+					Title:   w.Title + ": " + r.Text(),
+					Since:   &r.Since,
+					Command: "deepwork run status " + Short(at.ID),
+					TaskID:  at.TaskID,
+					at:      run.Waits[i].Since,
+				})
 			}
 		}
 	}
@@ -152,6 +181,7 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 	if !b.Database.Exists() {
 		return nil, nil
 	}
+
 	asking, err := b.Database.RemoteRuns().Asking(ctx)
 	if err != nil {
 		return nil, Fault("looking for questions of sources", err)
@@ -161,14 +191,28 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 		if !who.Owner && x.Identity != who.Identity || json.Unmarshal(x.Progress, &p) != nil {
 			continue
 		}
-		all = append(all, Attention{Kind: AttentionSource, ID: x.ID, Title: fmt.Sprintf("%s asks for %s: %s", x.Source, x.WorkflowName, p.Asks), Since: new(Stamp(x.StartedAt)), at: x.StartedAt})
+		all = append(all, Attention{
+			Kind:  AttentionSource,
+			ID:    x.ID,
+			Title: fmt.Sprintf("%s asks for %s: %s", x.Source, x.WorkflowName, p.Asks),
+			Since: new(Stamp(x.StartedAt)),
+			at:    x.StartedAt,
+		})
 	}
 	return all, nil
 }
 
 // StepAttention returns a step that waits for a person as an entry of what needs one.
 func StepAttention(s session.AwaitingStep) Attention {
-	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(Stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
+	return Attention{
+		Kind:    AttentionStep,
+		ID:      s.SessionID,
+		Title:   fmt.Sprintf("Step %s: %s", s.Step, s.Goal),
+		Since:   new(Stamp(s.Since)),
+		Command: s.Command(),
+		Waits:   &s,
+		at:      s.Since,
+	}
 }
 
 // ReachedBudgets returns the budgets that are reached, so that no agent starts.
@@ -177,6 +221,7 @@ func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []A
 	if err != nil {
 		return nil, err
 	}
+
 	records, err := b.Store(ctx)
 	if err != nil {
 		return nil, err
@@ -190,7 +235,13 @@ func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []A
 		return nil, Fault("reading the budget", err)
 	}
 	for _, r := range reached {
-		a := Attention{Kind: AttentionBudget, ID: r.Key, Title: r.title(v.Who), Command: "${EDITOR:-vi} " + r.Limit.File}
+		a := Attention{
+			Kind:    AttentionBudget,
+			ID:      r.Key,
+			Title:   r.title(v.Who),
+			Command: "${EDITOR:-vi} " + r.Limit.File,
+		}
+
 		since := cost
 		if r.Key == "attempts.max_unknown" {
 			since = unknown
@@ -218,14 +269,21 @@ func (b *Board) Work(ctx context.Context, who session.Caller) (open, ended []tas
 // untrusted returns the part of the config that the user has neither approved nor denied, or nil.
 // That agents may start is asked for only with something else.
 func (b *Board) untrusted(cfg *config.Config) *Attention {
-	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied || cfg.Approval.Withheld.Plain() {
+	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied ||
+		cfg.Approval.Withheld.Plain() {
 		return nil
 	}
+
 	var keys []string
 	for _, asked := range cfg.Approval.Withheld.Asked {
 		keys = append(keys, asked.Key)
 	}
-	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing") + cfg.Approval.Withheld.Since(), Command: "deepwork trust"}
+	a := &Attention{
+		Kind:    AttentionUntrusted,
+		ID:      digest(cfg.Approval.Withheld.Asked)[:16],
+		Title:   "Not approved: " + Enumerate(keys, "nothing") + cfg.Approval.Withheld.Since(),
+		Command: "deepwork trust",
+	}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}

@@ -54,7 +54,11 @@ type server struct {
 }
 
 func (p *project) open(change ...func(*Options)) *server {
-	o := Options{Root: p.Root, Stores: p.Stores(), Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }}
+	o := Options{
+		Root:   p.Root,
+		Stores: p.Stores(),
+		Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil },
+	}
 	for _, f := range change {
 		f(&o)
 	}
@@ -88,7 +92,8 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	return testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
+	return testkit.Get(s.CreateTask(ctx, me,
+		CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
 }
 
 // attempt makes an attempt at a task, perhaps a run, and brings it to a state.
@@ -113,7 +118,8 @@ func (s *server) brings(state task.AttemptState) {
 	x := testkit.Get(records.ClaimNext(ctx, "0011223344556677", 9, nil, task.Limits{})).Must(s.t)
 	testkit.Get(records.StartExecution(ctx, x.ID, "TEST", time.Time{})).Must(s.t)
 	if state != task.Running {
-		_, _, err := records.EndExecution(ctx, x.ID, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
+		_, _, err := records.EndExecution(ctx, x.ID,
+			task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
 		must(s.t, err)
 	}
 }
@@ -141,42 +147,64 @@ func TestNeedsAttention(t *testing.T) {
 		return all
 	}
 	testkit.Same(t, kinds(eve), nil, "at first")
+
 	good, bad, led := s.newTask("good"), s.newTask("bad"), s.newTask("led")
 	done, failed := s.attempt(good, task.Completed, nil), s.attempt(bad, task.Failed, nil)
 	run := s.attempt(led, task.Failed, &Run{JobName: "texts", WorkflowName: "write"})
 	s.attempt(s.newTask("stopped"), task.Stopped, &Run{})
-	want := []string{"step_waits 0a1b2c3d", "run_stopped " + run.ID, "attempt_failed " + failed.ID, "attempt_to_review " + done.ID}
+	want := []string{"step_waits 0a1b2c3d", "run_stopped " + run.ID, "attempt_failed " + failed.ID,
+		"attempt_to_review " + done.ID}
 	testkit.Same(t, kinds(me), want)
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
+
 	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-	for i, want := range []string{"deepwork sessions override 0a1b2c3d write --reason TEXT", "deepwork run resume " + Short(run.ID), "deepwork board tail " + Short(failed.ID), "deepwork board diff " + Short(done.ID)} {
+	for i, want := range []string{"deepwork sessions override 0a1b2c3d write --reason TEXT", "deepwork run resume " +
+		Short(run.ID), "deepwork board tail " + Short(failed.ID), "deepwork board diff " + Short(done.ID)} {
 		testkit.Equal(t, r.Items[i].Command, want)
 	}
 	testkit.Equal(t, r.Items[0].Title+" "+*r.Items[0].Since, "Step write: A report "+Stamp(soon))
 	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
 	testkit.Same(t, kinds(me), want[:3], "after it was accepted")
+
 	wait := RunWait{Kind: WaitsForLimit, SessionID: "0123abcd", StepID: "fix", Since: soon.Add(time.Hour), Until: &soon}
 	unclear := wait
 	unclear.Tries = 3
 	limited := s.attempt(s.newTask("limited"), task.Running, &Run{Waits: []RunWait{wait, unclear}})
-	testkit.Same(t, kinds(me), append([]string{AttentionLimit + " " + limited.ID, want[0], AttentionRun + " " + limited.ID}, want[1:3]...), "with a limit of which nobody knows the end")
+	testkit.Same(t, kinds(me), append([]string{AttentionLimit + " " + limited.ID, want[0],
+		AttentionRun + " " + limited.ID}, want[1:3]...), "with a limit of which nobody knows the end")
+
 	limit := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items[0]
-	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
+	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+
+		waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
+
 	// A source asks the person who called it, and the user.
 	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
-		x := store.RemoteRun{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.RemoteRunning, StatusSupported: true, SourceExecutionID: new("7"),
-			StartedAt: soon.Add(time.Duration(i) * time.Second), Progress: testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t)}
+		x := store.RemoteRun{
+			ID:                fmt.Sprint(nobody[:35], i),
+			Owner:             "0011223344556677",
+			Identity:          who.Identity,
+			Source:            "trips",
+			WorkflowName:      "book",
+			State:             store.RemoteRunning,
+			StatusSupported:   true,
+			SourceExecutionID: new("7"),
+			StartedAt:         soon.Add(time.Duration(i) * time.Second),
+			Progress:          testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t),
+		}
 		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
 	}
 	testkit.Same(t, kinds(eve), []string{AttentionSource + " " + nobody[:35] + "1"}, "another caller is asked")
+
 	var asked []string
 	for _, i := range testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items {
 		if i.Kind == AttentionSource {
 			asked = append(asked, i.ID[35:]+" "+i.Title)
 		}
 	}
-	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?", "0 trips asks for book: Which city?"})
+	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?",
+		"0 trips asks for book: Which city?"})
+
 	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
 	for name, test := range map[string]struct {
 		config.Withheld
@@ -184,13 +212,16 @@ func TestNeedsAttention(t *testing.T) {
 	}{
 		"agents alone": {config.Withheld{Asked: []config.Asked{agents}}, ""},
 		"denied":       {config.Withheld{Asked: []config.Asked{source}, Denied: true}, ""},
-		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
-		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
+		"a source": {config.Withheld{Asked: []config.Asked{agents, source}},
+			"Not approved: agents, workflow_tools.sources.ci"},
+		"a fault": {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."},
+			"Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
 	} {
 		p.Configure(func(c *config.Config) { c.Approval = &config.Approval{Withheld: &test.Withheld} })
 		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
 		i := r.Items[len(r.Items)-1]
-		testkit.True(t, (i.Kind == AttentionUntrusted) == (test.title != "") && (i.Kind != AttentionUntrusted || i.Title == test.title && i.Command == "deepwork trust" && len(i.ID) == 16), "%s: %+v", name, i)
+		testkit.True(t, (i.Kind == AttentionUntrusted) == (test.title != "") && (i.Kind != AttentionUntrusted ||
+			i.Title == test.title && i.Command == "deepwork trust" && len(i.ID) == 16), "%s: %+v", name, i)
 	}
 	p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"} })
 	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")
@@ -201,6 +232,7 @@ func TestNeedsAttention(t *testing.T) {
 		testkit.Equal(t, strings.Contains(err.Error(), "2 executions have ended"), sum, "%v", err)
 	}
 	testkit.Works(t, s.WithinBudget(ctx, me, config.Default()))
+
 	broken = errors.New("no sessions")
 	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
 }
@@ -223,33 +255,40 @@ func TestRunsOnABoard(t *testing.T) {
 		got = append(got, r.RunID+" "+string(r.State)+" "+r.Workflow)
 	}
 	testkit.Same(t, got, []string{waits.ID + " queued texts/write", ended.ID + " stopped texts/write"})
-	testkit.True(t, *all[1].Reason == StoppedByPerson && len(testkit.Get(s.Runs(ctx, eve)).Must(t)) == 0, "it ended otherwise, or another caller has runs")
+	testkit.True(t, *all[1].Reason == StoppedByPerson && len(testkit.Get(s.Runs(ctx, eve)).Must(t)) == 0,
+		"it ended otherwise, or another caller has runs")
 	testkit.Equal(t, *testkit.Get(s.GetRun(ctx, me, RunArgs{ended.ID})).Must(t).SessionID, "0a1b2c3d")
 	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)
 	refused(t, testkit.Get(s.GetRun(ctx, eve, RunArgs{ended.ID})).Err(), session.ToolError, "unknown_run")
 	// What an agent cost, and why none starts any more.
 	testkit.Equal(t, *testkit.Get(s.GetTask(ctx, me, TaskArgs{plain.TaskID})).Must(t).LatestAttemptState, Running)
+
 	costs := testkit.Get(s.Costs(ctx, me, []string{done.TaskID, waits.TaskID, nobody})).Must(t)
 	testkit.True(t, len(costs) == 1 && costs[done.TaskID].Unknown == 1, "%+v", costs)
+
 	for _, reached := range []bool{false, true} {
 		if reached {
 			p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 1, File: "mine.yml"} })
 		}
 		for at, held := range map[*task.Attempt]bool{plain: false, waits: reached} {
 			notice := testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: at.TaskID})).Must(t).Notice
-			testkit.True(t, (notice != nil) == held && (!held || strings.Contains(*notice, "attempts.max_unknown is 1")), "notice %s", OrEmpty(notice))
+			testkit.True(t, (notice != nil) == held &&
+				(!held || strings.Contains(*notice, "attempts.max_unknown is 1")), "notice %s", OrEmpty(notice))
 		}
 		reason := testkit.Get(s.GetRun(ctx, me, RunArgs{waits.ID})).Must(t).Reason
-		testkit.True(t, (reason != nil) == reached && (!reached || strings.Contains(*reason, "attempts.max_unknown is 1")), "reason %s", OrEmpty(reason))
+		testkit.True(t, (reason != nil) == reached &&
+			(!reached || strings.Contains(*reason, "attempts.max_unknown is 1")), "reason %s", OrEmpty(reason))
 	}
 	for prefix, want := range map[string]int{"": 4, plain.ID[:8]: 1, "no": 0} {
 		testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, me, prefix)).Must(t)), want, "%q", prefix)
 	}
 	testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, eve, "")).Must(t)), 0, "another caller finds")
+
 	open, over, err := s.Work(ctx, me)
 	must(t, err)
 	testkit.True(t, len(open) == 2 && len(over) == 2, "open: %+v, ended: %+v", open, over)
-	testkit.Equal(t, testkit.Get(testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t).GetContext(ctx)).Must(t).AttemptID, waits.ID)
+	testkit.Equal(t, testkit.Get(testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t).
+		GetContext(ctx)).Must(t).AttemptID, waits.ID)
 	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")
 }
 
@@ -269,16 +308,23 @@ func TestNotify(t *testing.T) {
 		s := p.open(func(o *Options) {
 			o.Logger = logger
 			o.Steps = func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error) {
-				return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, nil
+				return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}},
+					nil
 			}
 		})
+
 		ctx, cancel := context.WithCancel(ctx)
 		var notifying sync.WaitGroup
 		notifying.Go(func() { s.Notify(ctx) })
-		stop := sync.OnceFunc(func() { cancel(); notifying.Wait(); s.stop() })
+		stop := sync.OnceFunc(func() {
+			cancel()
+			notifying.Wait()
+			s.stop()
+		})
 		t.Cleanup(stop)
 		return s, stop
 	}
+
 	notified := func(want ...string) (last Notification) {
 		t.Helper()
 		testkit.Eventually(t, func() string {
@@ -293,11 +339,14 @@ func TestNotify(t *testing.T) {
 			if fmt.Sprint(all) != fmt.Sprint(want) {
 				return fmt.Sprintf("notified of %v, want %v", all, want)
 			}
-			if data, _ = os.ReadFile(state.Of(p.Root).Notified()); !strings.Contains(string(data), last.Kind+" "+last.ID+" "+OrEmpty(last.Since)) {
+			data, _ = os.ReadFile(state.Of(p.Root).Notified())
+			if !strings.Contains(string(data), last.Kind+" "+last.ID+" "+OrEmpty(last.Since)) {
 				return fmt.Sprintf("%+v is not in %s", last, data)
 			}
+
 			return ""
 		})
+
 		return last
 	}
 	s, stop := open()
@@ -307,12 +356,14 @@ func TestNotify(t *testing.T) {
 	testkit.Equal(t, n.Title, "Step write: A report")
 	testkit.Equal(t, OrEmpty(n.Since), Stamp(soon))
 	testkit.True(t, strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
+
 	_, stopOther := open()
 	v := s.newTask()
 	x := s.attempt(v, task.Failed, nil)
 	want = append(want, "attempt_failed "+x.ID)
 	n = notified(want...)
 	testkit.Equal(t, n.Title, "Add a basket")
+
 	dir := testkit.Get(os.ReadFile(got + ".dir")).Must(t)
 	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
 	stop()
@@ -330,16 +381,28 @@ func TestNotify(t *testing.T) {
 	z := s.attempt(s.newTask(), task.Failed, nil)
 	testkit.Until(t, "the command to hang", func() bool { return exists(got + ".hangs") })
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
+
 	stop() // ends it
 	failures := strings.Count(log.String(), "the command of notify failed")
-	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\n%s", failures, log.String())
+	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\n%s", failures,
+		log.String())
+
 	use(`cat >> "$1"`)
 	s, _ = open() // what was cut short is notified of again
 	want = append(want, "attempt_failed "+z.ID)
 	notified(want...)
+
 	// Each question of a source, also if no look is between two.
 	for _, asks := range []string{"Which city?", "Which day?"} {
-		x := store.RemoteRun{ID: nobody, Owner: "0011223344556677", Source: "trips", State: store.RemoteRunning, StatusSupported: true, SourceExecutionID: new("7"), StartedAt: soon}
+		x := store.RemoteRun{
+			ID:                nobody,
+			Owner:             "0011223344556677",
+			Source:            "trips",
+			State:             store.RemoteRunning,
+			StatusSupported:   true,
+			SourceExecutionID: new("7"),
+			StartedAt:         soon,
+		}
 		x.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
 		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
 		want = append(want, "source_asks "+nobody)

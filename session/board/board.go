@@ -94,6 +94,7 @@ func New(o Options) *Board {
 		b.Stores = backend.Local(o.State, o.Logger)
 		b.close = b.Stores.Close
 	}
+
 	b.Members, b.Database = b.Stores.Members, b.Stores.Database
 	if b.Stores.Place != nil {
 		b.Shared, b.Here = b.Stores, *b.Stores.Place
@@ -126,13 +127,16 @@ func (b *Board) Store(ctx context.Context) (store.Board, error) {
 	if b.closed {
 		return nil, Fault("opening the task board", task.ErrClosed)
 	}
+
 	if b.used {
 		return b.Database.Board(), nil
 	}
+
 	if err := b.Database.Open(ctx); err != nil {
 		return nil, Fault("opening the task board", err)
 	}
 	b.used = true
+
 	b.o.Changed()
 	return b.Database.Board(), nil
 }
@@ -150,6 +154,7 @@ func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Con
 	if err != nil {
 		return View{}, nil, err
 	}
+
 	records, err := b.Store(ctx)
 	if err != nil {
 		return View{}, nil, err
@@ -157,6 +162,7 @@ func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Con
 	if err := b.SyncProjects(ctx, records, cfg); err != nil {
 		return View{}, nil, Fault("reading the projects of the config", err)
 	}
+
 	if b.o.Attempt != "" {
 		// Of an attempt that was deleted, nobody is the maker.
 		if who, err = records.Maker(ctx, b.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
@@ -183,7 +189,9 @@ func (b *Board) ViewOfAttempt(ctx context.Context, who session.Caller, t Target)
 }
 
 // viewOfList is ViewFor for a list with a limit and a cursor.
-func (b *Board) viewOfList(ctx context.Context, who session.Caller, field, given string, limit *int, cursor *string) (v View, id string, p task.Page, err error) {
+func (b *Board) viewOfList(
+	ctx context.Context, who session.Caller, field, given string, limit *int, cursor *string,
+) (v View, id string, p task.Page, err error) {
 	if p, err = page(limit, cursor); err == nil {
 		v, id, err = b.ViewFor(ctx, who, field, given)
 	}
@@ -195,7 +203,8 @@ func (b *Board) Config(ctx context.Context) (*config.Config, error) {
 	cfg, err := b.o.Config(ctx)
 	if err != nil {
 		return nil, session.NotNow(codes.ConfigInvalid,
-			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
+			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own "+
+				"config, and call again; no restart is needed.", err).Because(err)
 	}
 	return cfg, nil
 }

@@ -31,7 +31,8 @@ func CheckID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
 		return "", session.Wrong(codes.MalformedID,
-			"%s %q is not a UUID. Pass an id as the tools give it, such as 3b241101-e2bb-4255-8caf-4136c566a962.", field, Clip(value)).
+			"%s %q is not a UUID. Pass an id as the tools give it, such as 3b241101-e2bb-4255-8caf-4136c566a962.",
+			field, Clip(value)).
 			With("argument", field).With("value", Clip(value))
 	}
 	return id.String(), nil
@@ -43,12 +44,16 @@ func Clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 // CheckText refuses a text that is too long or that cannot be passed to an agent.
 func CheckText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
-		return session.Wrong(codes.TooLong, "%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name that file.", field, n, limit).
+		return session.Wrong(codes.TooLong,
+			"%s has %d characters, and at most %d are allowed. Shorten it, or put long text in a file and name "+
+				"that file.", field, n, limit).
 			With("argument", field).With("value", n).With("max", limit)
 	}
 	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-		return session.Wrong(codes.NotText, "%s contains a NUL character or invalid UTF-8. Pass plain text.", field).With("argument", field).With("value", Clip(strings.ToValidUTF8(text, "\uFFFD")))
+		return session.Wrong(codes.NotText, "%s contains a NUL character or invalid UTF-8. Pass plain text.",
+			field).With("argument", field).With("value", Clip(strings.ToValidUTF8(text, "\uFFFD")))
 	}
+
 	return nil
 }
 
@@ -56,10 +61,12 @@ func CheckText(field, text string, limit int) error {
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
-		return "", session.Wrong(codes.MissingTitle, "title is blank. Say in one line what to do.").With("argument", "title").With("value", Clip(title))
+		return "", session.Wrong(codes.MissingTitle, "title is blank. Say in one line what to do.").With("argument",
+			"title").With("value", Clip(title))
 	}
 	if strings.ContainsAny(trimmed, "\r\n") {
-		return "", session.Wrong(codes.TitleLines, "title has more than one line. Put the rest in description.").With("argument", "title").With("value", Clip(trimmed))
+		return "", session.Wrong(codes.TitleLines, "title has more than one line. Put the rest in description.").
+			With("argument", "title").With("value", Clip(trimmed))
 	}
 	return trimmed, CheckText("title", trimmed, MaxTitle)
 }
@@ -77,11 +84,13 @@ func checkStatus(status string) (task.Status, error) {
 	if s := task.Status(status); slices.Contains(task.Statuses, s) {
 		return s, nil
 	}
+
 	names := make([]string, len(task.Statuses))
 	for i, s := range task.Statuses {
 		names[i] = string(s)
 	}
-	return "", session.Wrong(codes.UnknownStatus, "There is no status %q. Use one of %s.", Clip(status), strings.Join(names, ", ")).
+	return "", session.Wrong(codes.UnknownStatus, "There is no status %q. Use one of %s.", Clip(status),
+		strings.Join(names, ", ")).
 		With("argument", "status").With("value", Clip(status)).With("allowed", names)
 }
 
@@ -90,9 +99,11 @@ func checkPriority(given *string) (task.Priority, error) {
 	if given == nil {
 		return "", nil
 	}
+
 	p := task.Priority(*given)
 	if p.Check() != nil {
-		return "", session.Wrong(codes.InvalidArgument, "There is no priority %q. Use low, normal or high.", Clip(*given)).With("argument", "priority").With("value", Clip(*given))
+		return "", session.Wrong(codes.InvalidArgument, "There is no priority %q. Use low, normal or high.",
+			Clip(*given)).With("argument", "priority").With("value", Clip(*given))
 	}
 	return p, nil
 }
@@ -100,9 +111,12 @@ func checkPriority(given *string) (task.Priority, error) {
 // checkLabels returns labels sorted, each once; nil stays nil.
 func checkLabels(given []string) ([]string, error) {
 	if len(given) > task.MaxLabels {
-		return nil, session.Wrong(codes.InvalidArgument, "labels has %d entries, and at most %d are allowed. Keep those that you filter by.", len(given), task.MaxLabels).
+		return nil, session.Wrong(codes.InvalidArgument,
+			"labels has %d entries, and at most %d are allowed. Keep those that you filter by.", len(given),
+			task.MaxLabels).
 			With("argument", "labels").With("value", len(given)).With("max", task.MaxLabels)
 	}
+
 	all := slices.Clone(given)
 	for i, label := range all {
 		field := fmt.Sprintf("labels[%d]", i)
@@ -110,9 +124,12 @@ func checkLabels(given []string) ([]string, error) {
 			return nil, err
 		}
 		if words := strings.Fields(label); len(words) != 1 || words[0] != label {
-			return nil, session.Wrong(codes.InvalidArgument, "%s is %q: expected one word. Join words with -, as in needs-design.", field, Clip(label)).With("argument", field).With("value", Clip(label))
+			return nil, session.Wrong(codes.InvalidArgument,
+				"%s is %q: expected one word. Join words with -, as in needs-design.", field,
+				Clip(label)).With("argument", field).With("value", Clip(label))
 		}
 	}
+
 	slices.Sort(all)
 	return slices.Compact(all), nil
 }
@@ -144,7 +161,9 @@ func Within(field string, given *int, otherwise, least, most int) (int, error) {
 
 // Repeated returns the key by which the board recognizes a repeated call, and what the earlier call has
 // created, or "". args is the call without its request_id.
-func (v View) Repeated(ctx context.Context, tool string, id *string, args any) (request task.Request, created string, err error) {
+func (v View) Repeated(
+	ctx context.Context, tool string, id *string, args any,
+) (request task.Request, created string, err error) {
 	request.Identity = v.Who.Identity
 	if id == nil {
 		return request, "", nil
@@ -163,7 +182,8 @@ func (v View) Repeated(ctx context.Context, tool string, id *string, args any) (
 // ID returns the attempt that a target names.
 func (t Target) ID() (string, error) {
 	if t.AttemptID == nil {
-		return "", session.Wrong(codes.MissingArgument, "attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
+		return "", session.Wrong(codes.MissingArgument,
+			"attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
 	}
 	return CheckID("attempt_id", *t.AttemptID)
 }

@@ -61,6 +61,7 @@ func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*E
 		c.Input, c.Cached, c.Output, c.Turns = counts(u.InputTokens, u.CachedTokens, u.OutputTokens, u.Turns)
 		each[u.ExecutionID] = c
 	}
+
 	return each, err
 }
 
@@ -107,15 +108,26 @@ func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Co
 	if l == (task.Limits{}) {
 		return nil, nil
 	}
+
 	sum, err := records.Spent(ctx, "", "")
 	if err != nil {
 		return nil, Fault("reading the budget", err)
 	}
 	if l.MicroUSD != nil && sum.MicroUSD >= *l.MicroUSD {
-		all = append(all, Reached{Key: "attempts.max_cost_usd", Limit: *cfg.Attempts.MaxCostUSD, Sum: USD(sum.MicroUSD), unknown: sum.Unknown})
+		all = append(all, Reached{
+			Key:     "attempts.max_cost_usd",
+			Limit:   *cfg.Attempts.MaxCostUSD,
+			Sum:     USD(sum.MicroUSD),
+			unknown: sum.Unknown,
+		})
 	}
 	if l.Unknown != nil && int64(sum.Unknown) >= *l.Unknown {
-		all = append(all, Reached{Key: "attempts.max_unknown", Limit: *cfg.Attempts.MaxUnknown, Sum: float64(sum.Unknown), unknown: sum.Unknown})
+		all = append(all, Reached{
+			Key:     "attempts.max_unknown",
+			Limit:   *cfg.Attempts.MaxUnknown,
+			Sum:     float64(sum.Unknown),
+			unknown: sum.Unknown,
+		})
 	}
 	return all, nil
 }
@@ -139,7 +151,9 @@ func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *confi
 	if err != nil || r == nil {
 		return err
 	}
-	refusal := session.NotNow(codes.BudgetReached, "Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no restart is needed.", r.what(who), r.remedy()).
+	refusal := session.NotNow(codes.BudgetReached,
+		"Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no "+
+			"restart is needed.", r.what(who), r.remedy()).
 		With("key", r.Key).With("limit", r.Limit.Max)
 	if who.Owner {
 		refusal = refusal.With("sum", r.Sum)
@@ -153,7 +167,8 @@ func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Co
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return new(fmt.Sprintf("Nothing that waits is started, since a budget of this project is reached: %s. It starts once your user has done this: %s.", r.what(who), r.remedy())), nil
+	return new(fmt.Sprintf("Nothing that waits is started, since a budget of this project is reached: %s. It starts "+
+		"once your user has done this: %s.", r.what(who), r.remedy())), nil
 }
 
 // what says what is reached, to those who do not see everything without the sum.
@@ -165,6 +180,7 @@ func (r Reached) what(who session.Caller) string {
 	case r.Key == "attempts.max_unknown":
 		return fmt.Sprintf("%s executions have ended with an unknown cost, and %s", Decimal(r.Sum), limit)
 	}
+
 	known := ""
 	if r.unknown > 0 {
 		known = fmt.Sprintf(" and whose cost is known (that of %d is not)", r.unknown)
@@ -189,7 +205,8 @@ func (r Reached) title(who session.Caller) string {
 func (r Reached) remedy() string {
 	remedy := "raise " + r.Key + " in " + r.Limit.File
 	if r.Key == "attempts.max_unknown" {
-		remedy += ", and give prices of the models in " + config.UserFile() + ", by which the cost of later ones is known"
+		remedy += ", and give prices of the models in " + config.UserFile() +
+			", by which the cost of later ones is known"
 	}
 	return remedy
 }

@@ -34,51 +34,77 @@ func Fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	if _, ok := errors.AsType[*session.Error](err); ok {
 		return err
 	}
+
 	switch {
 	case errors.Is(err, task.ErrFull):
-		return session.Wrong(codes.DiskFull, "The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
+		return session.Wrong(codes.DiskFull,
+			"The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
 	case errors.Is(err, task.ErrDamaged):
 		return session.NotNow(codes.BoardDamaged, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrVersion):
 		return session.NotNow(codes.BoardVersion, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
-		return session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back.").Because(err).Wait(RetryAfter)
+		return session.NotNow(codes.ShuttingDown,
+			"The server is shutting down. Call again when it is back.").Because(err).Wait(RetryAfter)
 	case errors.Is(err, task.ErrStopping):
-		return session.NotNow(codes.AttemptRunning, "The agent is being stopped, and what is queued now would be dropped. Call again when it has ended, as get_attempt shows.").Because(err).Wait(RetryAfter)
+		return session.NotNow(codes.AttemptRunning,
+			"The agent is being stopped, and what is queued now would be dropped. Call again when it has ended, as "+
+				"get_attempt shows.").Because(err).Wait(RetryAfter)
 	case errors.Is(err, task.ErrDeleting):
-		return session.NotNow(codes.BeingDeleted, "The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or create a new task.").Because(err)
+		return session.NotNow(codes.BeingDeleted,
+			"The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or "+
+				"create a new task.").Because(err)
 	case errors.Is(err, task.ErrBlocked):
 		blocked, _ := errors.AsType[*task.BlockedError](err)
 		var ids []string
 		for _, by := range blocked.By {
 			ids = append(ids, by.ID)
 		}
-		return session.NotNow(codes.Blocked, "Nothing was started: %v. Set the status of those to done with update_task once they are, or change depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
+		return session.NotNow(codes.Blocked,
+			"Nothing was started: %v. Set the status of those to done with update_task once they are, or change "+
+				"depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
 	case errors.Is(err, task.ErrCycle):
-		return session.Wrong(codes.DependencyCycle, "Nothing was changed: %v. Leave out one of these dependencies.", err).With("argument", "depends_on").Because(err)
+		return session.Wrong(codes.DependencyCycle, "Nothing was changed: %v. Leave out one of these dependencies.",
+			err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrDependency):
-		return session.Wrong(codes.BadDependency, "Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument", "depends_on").Because(err)
+		return session.Wrong(codes.BadDependency,
+			"Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument",
+			"depends_on").Because(err)
 	case errors.Is(err, task.ErrReused):
-		return session.Wrong(codes.RequestIDReused, "request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").With("argument", "request_id").Because(err)
+		return session.Wrong(codes.RequestIDReused,
+			"request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").
+			With("argument", "request_id").Because(err)
 	case errors.Is(err, task.ErrComments):
-		return session.Wrong(codes.TooManyComments, "Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument", "comments").With("max", task.MaxComments).Because(err)
+		return session.Wrong(codes.TooManyComments,
+			"Nothing was changed: %v. Send those that wait first, or remove some.", err).With("argument",
+			"comments").With("max", task.MaxComments).Because(err)
 	case errors.Is(err, task.ErrQueued):
-		return session.NotNow(codes.FollowUpQueued, "Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it first with follow_up and action cancel.").Because(err)
+		return session.NotNow(codes.FollowUpQueued,
+			"Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it "+
+				"first with follow_up and action cancel.").Because(err)
 	case errors.Is(err, store.ErrPending):
-		return session.NotNow(codes.BoardBusy, "The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether the call had an effect, and call again.", err).Because(err).Wait(RetryAfter)
+		return session.NotNow(codes.BoardBusy,
+			"The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether "+
+				"the call had an effect, and call again.", err).Because(err).Wait(RetryAfter)
 	case errors.Is(err, context.DeadlineExceeded):
-		return session.NotNow(codes.BoardBusy, "The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if this continues, end that process.").Because(err).Wait(RetryAfter)
+		return session.NotNow(codes.BoardBusy,
+			"The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have "+
+				"locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if "+
+				"this continues, end that process.").Because(err).Wait(RetryAfter)
 	}
+
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // Passing reports whether an error of the stores may go away if the same call is made again: their database doesn't
 // answer, or the disk is full.
 func Passing(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) || errors.Is(err, syscall.ENOSPC)
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) ||
+		errors.Is(err, syscall.ENOSPC)
 }
 
 // Midway is an error of a call that may already have changed something: if the store doesn't answer, that doesn't mean
@@ -87,13 +113,16 @@ func Midway(err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	return session.NotNow(codes.BoardBusy, "The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt whether it had an effect, and call again.", err).
+	return session.NotNow(codes.BoardBusy,
+		"The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt "+
+			"whether it had an effect, and call again.", err).
 		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(RetryAfter)
 }
 
 // Deleted says that the result of a request_id was deleted.
 func Deleted(err error) error {
-	return session.Wrong(codes.DeletedSince, "What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
+	return session.Wrong(codes.DeletedSince,
+		"What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
 		With("argument", "request_id").Because(err)
 }
 
@@ -105,7 +134,8 @@ func FaultOf(doing string, err error, code, field, id, remedy string) error {
 	}
 	if errors.Is(err, task.ErrNotFound) {
 		what := strings.TrimPrefix(code, "unknown_")
-		return session.Wrong(code, "There is no %s with the id %s. %s", what, id, remedy).With("argument", field).With("value", id)
+		return session.Wrong(code, "There is no %s with the id %s. %s", what, id, remedy).With("argument",
+			field).With("value", id)
 	}
 	return Fault(doing, err)
 }
@@ -130,7 +160,9 @@ func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
 	}
-	return session.Wrong(codes.BadCursor, "cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the same filters, or leave it out to start again.", Clip(p.Cursor)).
+	return session.Wrong(codes.BadCursor,
+		"cursor %q is not a cursor of this list with these filters. Pass next_cursor of the previous reply with the "+
+			"same filters, or leave it out to start again.", Clip(p.Cursor)).
 		With("argument", "cursor").With("value", Clip(p.Cursor)).Because(err)
 }
 

@@ -22,14 +22,19 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
+
 	if wf == nil {
-		return nil, session.Wrong(codes.BadInputs, "The task has no workflow that takes inputs. Pass job_name and workflow_name, or leave inputs out.").With("argument", "inputs")
+		return nil, session.Wrong(codes.BadInputs,
+			"The task has no workflow that takes inputs. Pass job_name and workflow_name, or leave inputs out.").
+			With("argument", "inputs")
 	}
+
 	lenient := *wf
 	lenient.Inputs = slices.Clone(wf.Inputs)
 	for i := range lenient.Inputs {
 		lenient.Inputs[i].Required, lenient.Inputs[i].Default = false, nil
 	}
+
 	values, err := machine.ParseInputs(&lenient, in)
 	return Stored(in.Of(values)), err
 }

@@ -73,6 +73,7 @@ func (n *notifier) wait(ctx context.Context) {
 		_ = wait.For(ctx, notifyPoll)
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, notifyPoll-notifyPause)
 	defer cancel()
 	if n.board.Database.Changes().Wait(ctx, n.position) != nil {
@@ -91,10 +92,12 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 	if news, err := b.Database.Changes().Since(ctx, n.position); err == nil {
 		n.position = news.Next
 	}
+
 	r, err := b.NeedsAttention(ctx, session.LocalCaller(""))
 	if err != nil {
 		return err
 	}
+
 	var now []string
 	for _, item := range slices.Backward(r.Items) {
 		key := item.Kind + " " + item.ID
@@ -113,8 +116,10 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 			return ctx.Err() // the next server repeats it
 		}
 		if err != nil {
-			b.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id", item.ID, "error", err)
+			b.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id",
+				item.ID, "error", err)
 		}
+
 		if err := n.record(append(slices.Clone(n.known), key)); err != nil {
 			return err
 		}
@@ -140,7 +145,8 @@ func (n *notifier) begin() error {
 		err = json.Unmarshal(data, &n.known)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.board.Log.Warn("what was notified cannot be read: everything that needs a person is notified of again", "file", f.Notified(), "error", err)
+		n.board.Log.Warn("what was notified cannot be read: everything that needs a person is notified of again",
+			"file", f.Notified(), "error", err)
 		n.known = nil
 	}
 	n.lock = lock

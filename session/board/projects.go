@@ -82,6 +82,7 @@ func TopLevel(dir string) string {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}
+
 		up := filepath.Dir(dir)
 		if up == dir {
 			return ""
@@ -96,6 +97,7 @@ func (b *Board) ListProjects(ctx context.Context, who session.Caller, a ListProj
 	if err != nil {
 		return nil, err
 	}
+
 	v, _, err := b.View(ctx, who)
 	if err != nil {
 		return nil, err
@@ -104,9 +106,21 @@ func (b *Board) ListProjects(ctx context.Context, who session.Caller, a ListProj
 	if err != nil {
 		return nil, Fault("listing the projects", cursor(p, err))
 	}
-	r := &ProjectsReply{Projects: []Project{}, Count: len(all), Total: total, Filters: ProjectFilters{Limit: p.Limit}, NextCursor: OrNull(next)}
+	r := &ProjectsReply{
+		Projects:   []Project{},
+		Count:      len(all),
+		Total:      total,
+		Filters:    ProjectFilters{Limit: p.Limit},
+		NextCursor: OrNull(next),
+	}
 	for _, v := range all {
-		r.Projects = append(r.Projects, Project{ProjectID: v.ID, Name: v.Name, IsRoot: v.Root, CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt)})
+		r.Projects = append(r.Projects, Project{
+			ProjectID: v.ID,
+			Name:      v.Name,
+			IsRoot:    v.Root,
+			CreatedAt: Stamp(v.CreatedAt),
+			UpdatedAt: Stamp(v.UpdatedAt),
+		})
 	}
 	return r, nil
 }
@@ -119,11 +133,25 @@ func (b *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposAr
 	}
 	all, total, next, err := v.Repos(ctx, id, p)
 	if err != nil {
-		return nil, FaultOf("listing the repositories", cursor(p, err), codes.UnknownProject, "project_id", id, remedyProject)
+		return nil, FaultOf("listing the repositories", cursor(p, err), codes.UnknownProject, "project_id", id,
+			remedyProject)
 	}
-	r := &ReposReply{Repos: []Repo{}, Count: len(all), Total: total, Filters: RepoFilters{ProjectID: id, Limit: p.Limit}, NextCursor: OrNull(next)}
+	r := &ReposReply{
+		Repos:      []Repo{},
+		Count:      len(all),
+		Total:      total,
+		Filters:    RepoFilters{ProjectID: id, Limit: p.Limit},
+		NextCursor: OrNull(next),
+	}
 	for _, v := range all {
-		r.Repos = append(r.Repos, Repo{RepoID: v.ID, ProjectID: v.ProjectID, Name: v.Name, Path: v.Path, CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt)})
+		r.Repos = append(r.Repos, Repo{
+			RepoID:    v.ID,
+			ProjectID: v.ProjectID,
+			Name:      v.Name,
+			Path:      v.Path,
+			CreatedAt: Stamp(v.CreatedAt),
+			UpdatedAt: Stamp(v.UpdatedAt),
+		})
 	}
 	return r, nil
 }

@@ -66,24 +66,41 @@ type Task struct {
 	Title                 string          `json:"title" jsonschema:"the work in one line"`
 	Description           *string         `json:"description" jsonschema:"the work in full, or null"`
 	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	JobName               *string         `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
-	WorkflowName          *string         `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
-	Inputs                machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs that are known, by name"`
-	Lead                  string          `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
+	JobName               *string         `json:"job_name"`
+	WorkflowName          *string         `json:"workflow_name"`
+	Inputs                machine.Outputs `json:"inputs"`
+	Lead                  string          `json:"lead"`
 	Labels                []string        `json:"labels" jsonschema:"its labels"`
 	Priority              string          `json:"priority" jsonschema:"low, normal or high"`
-	DependsOn             []string        `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
+	DependsOn             []string        `json:"depends_on"`
 	BlockedBy             []string        `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
 	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
-	LatestWorkspaceBranch *string         `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
-	LatestSessionID       *string         `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null"`
-	LatestSessionExecutor *string         `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
-	HasInProgressAttempt  bool            `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
-	LastAttemptFailed     bool            `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
+	LatestWorkspaceBranch *string         `json:"latest_workspace_branch"`
+	LatestSessionID       *string         `json:"latest_session_id"`
+	LatestSessionExecutor *string         `json:"latest_session_executor"`
+	HasInProgressAttempt  bool            `json:"has_in_progress_attempt"`
+	LastAttemptFailed     bool            `json:"last_attempt_failed"`
 
 	LatestAttemptState *State `json:"-"` // of the newest attempt, nil without one
+}
+
+// Tags implements fieldtag.Tagger.
+func (Task) Tags() map[string]string {
+	return map[string]string{
+		"JobName":      `jsonschema:"job of the workflow that its attempts must complete, or null"`,
+		"WorkflowName": `jsonschema:"workflow that its attempts must complete, or null"`,
+		"Inputs":       `jsonschema:"values of the workflow's inputs that are known, by name"`,
+		"Lead": `jsonschema:"agent: one agent does the workflow; server: each attempt is a run, ` +
+			`with an agent per step"`,
+		"DependsOn":             `jsonschema:"UUIDs of tasks that must be done before an attempt starts"`,
+		"LatestWorkspaceBranch": `jsonschema:"git branch of that attempt, or null"`,
+		"LatestSessionID":       `jsonschema:"UUID of that attempt's newest conversation, or null"`,
+		"LatestSessionExecutor": `jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`,
+		"HasInProgressAttempt":  `jsonschema:"whether an attempt is waiting, starting or running"`,
+		"LastAttemptFailed":     `jsonschema:"whether the newest attempt failed or was interrupted"`,
+	}
 }
 
 // TaskReply answers get_task.
@@ -112,18 +129,34 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a known end), source_asks (a workflow of another system, where a person answers) or step_waits (only a person can pass it)"`
-	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
-	State   *State  `json:"state" jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
+	Kind    string  `json:"kind"`
+	ID      string  `json:"id"`
+	State   *State  `json:"state"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
-	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`
+	Command string  `json:"command"`
 
 	Waits   *session.AwaitingStep `json:"-"` // of StepWaits
 	TaskID  string                `json:"-"` // of an attempt
 	End     *RunEnd               `json:"-"` // of a run
 	InPlace bool                  `json:"-"` // a run that works in the project's own folder
 	at      time.Time             // Since
+}
+
+// Tags implements fieldtag.Tagger.
+func (Attention) Tags() map[string]string {
+	return map[string]string{
+		"Kind": `jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it ` +
+			`failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not ` +
+			`approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a ` +
+			`known end), source_asks (a workflow of another system, where a person answers) or step_waits (only a ` +
+			`person can pass it)"`,
+		"ID": `jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a ` +
+			`part of it"`,
+		"State": `jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, ` +
+			`conflicts, interrupted, failed, stopped, completed or merged; or null"`,
+		"Command": `jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`,
+	}
 }
 
 // AttentionReply answers needs_attention.
@@ -138,13 +171,22 @@ type AttentionReply struct {
 type AttemptSummary struct {
 	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	State                 State   `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State                 State   `json:"state"`
 	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestSessionID       *string `json:"latest_session_id" jsonschema:"UUID of its newest conversation, or null if its agent never ran"`
+	LatestSessionID       *string `json:"latest_session_id"`
 	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that conversation, or null"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (AttemptSummary) Tags() map[string]string {
+	return map[string]string{
+		"State": `jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, ` +
+			`failed, stopped, completed or merged"`,
+		"LatestSessionID": `jsonschema:"UUID of its newest conversation, or null if its agent never ran"`,
+	}
 }
 
 // AttemptFilters are the filters of list_task_attempts.
@@ -157,12 +199,21 @@ type AttemptFilters struct {
 type AttemptsReply struct {
 	Attempts        []AttemptSummary `json:"attempts" jsonschema:"the attempts, newest first"`
 	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"UUID of the newest attempt, or null"`
-	LatestSessionID *string          `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null"`
+	LatestSessionID *string          `json:"latest_session_id"`
 	Count           int              `json:"count" jsonschema:"number of entries in this reply"`
 	Total           int              `json:"total" jsonschema:"number of entries in total"`
-	Notice          *string          `json:"notice" jsonschema:"why waiting attempts do not start, if a budget is reached, or null"`
+	Notice          *string          `json:"notice"`
 	Filters         AttemptFilters   `json:"applied_filters" jsonschema:"the filters of this list"`
-	NextCursor      *string          `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
+	NextCursor      *string          `json:"next_cursor"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (AttemptsReply) Tags() map[string]string {
+	return map[string]string{
+		"LatestSessionID": `jsonschema:"UUID of that attempt's newest conversation, or null"`,
+		"Notice":          `jsonschema:"why waiting attempts do not start, if a budget is reached, or null"`,
+		"NextCursor":      `jsonschema:"cursor for the next page, or null on the last page"`,
+	}
 }
 
 // ContextReply answers get_context (seed 004, "Workspace context data").
@@ -178,10 +229,19 @@ type ContextReply struct {
 	WorkspaceRepos    []ContextRepo   `json:"workspace_repos" jsonschema:"repositories of the workspace"`
 	JobName           *string         `json:"job_name" jsonschema:"job of the workflow that the task requires, or null"`
 	WorkflowName      *string         `json:"workflow_name" jsonschema:"workflow that the task requires, or null"`
-	Inputs            machine.Outputs `json:"inputs" jsonschema:"values of its inputs that are known, for start_workflow"`
-	WorkflowSessionID *string         `json:"workflow_session_id" jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`
-	WorkflowStatus    *string         `json:"workflow_status" jsonschema:"active, completed or aborted, or null if none was started"`
+	Inputs            machine.Outputs `json:"inputs"`
+	WorkflowSessionID *string         `json:"workflow_session_id"`
+	WorkflowStatus    *string         `json:"workflow_status"`
 	WorkflowStep      *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (ContextReply) Tags() map[string]string {
+	return map[string]string{
+		"Inputs":            `jsonschema:"values of its inputs that are known, for start_workflow"`,
+		"WorkflowSessionID": `jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`,
+		"WorkflowStatus":    `jsonschema:"active, completed or aborted, or null if none was started"`,
+	}
 }
 
 // ContextRepo is a repository of a workspace.

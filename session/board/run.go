@@ -22,9 +22,11 @@ type Run struct {
 	InPlace      bool            `json:"in_place,omitempty"` // in the project itself, without worktrees
 	MaxCostUSD   *float64        `json:"max_cost_usd,omitempty"`
 	MaxUnknown   *int            `json:"max_unknown,omitempty"`
-	MaxTime      time.Duration   `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
-	Resumed      time.Time       `json:"resumed,omitzero"`   // when it was last resumed without having ended: MaxTime counts from then
-	SessionID    string          `json:"session_id,omitempty"`
+	// of one execution of the leader, in nanoseconds; 0 means no limit
+	MaxTime time.Duration `json:"max_time,omitempty"`
+	// when it was last resumed without having ended: MaxTime counts from then
+	Resumed   time.Time `json:"resumed,omitzero"`
+	SessionID string    `json:"session_id,omitempty"`
 	// Children are the workflows that agents have started, by the session and the step of their agents,
 	// SESSION/STEP.
 	Children map[string][]string `json:"children,omitempty"`
@@ -34,7 +36,8 @@ type Run struct {
 
 // A RunEnd is how a run has ended, as far as its leader knows.
 type RunEnd struct {
-	State  State  `json:"state"`            // Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
+	// Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
+	State  State  `json:"state"`
 	Step   string `json:"step,omitempty"`   // at which it stopped
 	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
 }
@@ -45,10 +48,12 @@ const StoppedByPerson = "It was stopped."
 // CheckBudgets returns an error for callers if a budget of the run is out of range.
 func (r *Run) CheckBudgets() error {
 	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
-		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.", *r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
+		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.",
+			*r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
 	}
 	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
-		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
+		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.",
+			*r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
 	}
 	return nil
 }
@@ -59,6 +64,7 @@ func (r *Run) LargerBudget(s State, cost *Cost) (flags string) {
 	if s != Paused {
 		return ""
 	}
+
 	usd, unknown := 0.0, 0
 	if cost != nil {
 		usd, unknown = *cmp.Or(cost.USD, &usd), cost.Unknown
@@ -88,25 +94,36 @@ type RunWait struct {
 	StepID    string     `json:"step_id"`
 	Since     time.Time  `json:"since"`
 	Until     *time.Time `json:"until,omitempty"` // nil for a person
-	Tries     int        `json:"tries,omitempty"` // that a limit ended in a row, if it does not say until when; then Until is when the next one begins
+	// that a limit ended in a row, if it does not say until when; then Until is when the next one begins
+	Tries int `json:"tries,omitempty"`
 }
 
 // Equal reports whether two are the same.
 func (w RunWait) Equal(other RunWait) bool {
 	same := w.Until == nil && other.Until == nil || w.Until != nil && other.Until != nil && w.Until.Equal(*other.Until)
-	return same && w.Tries == other.Tries && w.Since.Equal(other.Since) && w.Kind == other.Kind && w.SessionID == other.SessionID && w.StepID == other.StepID
+	return same && w.Tries == other.Tries && w.Since.Equal(other.Since) && w.Kind == other.Kind &&
+		w.SessionID == other.SessionID && w.StepID == other.StepID
 }
 
 // RunWaits is a step of a run that waits, for callers.
 type RunWaits struct {
-	For       string  `json:"for" jsonschema:"person: a person must pass its outputs; limit: a limit of the agent's provider must end"`
+	For       string  `json:"for"`
 	SessionID string  `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 	StepID    string  `json:"step_id" jsonschema:"id of the step"`
 	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
-	Until     *string `json:"until" jsonschema:"when the limit ends, or the step is tried again if the provider does not say, RFC 3339 in UTC, or null"`
+	Until     *string `json:"until"`
 	Command   *string `json:"command" jsonschema:"command with which the person reviews the outputs, or null"`
 
 	tries int // as RunWait
+}
+
+// Tags implements fieldtag.Tagger.
+func (RunWaits) Tags() map[string]string {
+	return map[string]string{
+		"For": `jsonschema:"person: a person must pass its outputs; limit: a limit of the agent's provider must end"`,
+		"Until": `jsonschema:"when the limit ends, or the step is tried again if the provider does not say, RFC ` +
+			`3339 in UTC, or null"`,
+	}
 }
 
 // Text says what the step waits for.
@@ -114,12 +131,14 @@ func (w *RunWaits) Text() string {
 	if w.Command != nil {
 		return fmt.Sprintf("Step %s waits for a person's review: %s", w.StepID, *w.Command)
 	}
+
 	until := OrEmpty(w.Until)
 	if at, err := time.Parse(time.RFC3339, until); err == nil {
 		until = at.Format(time.RFC3339) // without fractions of a second
 	}
 	if w.tries > 0 {
-		return fmt.Sprintf("Step %s waits for the limit of its agent's provider, which does not say when it ends: after %d of %d tries the next one is at %s", w.StepID, w.tries, MaxLimits, until)
+		return fmt.Sprintf("Step %s waits for the limit of its agent's provider, which does not say when it ends: "+
+			"after %d of %d tries the next one is at %s", w.StepID, w.tries, MaxLimits, until)
 	}
 	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
@@ -140,7 +159,15 @@ func waitsOf(run *Run, open bool) []RunWaits {
 		if w.Kind != WaitsForPerson && !open {
 			continue
 		}
-		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: Stamp(w.Since), Until: StampOrNull(w.Until), tries: w.Tries}
+
+		r := RunWaits{
+			For:       w.Kind,
+			SessionID: w.SessionID,
+			StepID:    w.StepID,
+			Since:     Stamp(w.Since),
+			Until:     StampOrNull(w.Until),
+			tries:     w.Tries,
+		}
 		if w.Kind == WaitsForPerson {
 			r.Command = new(session.AwaitingStep{SessionID: w.SessionID, Step: w.StepID, Review: true}.Command())
 		}

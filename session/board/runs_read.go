@@ -16,19 +16,19 @@ import (
 
 // RunReply answers get_run.
 type RunReply struct {
-	RunID     string          `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	RunID     string          `json:"run_id"`
 	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
-	State     State           `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State     State           `json:"state"`
 	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
 	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
 	Goal      string          `json:"goal" jsonschema:"goal"`
 	Inputs    machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs, by name"`
-	SessionID *string         `json:"session_id" jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`
+	SessionID *string         `json:"session_id"`
 	Branch    *string         `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string          `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 	Waits     []RunWaits      `json:"waits" jsonschema:"steps that wait, and for what"`
-	Plan      []PlanStep      `json:"plan" jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`
+	Plan      []PlanStep      `json:"plan"`
 	Steps     []RunStep       `json:"steps" jsonschema:"its agents' executions, oldest first"`
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
@@ -41,28 +41,60 @@ type RunReply struct {
 	Open  bool `json:"-"` // whether it has not ended; one whose leader is gone goes on when another leads it
 }
 
+// Tags implements fieldtag.Tagger.
+func (RunReply) Tags() map[string]string {
+	return map[string]string{
+		"RunID": `jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, ` +
+			`stop_attempt and the like take it as attempt_id"`,
+		"State": `jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, ` +
+			`failed, stopped, completed or merged"`,
+		"SessionID": `jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`,
+		"Plan":      `jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`,
+	}
+}
+
 // A PlanStep says where a step of a run's workflow is (see session/run).
 type PlanStep struct {
-	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
+	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id" jsonschema:"id of the step"`
-	State     State  `json:"state" jsonschema:"not_begun, queued, running, waiting_for_you, waiting, completed or, once its agent or the run has ended, paused, interrupted, failed or stopped"`
+	State     State  `json:"state"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (PlanStep) Tags() map[string]string {
+	return map[string]string{
+		"SessionID": `jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`,
+		"State": `jsonschema:"not_begun, queued, running, waiting_for_you, waiting, completed or, once its ` +
+			`agent or the run has ended, paused, interrupted, failed or stopped"`,
+	}
 }
 
 // RunStep is one process of an agent of a run.
 type RunStep struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	SessionID    string         `json:"session_id" jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
+	SessionID    string         `json:"session_id"`
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
-	State        State          `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted; the step is done when its session says so"`
+	State        State          `json:"state"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, RFC 3339, or null"`
+	LimitedUntil *string        `json:"limited_until"`
 	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
 	LogID string `json:"-"` // names its log
+}
+
+// Tags implements fieldtag.Tagger.
+func (RunStep) Tags() map[string]string {
+	return map[string]string{
+		"SessionID": `jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal ` +
+			`characters"`,
+		"State": `jsonschema:"queued, running, completed, failed, stopped or interrupted; the step is done ` +
+			`when its session says so"`,
+		"LimitedUntil": `jsonschema:"when the provider's limit that ended it is over, RFC 3339, or null"`,
+	}
 }
 
 // Took returns how long the process ran, 0 if it has not ended.
@@ -84,6 +116,7 @@ func (b *Board) RunOnBoard(ctx context.Context, v store.View, id string) (*task.
 	if err != nil {
 		return nil, nil, RunFault("reading the run", err, id)
 	}
+
 	run, err := runIn(at)
 	return at, run, err
 }
@@ -103,11 +136,13 @@ func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, erro
 		return nil, err
 	}
 	slices.SortFunc(attempts, func(a, b task.Attempt) int { return b.CreatedAt.Compare(a.CreatedAt) })
+
 	all := []*RunReply{}
 	for _, at := range attempts {
 		if at.Run == nil {
 			continue
 		}
+
 		run, err := runIn(&at)
 		if err != nil {
 			return nil, err
@@ -139,8 +174,24 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *RunReply {
-	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: b.StateOf(&at.Situation), Open: at.State.Open(), Began: (at.State.Open() || at.LatestSessionID != nil) && OrEmpty(at.WorkflowStatus) != WorkflowAborted, Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
-		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
+	r := &RunReply{
+		RunID:     at.ID,
+		TaskID:    at.TaskID,
+		State:     b.StateOf(&at.Situation),
+		Open:      at.State.Open(),
+		Began:     (at.State.Open() || at.LatestSessionID != nil) && OrEmpty(at.WorkflowStatus) != WorkflowAborted,
+		Reason:    at.Error,
+		Workflow:  run.JobName + "/" + run.WorkflowName,
+		Goal:      run.Goal,
+		Inputs:    run.Inputs,
+		SessionID: OrNull(run.SessionID),
+		Branch:    OrNull(at.Branch),
+		Workspace: at.Workspace,
+		Steps:     []RunStep{},
+		Plan:      []PlanStep{},
+		CreatedAt: Stamp(at.CreatedAt),
+		Kept:      *run,
+	}
 	r.Trace = b.TraceOf(ctx, at.Trace)
 	r.TraceID, r.Waits = OrNull(r.Trace.ID), waitsOf(run, r.Open)
 	switch end := run.End; {
@@ -149,7 +200,8 @@ func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *Ru
 	case at.State == task.Stopped && r.Reason == nil:
 		r.Reason = new(StoppedByPerson) // without a leader
 	case r.Open && r.State == Interrupted:
-		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run resume " + Short(at.ID) + "'.")
+		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run " +
+			"resume " + Short(at.ID) + "'.")
 	case r.State == WaitingForYou, r.State == WaitingForLimit:
 		r.Reason = new(r.waitsText())
 	}
@@ -199,6 +251,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 	if err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
+
 	waits := at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {
 		x := steps[i]
@@ -207,9 +260,20 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
 		}
-		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: ExecutionState(x.State),
-			StartedAt: StampOrNull(x.StartedAt), EndedAt: StampOrNull(x.EndedAt), LimitedUntil: StampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
-			Cost: each[x.ID], LogID: x.LogID})
+		r.Steps = append(r.Steps, RunStep{
+			ExecutionID:  x.ID,
+			SessionID:    x.WorkflowSessionID,
+			StepID:       x.StepID,
+			Executor:     executor,
+			State:        ExecutionState(x.State),
+			StartedAt:    StampOrNull(x.StartedAt),
+			EndedAt:      StampOrNull(x.EndedAt),
+			LimitedUntil: StampOrNull(x.LimitedUntil),
+			FinalMessage: x.FinalMessage,
+			Error:        x.Error,
+			Cost:         each[x.ID],
+			LogID:        x.LogID,
+		})
 	}
 	if waits && r.Open && r.Reason == nil {
 		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why

@@ -30,7 +30,8 @@ const (
 )
 
 // States are the values that an attempt or a run may have.
-var States = []State{Queued, Running, WaitingForYou, WaitingForLimit, Paused, Conflicted, Interrupted, Failed, Stopped, Completed, Merged}
+var States = []State{Queued, Running, WaitingForYou, WaitingForLimit, Paused, Conflicted, Interrupted, Failed, Stopped,
+	Completed, Merged}
 
 // Open reports whether something in this state has yet to end.
 func (s State) Open() bool {
@@ -74,6 +75,7 @@ func (b *Board) StateOf(s *task.Situation) State {
 		}
 		return WaitingForLimit
 	}
+
 	return ExecutionState(s.State)
 }
 

@@ -22,6 +22,7 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 	if err != nil {
 		return nil, err
 	}
+
 	f := task.Filter{Text: a.Text}
 	if a.Status != nil {
 		if f.Status, err = checkStatus(*a.Status); err != nil {
@@ -43,7 +44,13 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 		return nil, FaultOf("listing the tasks", cursor(p, err), codes.UnknownProject, "project_id", id, remedyProject)
 	}
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
-		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(f.Status)), Labels: NonNil(f.Labels), Priority: OrNull(string(f.Priority)), Limit: p.Limit}}
+		Filters: TaskFilters{
+			ProjectID: id,
+			Status:    OrNull(string(f.Status)),
+			Labels:    NonNil(f.Labels),
+			Priority:  OrNull(string(f.Priority)),
+			Limit:     p.Limit,
+		}}
 	for _, s := range all {
 		r.Tasks = append(r.Tasks, *b.taskReply(&s))
 	}
@@ -91,6 +98,7 @@ func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (ma
 	if err != nil {
 		return nil, err
 	}
+
 	all := map[string]*Cost{}
 	for _, id := range ids {
 		cost, err := v.Cost(ctx, id, "")
@@ -101,6 +109,7 @@ func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (ma
 			all[id] = cost
 		}
 	}
+
 	return all, nil
 }
 
@@ -126,21 +135,28 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 	if err != nil {
 		return nil, err
 	}
+
 	labels, err := checkLabels(a.Labels)
 	if err != nil {
 		return nil, err
 	}
+
 	priority, err := checkPriority(a.Priority)
 	if err != nil {
 		return nil, err
 	}
 	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
-		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", Clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", Clip(*a.Lead))
+		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", Clip(*a.Lead),
+			task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", Clip(*a.Lead))
 	}
+
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
 	if OrEmpty(a.Lead) == task.ServerLeads && (OrEmpty(job) == "" || OrEmpty(workflow) == "") {
-		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
+		return nil, session.Wrong(codes.MissingArgument,
+			"lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; "+
+				"get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
 	}
+
 	// A repeated request gets the same reply, even if the workflow has changed since.
 	var inputs json.RawMessage
 	if created == "" {
@@ -153,10 +169,21 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		}
 	}
 	s, err := v.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), Labels: labels, Priority: priority, DependsOn: dependsOn,
+		ProjectID:    projectID,
+		Title:        a.Title,
+		Description:  a.Description,
+		JobName:      job,
+		WorkflowName: workflow,
+		Inputs:       inputs,
+		Lead:         OrEmpty(a.Lead),
+		Labels:       labels,
+		Priority:     priority,
+		DependsOn:    dependsOn,
 	}, request)
+
 	b.o.Changed()
-	return b.taskReply(s), FaultOf("creating the task", err, codes.UnknownProject, "project_id", projectID, remedyProject)
+	return b.taskReply(s), FaultOf("creating the task", err, codes.UnknownProject, "project_id", projectID,
+		remedyProject)
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
@@ -165,7 +192,12 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	if err != nil {
 		return nil, err
 	}
-	change := task.TaskChange{Description: a.Description, JobName: trimmed(a.JobName), WorkflowName: trimmed(a.WorkflowName)}
+
+	change := task.TaskChange{
+		Description:  a.Description,
+		JobName:      trimmed(a.JobName),
+		WorkflowName: trimmed(a.WorkflowName),
+	}
 	if a.Title != nil {
 		title, err := checkTitle(*a.Title)
 		if err != nil {
@@ -215,6 +247,7 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 		}
 	}
 	s, err := v.UpdateTask(ctx, id, change)
+
 	b.o.Changed()
 	return b.taskReply(s), TaskFault("updating the task", err, id)
 }
@@ -222,9 +255,12 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 // checkDependencies checks the ids of tasks that a task will depend on; nil stays nil.
 func checkDependencies(given []string) ([]string, error) {
 	if len(given) > task.MaxDependencies {
-		return nil, session.Wrong(codes.TooManyDependencies, "depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they depend on is done before them.", len(given), task.MaxDependencies).
+		return nil, session.Wrong(codes.TooManyDependencies,
+			"depends_on names %d tasks, and at most %d are allowed. Name those that must be done last: what they "+
+				"depend on is done before them.", len(given), task.MaxDependencies).
 			With("argument", "depends_on").With("value", len(given)).With("max", task.MaxDependencies)
 	}
+
 	ids := slices.Clone(given)
 	for i := range ids {
 		var err error
@@ -232,6 +268,7 @@ func checkDependencies(given []string) ([]string, error) {
 			return nil, err
 		}
 	}
+
 	return ids, nil
 }
 
@@ -245,7 +282,9 @@ func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.
 		if hasWorkflow {
 			field, value, missing = "workflow_name", workflow, "job_name"
 		}
-		return nil, session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, Clip(*value), missing).
+		return nil, session.Wrong(codes.HalfAWorkflow,
+			"%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear "+
+				"both; get_workflows lists the workflows.", field, Clip(*value), missing).
 			With("argument", field).With("value", Clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil, nil
@@ -255,6 +294,7 @@ func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.
 			return nil, err
 		}
 	}
+
 	if b.o.CheckWorkflow == nil {
 		return nil, nil
 	}
@@ -273,16 +313,33 @@ func (b *Board) taskReply(s *task.Summary) *Task {
 	if s == nil {
 		return nil
 	}
+
 	var state *State
 	if s.LatestAttemptID != nil {
 		state = new(b.StateOf(&s.Situation))
 	}
 	return &Task{
-		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
-		JobName: s.JobName, WorkflowName: s.WorkflowName, Inputs: InputsOf(&s.Task), Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
-		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch, LatestAttemptState: state,
-		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
-		Labels: NonNil(s.Labels), Priority: string(s.Priority), DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
-		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
+		TaskID:                s.ID,
+		ProjectID:             s.ProjectID,
+		Title:                 s.Title,
+		Description:           s.Description,
+		Status:                string(s.Status),
+		JobName:               s.JobName,
+		WorkflowName:          s.WorkflowName,
+		Inputs:                InputsOf(&s.Task),
+		Lead:                  s.Lead,
+		CreatedAt:             Stamp(s.CreatedAt),
+		UpdatedAt:             Stamp(s.UpdatedAt),
+		LatestAttemptID:       s.LatestAttemptID,
+		LatestWorkspaceBranch: s.LatestWorkspaceBranch,
+		LatestAttemptState:    state,
+		LatestSessionID:       s.LatestSessionID,
+		LatestSessionExecutor: s.LatestSessionExecutor,
+		Labels:                NonNil(s.Labels),
+		Priority:              string(s.Priority),
+		DependsOn:             NonNil(s.DependsOn),
+		BlockedBy:             NonNil(s.BlockedBy),
+		HasInProgressAttempt:  s.HasInProgressAttempt,
+		LastAttemptFailed:     s.LastAttemptFailed,
 	}
 }

@@ -79,6 +79,7 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (ok bool, er
 	case !db.Exists():
 		return false, w.missing(db.Where() + " does not exist here")
 	}
+
 	if err := db.Open(ctx); err != nil {
 		return false, Fault("opening the database of the project", err)
 	}
@@ -94,6 +95,7 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (ok bool, er
 	case w.ByPath:
 		return false, w.missing(fmt.Sprintf("there it is in %q", a.Workspace))
 	}
+
 	return false, nil
 }
 
@@ -114,17 +116,24 @@ func (w *Workspace) in(a *task.Attempt) bool {
 
 // missing says that the database of the project cannot be used from here.
 func (w *Workspace) missing(what string) error {
-	remedy := fmt.Sprintf("the state folder of the project must be reachable here at its own path, and writable; if the project has its own store on a server, %s must name it", config.StoreEnv)
+	remedy := fmt.Sprintf("the state folder of the project must be reachable here at its own path, and writable; if "+
+		"the project has its own store on a server, %s must name it", config.StoreEnv)
 	switch {
 	case w.apart:
-		remedy = fmt.Sprintf("%s, or store in the user's own config, must name the store of the project here", config.StoreEnv)
+		remedy = fmt.Sprintf("%s, or store in the user's own config, must name the store of the project here",
+			config.StoreEnv)
 	case !w.ByPath:
-		remedy = fmt.Sprintf("%s must name a file that is reachable here, and writable; if the project has its own store on a server, %s must name it", config.BoardEnv, config.StoreEnv)
+		remedy = fmt.Sprintf("%s must name a file that is reachable here, and writable; if the project has its own "+
+			"store on a server, %s must name it", config.BoardEnv, config.StoreEnv)
 	}
 	if !w.ByPath {
-		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s", config.AttemptEnv)
+		remedy += fmt.Sprintf("; a server that has nothing to do with the attempt must be started without %s",
+			config.AttemptEnv)
 	}
-	return session.NotNow(codes.NoDatabase, "This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what, remedy).With("attempt_id", w.Attempt)
+	return session.NotNow(codes.NoDatabase,
+		"This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, "+
+			"and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what,
+		remedy).With("attempt_id", w.Attempt)
 }
 
 // The values of an attempt's workflow status, as in the sessions of workflows.
@@ -160,12 +169,29 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	}
 	a, t, p := at.Attempt, at.Task, at.Project
 	r := &ContextReply{
-		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
-		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: InputsOf(&t.Task),
-		WorkflowSessionID: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
+		ProjectID:         p.ID,
+		ProjectName:       p.Name,
+		TaskID:            t.ID,
+		TaskTitle:         t.Title,
+		TaskDescription:   t.Description,
+		TaskStatus:        string(t.Status),
+		AttemptID:         a.ID,
+		WorkspaceBranch:   a.Branch,
+		WorkspaceRepos:    []ContextRepo{},
+		JobName:           t.JobName,
+		WorkflowName:      t.WorkflowName,
+		Inputs:            InputsOf(&t.Task),
+		WorkflowSessionID: a.WorkflowSessionID,
+		WorkflowStatus:    a.WorkflowStatus,
+		WorkflowStep:      a.WorkflowStep,
 	}
 	for _, repo := range a.Repos {
-		r.WorkspaceRepos = append(r.WorkspaceRepos, ContextRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree})
+		r.WorkspaceRepos = append(r.WorkspaceRepos, ContextRepo{
+			RepoID:       repo.RepoID,
+			RepoName:     repo.RepoName,
+			TargetBranch: repo.TargetBranch,
+			WorktreePath: repo.Worktree,
+		})
 	}
 	return r, nil
 }

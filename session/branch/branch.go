@@ -39,10 +39,12 @@ func refPart(s string) string {
 		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
 			b.WriteByte('-')
 		}
+
 		if b.Len() > 100 {
 			break
 		}
 	}
+
 	out := b.String()
 	for strings.Contains(out, "..") {
 		out = strings.ReplaceAll(out, "..", ".")
@@ -83,10 +85,12 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 	for line := range strings.Lines(out) {
 		taken[strings.TrimSpace(line)] = true
 	}
+
 	free = name
 	for i := 2; taken[free]; i++ {
 		free = fmt.Sprintf("%s-%d", name, i)
 	}
+
 	_, commit, err := t.head(ctx)
 	switch {
 	case err != nil:
@@ -94,9 +98,14 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 	case commit == "" && !checkout:
 		return "", errors.New("there is no commit yet")
 	}
+
 	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git make it?
-		_, err = t.git(ctx, git.Command{Args: []string{"update-ref", "--stdin"}, Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit)})
-		if git.Said(err, "already exists") { // made meanwhile, for another session, or in another case, which the file system ignores
+		_, err = t.git(ctx, git.Command{
+			Args:  []string{"update-ref", "--stdin"},
+			Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit),
+		})
+		// made meanwhile, for another session, or in another case, which the file system ignores
+		if git.Said(err, "already exists") {
 			taken[free] = true
 			return t.Free(ctx, name, checkout, taken)
 		}
@@ -116,26 +125,33 @@ func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
 	if err != nil || ref == full {
 		return err
 	}
+
 	at, err := t.commitOf(ctx, full)
 	if err != nil || at != "" && (!checkout || at != commit) {
 		return err
 	}
+
 	if err := t.linkFree(ctx, name); err != nil {
 		return err
 	}
+
 	if checkout {
 		if err := t.Switchable(ctx); err != nil {
 			return err
 		}
 	}
+
 	if at == "" && commit != "" { // before the first commit no branch has one
-		if _, err := t.run(ctx, "branch", "--no-track", "--", name, commit); err != nil && !git.Said(err, "already exists") {
+		_, err := t.run(ctx, "branch", "--no-track", "--", name, commit)
+		if err != nil && !git.Said(err, "already exists") {
 			return err
 		}
 	}
+
 	if !checkout {
 		return nil
 	}
+
 	args := []string{"switch", "--quiet", name}
 	if commit == "" {
 		args = []string{"switch", "--quiet", "--create", name}
@@ -205,15 +221,22 @@ func (t Tree) Switchable(ctx context.Context) error {
 	if operation := git.InProgress(dirs[0]); operation != "" {
 		return fmt.Errorf("a git %s is in progress: finish or abort it first", operation)
 	}
+
 	if ref, commit, err := t.head(ctx); err != nil {
 		return err
 	} else if ref == "" {
-		return fmt.Errorf("no branch is checked out (a detached HEAD at %.12s), and a switch to another one could lose track of that commit: git switch BRANCH first, or set git.branch to create", commit)
+		return fmt.Errorf("no branch is checked out (a detached HEAD at %.12s), and a switch to another one could "+
+			"lose track of that commit: git switch BRANCH first, or set git.branch to create", commit)
 	}
-	out, err := t.git(ctx, git.Command{Args: []string{"status", "--porcelain", "--untracked-files=no"}, Config: []string{"core.quotePath=false"}})
+
+	out, err := t.git(ctx, git.Command{
+		Args:   []string{"status", "--porcelain", "--untracked-files=no"},
+		Config: []string{"core.quotePath=false"},
+	})
 	if err != nil {
 		return err
 	}
+
 	var files []string
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\n")
@@ -226,6 +249,7 @@ func (t Tree) Switchable(ctx context.Context) error {
 	if files != nil {
 		return &DirtyError{files}
 	}
+
 	return nil
 }
 

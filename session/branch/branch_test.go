@@ -15,9 +15,22 @@ import (
 func TestBranchNamesAreLegalRefs(t *testing.T) {
 	at := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC)
 	for instance, want := range map[string]string{
-		"": "2026-03-04", "acme": "acme", "q1-2026": "q1-2026", "a b\tc": "a-b-c", "..": "2026-03-04",
-		"x..y": "x.y", "x.lock": "x", "x.lock.lock": "x", "-x-": "x", "a~^:?*[\\b": "a-b", "@{": "2026-03-04",
-		"größe": "größe", "a/b": "a-b", ".lock": "lock", strings.Repeat("x", 300): strings.Repeat("x", 101), "\x00\xff": "2026-03-04",
+		"":                       "2026-03-04",
+		"acme":                   "acme",
+		"q1-2026":                "q1-2026",
+		"a b\tc":                 "a-b-c",
+		"..":                     "2026-03-04",
+		"x..y":                   "x.y",
+		"x.lock":                 "x",
+		"x.lock.lock":            "x",
+		"-x-":                    "x",
+		"a~^:?*[\\b":             "a-b",
+		"@{":                     "2026-03-04",
+		"größe":                  "größe",
+		"a/b":                    "a-b",
+		".lock":                  "lock",
+		strings.Repeat("x", 300): strings.Repeat("x", 101),
+		"\x00\xff":               "2026-03-04",
 	} {
 		got := Name("job", "flow", &instance, at)
 		testkit.Equal(t, got, "deepwork/job-flow-"+want, "%q", instance)
@@ -40,8 +53,9 @@ func FuzzBranchName(f *testing.F) {
 	})
 }
 
-// A tag that is named like a branch of a session neither hides that branch nor is it checked out instead. A branch named
-// deepwork is in the way of those of sessions, and the error says how to rename it. One in another case may be in the way, too.
+// A tag that is named like a branch of a session neither hides that branch nor is it checked out instead. A
+// branch named deepwork is in the way of those of sessions, and the error says how to rename it. One in
+// another case may be in the way, too.
 func TestField07_NamesInTheWay(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) string { return testkit.Git(t, dir, args...) }
@@ -50,7 +64,9 @@ func TestField07_NamesInTheWay(t *testing.T) {
 	testkit.Equal(t, Tree{Root: filepath.Join(dir, "below")}.Outside(), false)
 	git("commit", "-q", "--allow-empty", "-m", "first")
 	git("branch", "deepwork")
-	testkit.Fails(t, testkit.Get(Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})).Err(), "git branch -m deepwork NEW-NAME")
+	testkit.Fails(t, testkit.Get(Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})).Err(),
+		"git branch -m deepwork NEW-NAME")
+
 	git("branch", "-m", "deepwork", "other")
 	git("commit", "-q", "--allow-empty", "-m", "second")
 	for _, tag := range []string{"deepwork/a", "deepwork/a-2", "main"} {
@@ -61,14 +77,18 @@ func TestField07_NamesInTheWay(t *testing.T) {
 	testkit.Need(t, err == nil && name == "deepwork/a-2", "the free name is %q, %v", name, err)
 	err = (Tree{Root: dir}).Make(t.Context(), name, true)
 	testkit.Need(t, err == nil, "%v: on %s", err, git("symbolic-ref", "HEAD"))
-	testkit.Equal(t, git("symbolic-ref", "HEAD"), "refs/heads/deepwork/a-2", "%v: on %s", err, git("symbolic-ref", "HEAD"))
+	testkit.Equal(t, git("symbolic-ref", "HEAD"), "refs/heads/deepwork/a-2", "%v: on %s", err,
+		git("symbolic-ref", "HEAD"))
 	testkit.Equal(t, git("log", "-1", "--format=%s"), "second", "%v: on %s", err, git("symbolic-ref", "HEAD"))
+
 	bin := t.TempDir() // has a git that finds deepwork/b where the file system has deepwork/B, which it does not list
-	fake := "#!/bin/sh\ncase \"$*\" in *update-ref*) grep -q 'heads/deepwork/b ' && echo already exists >&2 && exit 128; exit 0; esac\nexec " + testkit.Get(exec.LookPath("git")).Must(t) + " \"$@\"\n"
+	fake := "#!/bin/sh\ncase \"$*\" in *update-ref*) grep -q 'heads/deepwork/b ' && echo already exists >&2 && exit " +
+		"128; exit 0; esac\nexec " + testkit.Get(exec.LookPath("git")).Must(t) + " \"$@\"\n"
 	testkit.Must(t, os.WriteFile(filepath.Join(bin, "git"), []byte(fake), 0o755))
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	name, err = Tree{Root: dir}.Free(t.Context(), "deepwork/b", true, map[string]bool{})
-	testkit.True(t, err == nil && name == "deepwork/b-2" || runtime.GOOS == "windows", "the free name is %q, %v", name, err)
+	testkit.True(t, err == nil && name == "deepwork/b-2" || runtime.GOOS == "windows", "the free name is %q, %v",
+		name, err)
 }
 
 // In the middle of an operation of git, or without a branch, no branch is switched.
@@ -79,17 +99,18 @@ func TestField06_OperationsInProgress(t *testing.T) {
 	}{
 		"rebase":            {[]string{"rebase -q other"}, "git rebase is in progress"},
 		"rebase by patches": {[]string{"rebase -q --apply other"}, "git rebase is in progress"},
-		"stopped rebase":    {[]string{"-c sequence.editor=true rebase -q -i --exec false HEAD~1"}, "git rebase is in progress"},
-		"merge":             {[]string{"merge -q other"}, "git merge is in progress"},
-		"clean merge":       {[]string{"merge -q --no-ff --no-commit -X ours other"}, "git merge is in progress"},
-		"cherry-pick":       {[]string{"cherry-pick other"}, "git cherry-pick is in progress"},
-		"revert":            {[]string{"revert --no-edit HEAD~1"}, "git revert is in progress"},
-		"bisect":            {[]string{"bisect start HEAD HEAD~2"}, "git bisect is in progress"},
-		"am":                {[]string{"format-patch -q -1 other", "am -q 0001-other.patch"}, "git am is in progress"},
-		"detached":          {[]string{"switch -q --detach"}, "detached HEAD"},
-		"a tag":             {[]string{"tag v1", "checkout -q v1"}, "detached HEAD"},
-		"changes":           {[]string{"mv file größe"}, "uncommitted changes: file -> größe"},
-		"nothing":           {},
+		"stopped rebase": {[]string{"-c sequence.editor=true rebase -q -i --exec false HEAD~1"},
+			"git rebase is in progress"},
+		"merge":       {[]string{"merge -q other"}, "git merge is in progress"},
+		"clean merge": {[]string{"merge -q --no-ff --no-commit -X ours other"}, "git merge is in progress"},
+		"cherry-pick": {[]string{"cherry-pick other"}, "git cherry-pick is in progress"},
+		"revert":      {[]string{"revert --no-edit HEAD~1"}, "git revert is in progress"},
+		"bisect":      {[]string{"bisect start HEAD HEAD~2"}, "git bisect is in progress"},
+		"am":          {[]string{"format-patch -q -1 other", "am -q 0001-other.patch"}, "git am is in progress"},
+		"detached":    {[]string{"switch -q --detach"}, "detached HEAD"},
+		"a tag":       {[]string{"tag v1", "checkout -q v1"}, "detached HEAD"},
+		"changes":     {[]string{"mv file größe"}, "uncommitted changes: file -> größe"},
+		"nothing":     {},
 	} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +145,8 @@ func TestField06_OperationsInProgress(t *testing.T) {
 				return
 			}
 			for _, err := range []error{err, made} {
-				testkit.True(t, err != nil && strings.Contains(err.Error(), c.refused), "the error is %v, expected %q", err, c.refused)
+				testkit.True(t, err != nil && strings.Contains(err.Error(), c.refused), "the error is %v, expected %q",
+					err, c.refused)
 			}
 			testkit.Equal(t, head(), before)
 		})

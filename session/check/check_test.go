@@ -19,7 +19,9 @@ import (
 // free runs every check.
 func free() *Runner {
 	return &Runner{Allowed: func(context.Context, *Subject, *job.StepCheck) error { return nil },
-		Program: func(name string) (string, error) { return process.Look(name) }, Secrets: func() []string { return nil }}
+		Program: func(name string) (string, error) { return process.Look(name) }, Secrets: func() []string {
+			return nil
+		}}
 }
 
 // round runs the checks of a subject, of which it tells done after each run.
@@ -29,7 +31,13 @@ func round(t *testing.T, s *Subject, done func(n int)) (*Round, error) {
 		t.Skip("uses a shell")
 	}
 	n := len(s.Checks)
-	r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, n), Over: make([]bool, n), Done: done}
+	r := &Round{
+		Subject: s,
+		Before:  testkit.Get(s.Look(t.Context())).Must(t),
+		Known:   make([]*machine.Verdict, n),
+		Over:    make([]bool, n),
+		Done:    done,
+	}
 	return r, free().Run(t.Context(), r)
 }
 
@@ -55,26 +63,37 @@ func TestATreeIsItsContent(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, "new"), "new")
 	edited := look()
 	testkit.Git(t, root, "add", "-A")
+
 	staged := look()
 	testkit.Git(t, root, "commit", "-qm", "new")
 	committed := look()
 	then := time.Now().Add(-time.Hour)
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), then, then))
 	touched := look()
-	testkit.True(t, begin != edited, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
-	testkit.Equal(t, edited, staged, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
-	testkit.Equal(t, staged, committed, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
-	testkit.Equal(t, committed, touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	testkit.True(t, begin != edited, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged,
+		committed, touched)
+	testkit.Equal(t, edited, staged, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged,
+		committed, touched)
+	testkit.Equal(t, staged, committed, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged,
+		committed, touched)
+	testkit.Equal(t, committed, touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged,
+		committed, touched)
+
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
 	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
+
 	// A time that is as it was hides nothing: git looks at the change of the inode too.
 	info := testkit.Get(os.Stat(filepath.Join(root, "new"))).Must(t)
 	testkit.Git(t, root, "config", "core.trustctime", "false")
 	testkit.Git(t, root, "config", "core.checkStat", "minimal")
 	testkit.Git(t, root, "status")
+
 	second := time.Now().Unix()
 	// The clock of a file system may be some milliseconds late.
-	testkit.Until(t, "another second, which git tells apart", func() bool { return time.Now().Add(-100*time.Millisecond).Unix() > second })
+	testkit.Until(t, "another second, which git tells apart", func() bool {
+		return time.Now().Add(-100*time.Millisecond).Unix() > second
+	})
+
 	testkit.Write(t, filepath.Join(root, "new"), "wen")
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), info.ModTime(), info.ModTime()))
 	testkit.True(t, runtime.GOOS == "windows" || look() != committed, "an edit with the old time and size is not seen")
@@ -102,15 +121,19 @@ func TestProtectedFilesThatChanged(t *testing.T) {
 	testkit.WriteAll(t, plain, map[string]string{"d0/f0": "", "d0/f1": ""})
 	around := repository(t, 1) // which ignores a folder with a project
 	testkit.WriteAll(t, around, map[string]string{".gitignore": "ignored/", "ignored/d0/f0": "", "ignored/d0/f1": ""})
+
 	for _, root := range []string{repository(t, 2), plain, filepath.Join(around, "ignored")} {
-		testkit.Equal(t, testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Name: "x"}})).Must(t), nil, "nothing is protected")
-		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{"d0/*"}}, {Protect: []string{"other/**"}}})).Must(t)
+		testkit.Equal(t, testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Name: "x"}})).Must(t), nil,
+			"nothing is protected")
+		was := testkit.Get(Protect(t.Context(), root,
+			[]job.StepCheck{{Protect: []string{"d0/*"}}, {Protect: []string{"other/**"}}})).Must(t)
 		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), nil, "at once")
 		testkit.Must(t, os.Remove(filepath.Join(root, "d0", "f0")))
 		for _, name := range []string{"d0/f1", "other/deep/new", "elsewhere"} {
 			testkit.Write(t, filepath.Join(root, name), "edited")
 		}
-		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), []string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
+		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t),
+			[]string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
 	}
 }
 
@@ -120,13 +143,17 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 	testkit.Write(t, filepath.Join(repo, ".gitignore"), "# comment\n*.log\n")
 	testkit.Write(t, filepath.Join(repo, "sub", "tests", "old", "case"), "")
 	testkit.Git(t, repo, "add", "-A")
+
 	for root, prefix := range map[string]string{repo: "sub/", filepath.Join(repo, "sub"): ""} {
-		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{prefix + "tests/**"}}})).Must(t)
+		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{prefix + "tests/**"}}})).
+			Must(t)
 		testkit.True(t, slices.IsSorted(was.Ignored), "%q", was.Ignored)
 		testkit.True(t, slices.Contains(was.Ignored, ".gitignore\t*.log"), "%q", was.Ignored)
 		testkit.True(t, !slices.Contains(was.Ignored, ".gitignore\t# comment"), "%q", was.Ignored)
+
 		made := map[string]string{
-			"tests/a.log": "", "tests/b.skip": "", "tests/c.exclude": "", // by an old rule, a new one, and one of this machine
+			// by an old rule, a new one, and one of this machine
+			"tests/a.log": "", "tests/b.skip": "", "tests/c.exclude": "",
 			"tests/cache/.gitignore": "*", "tests/cache/entry": "", // of a tool
 			"tests/old/.gitignore": "hidden\n", "tests/old/hidden": "", // among files from then
 		}
@@ -137,10 +164,12 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 		for _, name := range []string{"old/.gitignore", "b.skip", "c.exclude", "old/hidden"} {
 			want = append(want, "'"+prefix+"tests/"+name+"' was added")
 		}
+
 		got := testkit.Get(Changed(t.Context(), root, was)).Must(t)
 		slices.Sort(got)
 		slices.Sort(want)
 		testkit.Same(t, got, want, "in %q", prefix)
+
 		for name := range made {
 			testkit.Must(t, os.Remove(filepath.Join(repo, "sub", name)))
 		}
@@ -151,7 +180,10 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 
 // Checks that undo each other are told with the files that go on changing, of what each is about.
 func TestARoundThatDoesNotEnd(t *testing.T) {
-	grows := job.StepCheck{Run: []string{"sh", "-c", "echo x >> d0/f0; echo x >> out.md; echo x >> other"}, Name: "grows"}
+	grows := job.StepCheck{
+		Run:  []string{"sh", "-c", "echo x >> d0/f0; echo x >> out.md; echo x >> other"},
+		Name: "grows",
+	}
 	named := grows
 	named.Files = []string{"d0/*"}
 	for _, c := range []struct {
@@ -178,7 +210,11 @@ func TestWhatAVerdictSays(t *testing.T) {
 	root := repository(t, maxNamed+1)
 	fails := job.StepCheck{Run: []string{"sh", "-c", "echo no; exit 3"}, Name: "fails", Protect: []string{"d0/*"}}
 	gone := job.StepCheck{Run: []string{"./none"}, Name: "gone"}
-	s := &Subject{Root: root, Checks: []job.StepCheck{fails}, Began: testkit.Get(Protect(t.Context(), root, []job.StepCheck{fails})).Must(t)}
+	s := &Subject{
+		Root:   root,
+		Checks: []job.StepCheck{fails},
+		Began:  testkit.Get(Protect(t.Context(), root, []job.StepCheck{fails})).Must(t),
+	}
 	run := func() (*machine.Verdict, error) {
 		r, err := round(t, s, func(int) {})
 		return append(r.Verdicts, nil)[0], err
@@ -188,16 +224,19 @@ func TestWhatAVerdictSays(t *testing.T) {
 	testkit.Equal(t, v.Check.Code, 3)
 	testkit.True(t, !v.Check.NotRun, "%+v", v)
 	testkit.ContainsAll(t, v.Feedback, []string{"exit code 3", "Its last lines:\nno"})
+
 	for n, more := range []string{"f9' was changed. Restore", ", and 1 more. Restore"} {
 		for i := range maxNamed + n {
 			testkit.Write(t, filepath.Join(root, "d0", fmt.Sprint("f", i)), "edited")
 		}
+
 		v = testkit.Get(run()).Must(t)
 		testkit.True(t, v.Check.NotRun, "%+v", v)
 		testkit.True(t, !v.Passed, "%+v", v)
 		testkit.Equal(t, v.Check.Code, -1)
 		testkit.ContainsAll(t, v.Feedback, []string{"'d0/f0' was changed, ", more})
 	}
+
 	s.Checks, s.Began = []job.StepCheck{gone}, nil
 	testkit.Fails(t, testkit.Get(run()).Err(), "check 'gone' could not be run: its program './none' cannot be started")
 }

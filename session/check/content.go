@@ -66,10 +66,12 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	if c.Outputs, err = gate.HashFiles(ctx, s.Root, s.Outputs); err != nil || len(s.Checks) == 0 {
 		return c, err
 	}
+
 	root, err := filepath.EvalSymlinks(s.Root)
 	if err != nil {
 		return nil, err
 	}
+
 	var patterns []string
 	for _, k := range s.Checks {
 		patterns = slices.Concat(patterns, k.Files, k.Protect)
@@ -77,6 +79,7 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	if c.tree, err = look(ctx, root, patterns); err != nil {
 		return nil, err
 	}
+
 	c.faults = make([][]string, len(s.Checks))
 	if s.Began != nil {
 		changed, err := c.tree.changed(ctx, s.Began)
@@ -94,6 +97,7 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	for i := range s.Checks {
 		c.digests = append(c.digests, c.digest(i))
 	}
+
 	return c, nil
 }
 
@@ -119,6 +123,7 @@ func (c *Content) digest(i int) string {
 	for _, fault := range c.faults[i] {
 		fmt.Fprintf(h, "protected %q\n", fault)
 	}
+
 	switch c.bound(i) {
 	case ToFiles:
 		c.tree.write(h, k.Files)
@@ -130,6 +135,7 @@ func (c *Content) digest(i int) string {
 		}
 		io.WriteString(h, c.whole)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -162,6 +168,7 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 	if c.Digest(i) == was.Digest(i) {
 		return nil
 	}
+
 	for _, path := range c.subject.Outputs {
 		if c.Outputs[path] != was.Outputs[path] {
 			names = append(names, path)
@@ -169,7 +176,8 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 	}
 	if c.bound(i) != ToOutputs {
 		patterns := c.subject.Checks[i].Files
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.tree.named(patterns), was.tree.named(patterns))))) {
+		for _, name := range slices.Compact(
+			slices.Sorted(slices.Values(slices.Concat(c.tree.named(patterns), was.tree.named(patterns))))) {
 			if c.tree.ids[name] != was.tree.ids[name] && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -199,6 +207,7 @@ func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine
 	if len(patterns) == 0 {
 		return nil, nil
 	}
+
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
@@ -207,10 +216,13 @@ func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine
 	if err != nil {
 		return nil, err
 	}
+
 	names := t.named(patterns)
 	if len(names) > maxProtected {
-		return nil, fmt.Errorf("its checks protect %d files (%s), and %d are the most: name fewer under protect", len(names), strings.Join(patterns, ", "), maxProtected)
+		return nil, fmt.Errorf("its checks protect %d files (%s), and %d are the most: name fewer under protect",
+			len(names), strings.Join(patterns, ", "), maxProtected)
 	}
+
 	p := &machine.Protected{Patterns: patterns, Files: []machine.FileHash{}}
 	for _, name := range names {
 		id, err := t.onDisk(ctx, name)
@@ -236,6 +248,7 @@ func Changed(ctx context.Context, root string, was *machine.Protected) (all []st
 	if err != nil {
 		return nil, err
 	}
+
 	changed, err := t.changed(ctx, was)
 	return xslices.Map(changed, change.String), err
 }
@@ -276,6 +289,7 @@ func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []chang
 			all = append(all, change{f.Path, "changed"})
 		}
 	}
+
 	names := t.named(was.Patterns)
 	if t.git {
 		hidden, err := t.hidden(ctx, was)
@@ -295,26 +309,40 @@ func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []chang
 // rules returns the rules by which git ignores files: the file of each and its text. Those that are not of
 // a .gitignore count together.
 func (t *tree) rules(ctx context.Context) (all []string, err error) {
-	out, err := git.Output(ctx, git.Command{Dir: t.root, Limit: maxListed, Args: []string{"ls-files", "-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)**/.gitignore"}})
+	out, err := git.Output(ctx, git.Command{
+		Dir:   t.root,
+		Limit: maxListed,
+		Args: []string{"ls-files", "-z", "--full-name", "--cached", "--others", "--exclude-standard", "--",
+			":(top,glob)**/.gitignore"},
+	})
 	if err != nil {
 		return nil, err
 	}
+
 	top, err := git.TopLevel(ctx, t.root)
 	if err != nil {
 		return nil, err
 	}
+
 	files := map[string]string{}
 	for _, name := range git.Fields(out) {
 		files[filepath.Join(top, filepath.FromSlash(name))] = name
 	}
-	if exclude, err := git.Line(ctx, git.Command{Dir: t.root, Args: []string{"rev-parse", "--path-format=absolute", "--git-path", "info/exclude"}}); err == nil {
+
+	if exclude, err := git.Line(ctx, git.Command{
+		Dir:  t.root,
+		Args: []string{"rev-parse", "--path-format=absolute", "--git-path", "info/exclude"},
+	}); err == nil {
 		files[exclude] = ""
 	}
-	if global, err := git.Line(ctx, git.Command{Dir: t.root, Args: []string{"config", "--path", "core.excludesFile"}}); err == nil {
+
+	if global, err := git.Line(ctx,
+		git.Command{Dir: t.root, Args: []string{"config", "--path", "core.excludesFile"}}); err == nil {
 		files[global] = ""
 	} else if dir, err := os.UserConfigDir(); err == nil {
 		files[filepath.Join(dir, "git", "ignore")] = ""
 	}
+
 	for file, source := range files {
 		f, err := os.Open(file)
 		if err != nil {
@@ -346,7 +374,13 @@ func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []stri
 	if err != nil {
 		return nil, err
 	}
-	verbose, err := git.Output(ctx, git.Command{Dir: t.root, Limit: maxListed, Stdin: []byte(out), Args: []string{"check-ignore", "-z", "--verbose", "--stdin"}})
+
+	verbose, err := git.Output(ctx, git.Command{
+		Dir:   t.root,
+		Limit: maxListed,
+		Stdin: []byte(out),
+		Args:  []string{"check-ignore", "-z", "--verbose", "--stdin"},
+	})
 	if err != nil && git.ExitCode(err) != 1 {
 		return nil, err
 	}
@@ -354,12 +388,14 @@ func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []stri
 		if len(found) < 4 || !job.Matches(was.Patterns, found[3]) {
 			continue
 		}
+
 		source, rule, name := filepath.ToSlash(found[0]), found[2], found[3]
 		if path.Base(source) != ".gitignore" {
 			source = ""
 		}
 		folder := strings.TrimPrefix(path.Dir(source)+"/", prefix)
-		tools := source != "" && folder != "./" && strings.HasPrefix(name, folder) && !slices.ContainsFunc(was.Files, func(f machine.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
+		tools := source != "" && folder != "./" && strings.HasPrefix(name, folder) &&
+			!slices.ContainsFunc(was.Files, func(f machine.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
 		if _, old := slices.BinarySearch(was.Ignored, source+"\t"+strings.TrimRight(rule, " ")); !old && !tools {
 			names = append(names, name)
 		}

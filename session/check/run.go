@@ -47,7 +47,8 @@ type Round struct {
 func (r *Runner) Run(ctx context.Context, round *Round) error {
 	n := len(round.Subject.Checks)
 	now, all := round.Before, slices.Clone(round.Known)
-	about, changed := slices.Repeat([]*Content{now}, n), make([][]string, n) // what each result is about, and what changed under the check
+	// what each result is about, and what changed under the check
+	about, changed := slices.Repeat([]*Content{now}, n), make([][]string, n)
 	for range 2 {
 		for i := range round.Subject.Checks {
 			if round.Over[i] || all[i] != nil && all[i].Digest == now.Digest(i) {
@@ -57,6 +58,7 @@ func (r *Runner) Run(ctx context.Context, round *Round) error {
 			if err != nil {
 				return err
 			}
+
 			after := now
 			if !v.Check.NotRun {
 				if after, err = round.Subject.Look(ctx); err != nil {
@@ -101,8 +103,14 @@ const (
 // one runs a check on a content. A program that cannot be started is an error.
 func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, error) {
 	s, k := c.subject, &c.subject.Checks[i]
-	v := &machine.Verdict{At: time.Now().UTC(), RunEach: k.Name, Key: Key(k), Digest: c.Digest(i), Files: []machine.FileHash{},
-		Check: &machine.CheckRun{Command: k.Run, Bound: c.bound(i), Ends: k.Ends}}
+	v := &machine.Verdict{
+		At:      time.Now().UTC(),
+		RunEach: k.Name,
+		Key:     Key(k),
+		Digest:  c.Digest(i),
+		Files:   []machine.FileHash{},
+		Check:   &machine.CheckRun{Command: k.Run, Bound: c.bound(i), Ends: k.Ends},
+	}
 	for _, path := range s.Outputs {
 		v.Files = append(v.Files, machine.FileHash{Path: path, SHA256: c.Outputs[path]})
 	}
@@ -111,10 +119,13 @@ func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, 
 		if n := len(faults) - maxNamed; n > 0 {
 			faults, more = faults[:maxNamed], fmt.Sprintf(", and %d more", n)
 		}
+
 		v.Check.Code, v.Check.NotRun = -1, true
-		v.Feedback = fmt.Sprintf("Files that it protects (%s) are not as they were when the step began: %s%s. Restore them as they were.", strings.Join(k.Protect, ", "), strings.Join(faults, ", "), more)
+		v.Feedback = fmt.Sprintf("Files that it protects (%s) are not as they were when the step began: %s%s. "+
+			"Restore them as they were.", strings.Join(k.Protect, ", "), strings.Join(faults, ", "), more)
 		return v, nil
 	}
+
 	o, err := r.start(ctx, s, k)
 	if err == nil && o.NotStarted != "" {
 		err = fmt.Errorf("its program '%s' cannot be started: %s", k.Run[0], o.NotStarted)
@@ -122,6 +133,7 @@ func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, 
 	if err != nil {
 		return nil, &Error{Check: k.Name, Err: err}
 	}
+
 	v.At, v.Seconds, v.Passed = time.Now().UTC(), o.After.Seconds(), o.Passed()
 	v.Check.Code = o.Code
 	if !v.Passed {
@@ -144,9 +156,11 @@ func explain(k *job.StepCheck, o *process.Outcome) string {
 	case o.Code != 0:
 		return fmt.Sprintf("It ended with exit code %d after %v.", o.Code, after)
 	case o.Surviving:
-		return fmt.Sprintf("It ended with exit code 0 after %v, but something that it started does not end, or holds its output open.", after)
+		return fmt.Sprintf("It ended with exit code 0 after %v, but something that it started does not end, or holds "+
+			"its output open.", after)
 	}
-	return fmt.Sprintf("It ended with exit code 0 after %v, but left processes running, which were ended: it must wait for all that it starts.", after)
+	return fmt.Sprintf("It ended with exit code 0 after %v, but left processes running, which were ended: it must "+
+		"wait for all that it starts.", after)
 }
 
 // start runs the program of a check.
@@ -162,6 +176,7 @@ func (r *Runner) start(ctx context.Context, s *Subject, k *job.StepCheck) (o pro
 	if err := r.Allowed(ctx, s, k); err != nil {
 		return o, err
 	}
+
 	command := slices.Clone(k.Run)
 	switch {
 	case process.Bare(command[0]):
@@ -171,8 +186,16 @@ func (r *Runner) start(ctx context.Context, s *Subject, k *job.StepCheck) (o pro
 	case !filepath.IsAbs(command[0]):
 		command[0] = filepath.Join(dir, command[0])
 	}
-	withheld := slices.DeleteFunc(slices.Clone(r.Secrets()), func(name string) bool { return slices.Contains(k.PassEnv, name) })
-	o, err = process.Contain(ctx, process.Contained{Command: command, Dir: dir, Env: append(gate.Environment(dir, withheld), telemetry.Environment(telemetry.Current(ctx))...), Timeout: k.Limit(), Output: keptOutput})
+	withheld := slices.DeleteFunc(slices.Clone(r.Secrets()), func(name string) bool {
+		return slices.Contains(k.PassEnv, name)
+	})
+	o, err = process.Contain(ctx, process.Contained{
+		Command: command,
+		Dir:     dir,
+		Env:     append(gate.Environment(dir, withheld), telemetry.Environment(telemetry.Current(ctx))...),
+		Timeout: k.Limit(),
+		Output:  keptOutput,
+	})
 	if err != nil && ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}

@@ -34,7 +34,8 @@ type tree struct {
 const maxListed = 512 << 20
 
 // exact are settings with which git notices every change, whatever the repository's config says.
-var exact = []string{"core.trustctime=true", "core.checkStat=default", "core.ignoreStat=false", "core.untrackedCache=false", "core.fileMode=true", "core.symlinks=true"}
+var exact = []string{"core.trustctime=true", "core.checkStat=default", "core.ignoreStat=false",
+	"core.untrackedCache=false", "core.fileMode=true", "core.symlinks=true"}
 
 // ownFiles has what this program writes in a project while steps are worked on.
 const ownFiles = ".deepwork/tmp/"
@@ -46,6 +47,7 @@ func look(ctx context.Context, root string, patterns []string) (*tree, error) {
 		t.git = true
 		return t, t.fromGit(ctx)
 	}
+
 	if len(patterns) == 0 {
 		return t, nil
 	}
@@ -89,6 +91,7 @@ func (t *tree) fromGit(ctx context.Context) error {
 	if err = cmp.Or(err, failed); err != nil {
 		return fmt.Errorf("listing the files of %s: %w", t.root, err)
 	}
+
 	newHash := sha1.New
 	read := git.Fields(changed)
 	for line := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
@@ -116,6 +119,7 @@ func (t *tree) fromGit(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -134,6 +138,7 @@ func (t *tree) walk(ctx context.Context, patterns []string) error {
 		case !d.IsDir() && job.Matches(patterns, filepath.ToSlash(rel)):
 			return t.read(ctx, filepath.ToSlash(rel), sha256.New)
 		}
+
 		return nil
 	})
 }
@@ -159,11 +164,13 @@ const maxRead = 64 << 20
 func fileID(ctx context.Context, path string, h hash.Hash) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		if inner, ok := errors.AsType[*fs.PathError](err); ok && strings.Contains(inner.Err.Error(), "not a directory") {
+		inner, ok := errors.AsType[*fs.PathError](err)
+		if ok && strings.Contains(inner.Err.Error(), "not a directory") {
 			err = fs.ErrNotExist
 		}
 		return "", err
 	}
+
 	mode := "100644"
 	switch {
 	case info.IsDir(): // another repository
@@ -180,12 +187,14 @@ func fileID(ctx context.Context, path string, h hash.Hash) (string, error) {
 	if info.Size() > maxRead {
 		return fmt.Sprintf("%s %d %d", mode, info.Size(), info.ModTime().UnixNano()), nil
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { f.Close() })()
+
 	fmt.Fprintf(h, "blob %d\x00", info.Size())
 	if _, err := io.Copy(h, io.LimitReader(f, maxRead+1)); err != nil {
 		return "", err

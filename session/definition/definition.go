@@ -42,6 +42,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	if err != nil {
 		return nil, err
 	}
+
 	last, known := s.Sources[place]
 	switch {
 	case j != nil && j.Hash == s.Definition.Source:
@@ -55,7 +56,9 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 			return nil, err
 		}
 		if err == nil && !(def.Workflow.SameForms(kept.For(s).Workflow) && s.SameMakers(def, kept.For(s))) {
-			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow), or the steps that make what these are about, were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
+			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow), "+
+				"or the steps that make what these are about, were edited. This session goes on as it began; the "+
+				"edit counts for the next one.", s.WorkflowName, s.JobName)
 			return kept.For(s), nil
 		}
 		return def, nil
@@ -66,11 +69,13 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	} else if err != nil {
 		why = cmp.Or(why, "has another version here")
 		return nil, session.NotNow(codes.DefinitionLost,
-			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
+			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore "+
+				"the job, or abort the session with abort_workflow.",
 			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
 	}
 	if why != "" && known {
-		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; edits of the job do not reach it.", s.JobName, why)
+		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; "+
+			"edits of the job do not reach it.", s.JobName, why)
 	}
 	return def.For(s), nil
 }
@@ -80,6 +85,7 @@ func (d *Store) Usable(ctx context.Context, s *machine.State) (j *job.Job, why s
 	if d.Catalog == nil {
 		return nil, "", nil // a command
 	}
+
 	snap, err := d.Catalog.FreshJob(ctx, s.JobName)
 	if err != nil {
 		return nil, "", fmt.Errorf("looking for job %s: %w", s.JobName, err)
@@ -122,11 +128,13 @@ func (d *Store) Texts(def *machine.Definition, entry job.Entry) (machine.Instruc
 		text, err := job.Instructions(def.Job, def.Job.Step(id))
 		if err != nil {
 			return nil, session.Wrong(codes.InstructionsMissing,
-				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Correct that and make the same call again.",
+				"Step '%s' of job '%s' cannot begin, so nothing has moved: %v. Correct that and make the same call "+
+					"again.",
 				id, def.Job.Name, err).With("step_id", id).Because(err)
 		}
 		texts[id] = text
 	}
+
 	return texts, fits(def, entry, texts)
 }
 
@@ -144,12 +152,17 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 	if total <= MaxEntryBytes {
 		return nil
 	}
-	why := fmt.Errorf("their instructions, each with the job's common info, have %d bytes together, and %d are the most", total, MaxEntryBytes)
-	remedy := "Shorten the files, or have them name other files that are read when they are needed, and make the same call again."
+	why := fmt.Errorf("their instructions, each with the job's common info, have %d bytes together, and %d are "+
+		"the most", total, MaxEntryBytes)
+
+	remedy := "Shorten the files, or have them name other files that are read when they are needed, and make " +
+		"the same call again."
 	if def.Kept { // edits of the files do not affect it
-		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with abort_workflow."
+		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with " +
+			"abort_workflow."
 	}
-	return session.Wrong(codes.InstructionsTooLarge, "The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
+	return session.Wrong(codes.InstructionsTooLarge,
+		"The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
 		strings.Join(entry, ", "), def.Job.Name, why, remedy).
 		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
@@ -169,11 +182,14 @@ func (d *Store) CheckSchemas(def *machine.Definition) error {
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		for _, o := range def.Job.Step(id).Outputs {
 			if _, err := o.Schema.Compile(def.Job.Dir); err != nil {
-				return session.Wrong(codes.InstructionsMissing, "Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and make the same call again.",
+				return session.Wrong(codes.InstructionsMissing,
+					"Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and make the "+
+						"same call again.",
 					def.Workflow.Name, def.Job.Name, o.Name, id, err).With("step_id", id).Because(err)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -207,6 +223,7 @@ func (d *Store) have(hash string, texts machine.Instructions) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -215,6 +232,7 @@ func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 	for id, text := range texts {
 		digests[id] = machine.Digest(text)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil || len(d.known) >= cmp.Or(d.MaxKnown, 1000) {
@@ -227,7 +245,13 @@ func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 // bundle encodes a definition with these texts and, for the other steps, the current instructions in
 // their files.
 func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
-	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
+	b := machine.Bundle{
+		JobDir:       def.Job.Dir,
+		Workflow:     def.Workflow.Name,
+		Source:       string(def.Job.Source),
+		Instructions: map[string]string{},
+	}
+
 	now := make(map[string]string, len(texts))
 	for id, text := range texts {
 		id, _, _ = job.SplitItem(id)
@@ -252,6 +276,7 @@ func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (mac
 			b.Instructions[id] = text
 		}
 	}
+
 	data, hash, err := b.Encode()
 	return machine.DefinitionRef{Hash: hash, Source: def.Job.Hash, JobDir: def.Job.Dir}, data, err
 }
@@ -268,18 +293,21 @@ func (d *Store) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
 	return machine.DecodeBundle(ref, data)
 }
 
-// Keeping returns a session's job with the schemas that the session began with, for a workflow of it that is a step: no edit
-// of their files weakens them. An error is the store's.
+// Keeping returns a session's job with the schemas that the session began with, for a workflow of it that is
+// a step: no edit of their files weakens them. An error is the store's.
 func (d *Store) Keeping(s *machine.State, j *job.Job) (*job.Job, error) {
-	if s.Pinned == nil || s.Pinned.Definition.Hash == "" || !slices.ContainsFunc(j.Steps, func(st job.Step) bool { return st.HasSchema() }) {
+	if s.Pinned == nil || s.Pinned.Definition.Hash == "" ||
+		!slices.ContainsFunc(j.Steps, func(st job.Step) bool { return st.HasSchema() }) {
 		return j, nil
 	}
+
 	begun, err := d.Kept(s.Pinned.Definition)
 	if session.CodeOf(err) != "" {
 		return nil, err
 	} else if err != nil || len(begun.Schemas) == 0 {
 		return j, nil
 	}
+
 	kept, _ := job.Parse(j.Dir, job.FileName, j.Source)
 	if kept == nil {
 		return j, nil
@@ -295,8 +323,11 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 		return nil, err
 	}
 	if j == nil {
-		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
+		return nil, session.NotNow(codes.DefinitionLost,
+			"Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName,
+			cmp.Or(why, "was not loaded"))
 	}
+
 	def := machine.Define(j, s.WorkflowName).For(s)
 	texts, err := d.Texts(def, s.Shown(def))
 	if err != nil {

@@ -80,7 +80,8 @@ func (x *Files) writeOver(row store.Session, s *machine.State, most int64) {
 		return
 	}
 	if _, known := x.failing.Swap(root, true); !known {
-		x.Logger.Warn("the files of sessions cannot be written; the sessions themselves are stored", "root", root, "session", s.SessionID, "error", err)
+		x.Logger.Warn("the files of sessions cannot be written; the sessions themselves are stored", "root", root,
+			"session", s.SessionID, "error", err)
 	}
 }
 
@@ -113,6 +114,7 @@ func (x *Files) put(root string, s *machine.State, most int64) error {
 	if of != x.Own {
 		defer dir.Close()
 	}
+
 	name := state.ExportName(s.SessionID)
 	newest := func() int64 { return max(s.Revision, x.Revision(s.SessionID)) }
 	if most < s.Revision { // else that is seen when the file is replaced
@@ -120,6 +122,7 @@ func (x *Files) put(root string, s *machine.State, most int64) error {
 			return nil
 		}
 	}
+
 	buf, _ := x.buffers.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
@@ -128,12 +131,13 @@ func (x *Files) put(root string, s *machine.State, most int64) error {
 	if *buf, err = s.AppendTo((*buf)[:0]); err != nil {
 		return err
 	}
+
 	*buf = append(*buf, '\n')
 	return x.spares.replace(dir, name, version{*buf, s.Revision, newest}, of == x.Own)
 }
 
-// open opens the folder of exports of a root, and makes it. That of the process's own root stays open; the caller closes
-// any other.
+// open opens the folder of exports of a root, and makes it. That of the process's own root stays open; the
+// caller closes any other.
 func (x *Files) open(of *state.Folder) (*folder, error) {
 	if of == x.Own {
 		x.mu.Lock()
@@ -142,6 +146,7 @@ func (x *Files) open(of *state.Folder) (*folder, error) {
 			return x.dir, nil
 		}
 	}
+
 	root, err := of.OpenTmp()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = session.MakeSessions(of, x.Logger); err == nil {
@@ -224,6 +229,7 @@ func (x *Files) Remove(row store.Session) (err error) {
 		}
 		dir.Close()
 	}
+
 	return err
 }
 
@@ -246,6 +252,7 @@ func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 	if err != nil {
 		return path
 	}
+
 	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return path
@@ -255,6 +262,7 @@ func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 	if err != nil || !bytes.Equal(have, append(body, '\n')) {
 		return path
 	}
+
 	return ""
 }
 
@@ -313,6 +321,7 @@ func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) err
 			return nil
 		}
 	}
+
 	s.drop()
 	if spare != "" {
 		err = errors.Join(err, dir.RemoveAll(spare))
@@ -362,11 +371,13 @@ func (s *spareFiles) take(dir *folder, reuse bool) string {
 		s.swept = true
 		sweep(dir)
 	}
+
 	if reuse && s.made >= mostSpares && len(s.free) > 0 {
 		name := s.free[0]
 		s.free = s.free[1:]
 		return name
 	}
+
 	s.made++
 	return ""
 }

@@ -24,13 +24,22 @@ const id = "0123abcd"
 // exporting returns the exports of a process, and its root. Its session has the revision newest.
 func exporting(t *testing.T) (x *Files, root string, newest *int64) {
 	root, newest = testkit.Dir(t), new(int64)
-	x = &Files{Own: &state.Folder{Root: root}, Revision: func(string) int64 { return *newest }, Logger: slog.New(slog.DiscardHandler)}
+	x = &Files{
+		Own:      &state.Folder{Root: root},
+		Revision: func(string) int64 { return *newest },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
 	t.Cleanup(x.Close)
 	return x, root, newest
 }
 
 func at(revision int64) *machine.State {
-	return &machine.State{FormatVersion: machine.FormatVersion, SessionID: id, Revision: revision, UpdatedAt: time.Now().Add(-time.Minute)}
+	return &machine.State{
+		FormatVersion: machine.FormatVersion,
+		SessionID:     id,
+		Revision:      revision,
+		UpdatedAt:     time.Now().Add(-time.Minute),
+	}
 }
 
 // has checks which revision the export in a root has.
@@ -60,8 +69,8 @@ func TestTheNewerExportStays(t *testing.T) {
 	has(t, root, 3)
 }
 
-// The export of a session that did not move is written once if it is behind, and again only after Forget. What cannot be
-// written is logged once until it can be.
+// The export of a session that did not move is written once if it is behind, and again only after Forget.
+// What cannot be written is logged once until it can be.
 func TestExportsThatAreBehind(t *testing.T) {
 	x, root, newest := exporting(t)
 	var logged strings.Builder
@@ -69,11 +78,13 @@ func TestExportsThatAreBehind(t *testing.T) {
 	row := store.Session{ID: id, Root: root}
 	tmp := filepath.Join(root, ".deepwork", "tmp")
 	testkit.Write(t, filepath.Join(tmp, sparePrefix+"old"), "x")
-	testkit.Must(t, os.Chtimes(filepath.Join(tmp, sparePrefix+"old"), time.Time{}, time.Now().Add(-spareLife-time.Minute)))
+	testkit.Must(t, os.Chtimes(filepath.Join(tmp, sparePrefix+"old"), time.Time{},
+		time.Now().Add(-spareLife-time.Minute)))
 	testkit.Write(t, filepath.Join(tmp, sparePrefix+"new"), "x")
 	other := &Files{Own: x.Own, Revision: x.Revision, Logger: x.Logger}
 	t.Cleanup(other.Close)
-	for _, c := range []struct{ file, is, newest, want int64 }{{1, 2, 2, 2}, {2, 2, 2, 2}, {3, 2, 3, 3}, {9, 3, 4, 3}, {4, 3, 4, 4}} {
+	for _, c := range []struct{ file, is, newest, want int64 }{{1, 2, 2, 2}, {2, 2, 2, 2}, {3, 2, 3, 3}, {9, 3, 4, 3},
+		{4, 3, 4, 4}} {
 		*newest = c.file
 		other.Write(row, at(c.file))
 		*newest = c.newest
@@ -82,11 +93,13 @@ func TestExportsThatAreBehind(t *testing.T) {
 		has(t, root, c.want)
 		testkit.Must(t, os.Remove(filepath.Join(tmp, state.ExportName(id))))
 		x.Check(row, at(c.is))
-		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, state.ExportName(id)))).Err(), os.ErrNotExist, "of %+v", c)
+		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, state.ExportName(id)))).Err(), os.ErrNotExist,
+			"of %+v", c)
 	}
 	x.Check(row, at(4))
 	has(t, root, 4)
-	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, sparePrefix+"old"))).Err(), os.ErrNotExist, "a spare of a server that is gone")
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, sparePrefix+"old"))).Err(), os.ErrNotExist,
+		"a spare of a server that is gone")
 	testkit.Get(os.Stat(filepath.Join(tmp, sparePrefix+"new"))).Must(t)
 
 	// Sessions that belong to other folders: a workspace, one that is gone, one behind a link.
@@ -148,9 +161,11 @@ func TestInspectionOfPipes(t *testing.T) {
 	row := store.Session{ID: id, Root: root}
 	x.Write(row, at(1))
 	testkit.True(t, x.Behind(row, at(1)) != "", "an export with another time does not differ")
+
 	s := at(1)
 	x.Write(row, s)
 	testkit.Equal(t, x.Behind(row, s), "", "differs")
+
 	path := filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))
 	testkit.Must(t, errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)))
 	testkit.Equal(t, x.Behind(row, s), path, "differing export")
@@ -165,7 +180,10 @@ func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
 	s := at(2)
 	x.Write(row, s)
 	has(t, root, 2)
-	for place, want := range map[string]string{root: filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)), "/home/red/p": ""} {
+	for place, want := range map[string]string{
+		root:          filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)),
+		"/home/red/p": "",
+	} {
 		row.Place = place
 		testkit.Equal(t, x.Behind(row, at(3)), want, "moved last at %s: differing export", place)
 	}

@@ -26,8 +26,8 @@ import (
 // MaxExportBytes limits the export of a session that is imported: 64 MiB.
 const MaxExportBytes = 64 << 20
 
-// maxRevision limits the revision of a session that is imported. One that moves on beyond 1<<53 could not be read, and so
-// neither be ended nor removed.
+// maxRevision limits the revision of a session that is imported. One that moves on beyond 1<<53 could not be
+// read, and so neither be ended nor removed.
 const maxRevision = 1 << 52
 
 // An Import is a file that is to become a session of this project.
@@ -67,6 +67,7 @@ func (m *Importer) All() ([]string, error) {
 	for i, name := range names {
 		names[i] = filepath.Join(m.Folder.Tmp(), name)
 	}
+
 	return names, err
 }
 
@@ -75,6 +76,7 @@ func (m *Importer) Examine(ctx context.Context, paths []string) (all []*Import, 
 	if _, err := m.Records.List(ctx, store.SessionQuery{Limit: 1}); err != nil {
 		return nil, err
 	}
+
 	from := map[string]string{} // the path of each session
 	for _, path := range paths {
 		i := m.examineFile(ctx, path)
@@ -122,6 +124,7 @@ func (m *Importer) read(path string) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	f, info, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
@@ -149,6 +152,7 @@ func Decode(data []byte) (*machine.State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.Replies = nil // as if their callers had never retried
 	if s.Revision > maxRevision {
 		return nil, fmt.Errorf("it was not written by deepwork, or was edited: revision is %d", s.Revision)
@@ -201,6 +205,7 @@ func (m *Importer) define(ctx context.Context, i *Import) error {
 			s.Pinned = &pinned
 		}
 	}
+
 	return nil
 }
 
@@ -210,6 +215,7 @@ func (m *Importer) Import(ctx context.Context, all []*Import) (made int, err err
 	if err := m.Enter(ctx); err != nil {
 		return 0, err
 	}
+
 	for _, i := range parentsFirst(all) {
 		if err := m.importOne(ctx, i); err != nil {
 			return made, fmt.Errorf("importing %s: %w", i.Path, err)
@@ -230,6 +236,7 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 			s.ParentSessionID, s.CalledAs = nil, "" // nothing waits for it here
 		}
 	}
+
 	w := &store.SessionWrite{}
 	if i.def != nil {
 		w = record.Defining(i.def)
@@ -238,10 +245,12 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 	if errors.Is(err, store.ErrPending) {
 		stored, rerr := m.Records.Read(ctx, s.SessionID, nil)
 		if rerr != nil || stored.State.ImportedAt == nil || !stored.State.ImportedAt.Equal(*s.ImportedAt) {
-			return fmt.Errorf("whether session %s is in the project now is not known: import it again, which says so: %w", s.SessionID, err)
+			return fmt.Errorf("whether session %s is in the project now is not known: import it again, which says "+
+				"so: %w", s.SessionID, err)
 		}
 		err = nil
 	}
+
 	switch {
 	case errors.Is(err, store.ErrExists):
 		return session.NotNow(codes.SessionExists, "session %s is in the project already", s.SessionID).Because(err)
@@ -261,6 +270,7 @@ func parentsFirst(all []*Import) (sorted []*Import) {
 			left[i.State.SessionID] = i
 		}
 	}
+
 	var add func(i *Import)
 	add = func(i *Import) {
 		if left[i.State.SessionID] != i {
@@ -277,6 +287,7 @@ func parentsFirst(all []*Import) (sorted []*Import) {
 			add(i)
 		}
 	}
+
 	return sorted
 }
 
@@ -310,5 +321,6 @@ func ClaimOf(s *machine.State) (c Claim) {
 			c.Decisions++
 		}
 	}
+
 	return c
 }

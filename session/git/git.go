@@ -84,7 +84,8 @@ var settings = []string{
 	"safe.bareRepository=explicit",
 	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved
 	// Hooks in the config, since git 2.55; git 2.54 has them without this switch.
-	"hook.reference-transaction.enabled=false", "hook.post-checkout.enabled=false", "hook.post-index-change.enabled=false",
+	"hook.reference-transaction.enabled=false", "hook.post-checkout.enabled=false",
+	"hook.post-index-change.enabled=false",
 }
 
 const unsigned = "commit.gpgSign=false"
@@ -93,11 +94,12 @@ const unsigned = "commit.gpgSign=false"
 // choice of those who prepared the repository.
 const NoReflog = "core.logAllRefUpdates=false"
 
-// reading lists the commands that, as worktree list does, neither look at the content of files in a work tree nor write refs or
-// an index, for which git looks at files that may have just changed, and so run nothing that guard would
-// have to find.
+// reading lists the commands that, as worktree list does, neither look at the content of files in a work tree
+// nor write refs or an index, for which git looks at files that may have just changed, and so run nothing
+// that guard would have to find.
 var reading = []string{
-	"cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree", "merge-base",
+	"cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "log",
+	"ls-files", "ls-tree", "merge-base",
 	"rev-list", "rev-parse", "show", "show-ref",
 }
 
@@ -132,6 +134,7 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 		if err != nil && held != nil && ctx.Err() != nil {
 			return "", "", fmt.Errorf("%w (%w)", held, context.Cause(ctx))
 		}
+
 		patience := time.Duration(0)
 		switch {
 		case err == nil:
@@ -143,9 +146,11 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 		if time.Since(began) >= patience {
 			return string(r.Stdout), r.Stderr, err
 		}
+
 		if ended := pause.Wait(ctx); ended != nil {
 			return "", "", fmt.Errorf("%w (%w)", err, ended)
 		}
+
 		held = err
 	}
 }
@@ -163,7 +168,8 @@ func Line(ctx context.Context, c Command) (string, error) {
 }
 
 // lockHeld matches git's message that another process holds a lock.
-var lockHeld = regexp.MustCompile(`(?m)Unable to create '(.*\.lock)': File exists|could not lock config file .*: File exists`)
+var lockHeld = regexp.MustCompile(
+	`(?m)Unable to create '(.*\.lock)': File exists|could not lock config file .*: File exists`)
 
 // halfMade matches git's message that it found another worktree of the repository while another
 // program was creating it: its files exist but are empty. Git then ends before it does anything.
@@ -176,6 +182,7 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	if err := Check(ctx); err != nil {
 		return r, err
 	}
+
 	reads := slices.Contains(reading, c.Args[0]) || len(c.Args) > 1 && c.Args[0] == "worktree" && c.Args[1] == "list"
 	overrides, simple, at := inert, !c.User && reads, c.Dir+"\x00"+c.GitDir
 	if _, known := looked.Load(at); !simple || !known {
@@ -202,6 +209,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 			command = append(command, "-c", s)
 		}
 	}
+
 	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1",
 		"GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PROXY_COMMAND="+os.Getenv("GIT_PROXY_COMMAND"))
 	if c.Network {
@@ -213,7 +221,11 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 		env = append(env, "GIT_AUTHOR_NAME=deepwork", "GIT_AUTHOR_EMAIL=deepwork@localhost",
 			"GIT_COMMITTER_NAME=deepwork", "GIT_COMMITTER_EMAIL=deepwork@localhost")
 	}
-	for name, value := range map[string]string{"GIT_DIR": c.GitDir, "GIT_WORK_TREE": c.WorkTree, "GIT_INDEX_FILE": c.Index} {
+	for name, value := range map[string]string{
+		"GIT_DIR":        c.GitDir,
+		"GIT_WORK_TREE":  c.WorkTree,
+		"GIT_INDEX_FILE": c.Index,
+	} {
 		if value != "" {
 			env = append(env, name+"="+value)
 		}
@@ -235,7 +247,8 @@ func alone(args []string) []string {
 	case "status":
 		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty")
 	case "diff":
-		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty", "--submodule=short", "--no-ext-diff", "--no-textconv")
+		return slices.Insert(slices.Clone(args), 1, "--ignore-submodules=dirty", "--submodule=short", "--no-ext-diff",
+			"--no-textconv")
 	}
 	return args
 }
@@ -267,20 +280,26 @@ var (
 	otherOwner = regexp.MustCompile(`dubious ownership in repository at '(.+)'`)
 	notFetched = regexp.MustCompile(`lazy fetching disabled|from promisor remote`)
 	readOnly   = regexp.MustCompile(`(?m)^(?:error|fatal): .*(?:insufficient permission for adding an object|` +
-		`(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) (?:create|write|append to|make) (?:temporary|loose|object|.*\.(?:git|lock)).*: (?:Permission denied|Read-only file system)).*$`)
+		`(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) (?:create|write|append to|make) ` +
+		`(?:temporary|loose|object|.*\.(?:git|lock)).*: (?:Permission denied|Read-only file system)).*$`)
 )
 
 // known explains a message of git with its remedy, or returns "".
 func known(said, dir string) string {
 	if m := otherOwner.FindStringSubmatch(said); m != nil {
-		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say that you trust it: git config --global --add safe.directory %s", m[1], process.InShell(m[1]))
+		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say "+
+			"that you trust it: git config --global --add safe.directory %s", m[1], process.InShell(m[1]))
 	}
 	if notFetched.MatchString(said) {
-		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not fetched yet, which deepwork does not do. This fetches all of them: git -C %s fetch --refetch --no-filter", dir, process.InShell(dir))
+		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not "+
+			"fetched yet, which deepwork does not do. This fetches all of them: git -C %s fetch --refetch --no-filter",
+			dir, process.InShell(dir))
 	}
 	if line := readOnly.FindString(said); line != "" {
-		return fmt.Sprintf("git may not write to the repository of %s (%s): let this user write to its git folder, with the objects and refs in it", dir, strings.TrimSpace(line))
+		return fmt.Sprintf("git may not write to the repository of %s (%s): let this user write to its git folder, "+
+			"with the objects and refs in it", dir, strings.TrimSpace(line))
 	}
+
 	return ""
 }
 
@@ -292,14 +311,18 @@ func NotFetched(err error) bool {
 // leftOver says what to do about a file that a git which was killed has left.
 func leftOver(said string) string {
 	if m := lockHeld.FindStringSubmatch(said); m != nil && m[1] != "" {
-		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %s", process.InShell(m[1]))
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %s",
+			process.InShell(m[1]))
 	}
 	if m := halfMade.FindStringSubmatch(said); m != nil {
-		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %s", process.InShell(m[1]))
+		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; "+
+			"remove it: rm -r %s", process.InShell(m[1]))
 	}
 	if m := inTheWay.FindStringSubmatch(said); m != nil {
-		return fmt.Sprintf("\nWith the branch %s git allows none below that name, such as %s; rename it: git branch -m %[1]s NEW-NAME", m[1], m[2])
+		return fmt.Sprintf("\nWith the branch %s git allows none below that name, such as %s; rename it: git branch "+
+			"-m %[1]s NEW-NAME", m[1], m[2])
 	}
+
 	return ""
 }
 
@@ -341,15 +364,22 @@ func Check(ctx context.Context) error {
 	if checked.Load() {
 		return nil
 	}
+
 	r, err := once(ctx, Command{Args: []string{"version"}}, nil)
 	if err != nil {
 		return err
 	}
+
 	var major, minor int
 	version := strings.TrimSpace(strings.TrimPrefix(string(r.Stdout), "git version "))
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 38) {
-		return &Error{Command: "version", Err: fmt.Errorf("the git program in PATH is %s, and deepwork needs %s or later: install a newer one", version, oldest)}
+		return &Error{
+			Command: "version",
+			Err: fmt.Errorf("the git program in PATH is %s, and deepwork needs %s or later: install a newer one",
+				version, oldest),
+		}
 	}
+
 	checked.Store(true)
 	return nil
 }
@@ -368,13 +398,18 @@ func TopLevel(ctx context.Context, dir string) (string, error) {
 		dir = real
 	}
 	if rel, err := filepath.Rel(top, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", &Error{Command: "config", Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: remove that setting", dir, top)}
+		return "", &Error{
+			Command: "config",
+			Err: fmt.Errorf("core.worktree of the repository at %s names the folder %s, which is not around it: "+
+				"remove that setting", dir, top),
+		}
 	}
 	return top, nil
 }
 
 // operations are the files of a git folder that exist while an operation is in progress.
-var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply/applying", "am"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
+var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply/applying", "am"},
+	{"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
 
 // InProgress returns the operation, such as merge, that is in progress in the work tree of a git folder,
@@ -403,6 +438,7 @@ func Identity(ctx context.Context, dir string) (remote, root string, err error) 
 		if err != nil {
 			return nil
 		}
+
 		out, failed := Output(ctx, Command{Dir: dir, Args: args})
 		if failed != nil && (ExitCode(failed) != 1 || shallow == nil) { // 1 means that it does not exist
 			err = fmt.Errorf("looking at the repository of %s: %w", dir, failed)
@@ -413,9 +449,11 @@ func Identity(ctx context.Context, dir string) (remote, root string, err error) 
 		return strings.FieldsFunc(out, func(r rune) bool { return r == '\n' || r == '\r' })
 	}
 	shallow = said("rev-parse", "--is-shallow-repository")
+
 	if Said(err, "not a git repository (or any") {
 		return "", "", nil
 	}
+
 	for _, line := range said("config", "--get-regexp", `^remote\..*\.url$`) {
 		name, url, _ := strings.Cut(line, " ")
 		if remote == "" || name == "remote.origin.url" {

@@ -26,8 +26,13 @@ type folder struct {
 func repo(t *testing.T) folder {
 	f := folder{t, t.TempDir()}
 	testkit.Git(t, f.path, "init", "--quiet", "--initial-branch=main")
-	for key, value := range map[string]string{"commit.gpgSign": "true", "gpg.program": "false", "user.name": "Someone",
-		"core.fsmonitor": filepath.Join(f.path, "no-such-monitor"), "core.hooksPath": filepath.Join(f.path, ".git", "hooks")} {
+	for key, value := range map[string]string{
+		"commit.gpgSign": "true",
+		"gpg.program":    "false",
+		"user.name":      "Someone",
+		"core.fsmonitor": filepath.Join(f.path, "no-such-monitor"),
+		"core.hooksPath": filepath.Join(f.path, ".git", "hooks"),
+	} {
 		f.run("config", key, value)
 	}
 	testkit.Write(t, filepath.Join(f.path, ".git", "hooks", "pre-commit"), "#!/bin/sh\nexit 1\n")
@@ -83,13 +88,17 @@ func TestRunIsGuarded(t *testing.T) {
 	f.write("a", "a\n")
 	f.run("add", "a")
 	f.commit()
-	testkit.Equal(t, f.run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
-	ident := testkit.Get(Line(t.Context(), Command{Dir: f.path, Args: []string{"var", "GIT_AUTHOR_IDENT"}, User: true})).Must(t)
+	testkit.Equal(t, f.run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork",
+		"the commit is by")
+
+	ident := testkit.Get(Line(t.Context(),
+		Command{Dir: f.path, Args: []string{"var", "GIT_AUTHOR_IDENT"}, User: true})).Must(t)
 	testkit.Contains(t, ident, "Someone <someone@example.com> ", "a commit in the user's name")
 	f.write("a", "b\n")
 	testkit.Equal(t, f.run("diff", "--name-only"), "a", "changed")
 	f.run("diff")
-	testkit.True(t, !slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }), "GIT_DIR is passed on")
+	testkit.True(t, !slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }),
+		"GIT_DIR is passed on")
 	testkit.Equal(t, config(), before, "the repository's settings")
 	notMade(t, filepath.Join(other.path, ".git", "index"), "git worked in the other repository")
 }
@@ -104,7 +113,9 @@ func TestRunWaitsForLocks(t *testing.T) {
 	err := testkit.Get(Once(t.Context(), Command{Dir: f.path, Args: []string{"add", "a"}})).Err()
 	testkit.Need(t, Said(err, "index.lock': File exists"), "%v", err)
 	testkit.Contains(t, filepath.ToSlash(err.Error()), "rm "+filepath.ToSlash(lock))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+10*time.Since(began)) // time for one more, on any machine
+
+	// time for one more, on any machine
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+10*time.Since(began))
 	defer cancel()
 	_, err = Output(ctx, Command{Dir: f.path, Args: []string{"add", "a"}})
 	testkit.FailsWith(t, err, context.DeadlineExceeded, "a lock that stays")
@@ -118,8 +129,10 @@ func TestErrors(t *testing.T) {
 	testkit.Equal(t, ExitCode(f.fails("rev-parse", "--verify", "--quiet", "no-such-branch")), 1)
 	_, err := Output(t.Context(), Command{Dir: f.path, Args: []string{"config", "--list"}, Limit: 10})
 	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && ExitCode(err) == -1, "%d, %v", ExitCode(err), err)
+
 	t.Setenv("PATH", t.TempDir())
 	testkit.Fails(t, f.fails("status"), "git program is not in PATH")
+
 	got := Fields("a\x00b\x00")
 	testkit.True(t, slices.Equal(got, []string{"a", "b"}) && Fields("") == nil, "%q", got)
 }
@@ -136,11 +149,23 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		notMade(t, mark, strings.Join(args, " "))
 	}
 	userConfig(t, "[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n")
-	f.write("more", "[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n"+strings.Repeat("[branch \"old\"]\n\tdescription = "+strings.Repeat("x", 1000)+"\n", 1100))
+	f.write("more", "[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n"+
+		strings.Repeat("[branch \"old\"]\n\tdescription = "+strings.Repeat("x", 1000)+"\n", 1100))
 	for key, value := range map[string]string{
-		"filter.a.clean": own, "filter.a.smudge": own, "filter.b.process": own, "filter.lfs.clean": own, "include.path": filepath.Join(f.path, "more"),
-		"core.sshCommand": own, "diff.external": own, "diff.a.textconv": own, "diff.a.command": own, "core.alternateRefsCommand": own,
-		"remote.origin.url": "ssh://example.com/x", "remote.origin.promisor": "true", "core.pager": own, "core.editor": own,
+		"filter.a.clean":            own,
+		"filter.a.smudge":           own,
+		"filter.b.process":          own,
+		"filter.lfs.clean":          own,
+		"include.path":              filepath.Join(f.path, "more"),
+		"core.sshCommand":           own,
+		"diff.external":             own,
+		"diff.a.textconv":           own,
+		"diff.a.command":            own,
+		"core.alternateRefsCommand": own,
+		"remote.origin.url":         "ssh://example.com/x",
+		"remote.origin.promisor":    "true",
+		"core.pager":                own,
+		"core.editor":               own,
 	} {
 		run("config", key, value)
 	}
@@ -156,8 +181,10 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	run("status", "--porcelain")
 	run("diff", "--no-textconv", "--no-ext-diff")
 	testkit.Fails(t, f.fails("fetch", "origin"), "", "it fetched")
+
 	notMade(t, mark, "a program of the repository's config ran")
 	testkit.Works(t, testkit.Get(os.Stat(users)).Err(), "the filter of the user's config did not run")
+
 	// A setting that comes later counts at once.
 	run("config", "filter.late.clean", own)
 	f.write(".gitattributes", "d filter=late\n")
@@ -165,14 +192,17 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	run("add", ".")
 	// A bare repository that lies in the folder is not used, and one that works elsewhere is refused.
 	testkit.Git(t, f.path, "init", "--quiet", "--bare", "bare")
-	testkit.Fails(t, folder{t, filepath.Join(f.path, "bare")}.fails("rev-parse", "--git-dir"), "", "a bare repository was taken")
+	testkit.Fails(t, folder{t, filepath.Join(f.path, "bare")}.fails("rev-parse", "--git-dir"), "",
+		"a bare repository was taken")
+
 	run("config", "core.worktree", t.TempDir())
 	testkit.Fails(t, f.fails("status"), "core.worktree", "a repository that works elsewhere")
 }
 
 func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 	testkit.Works(t, CheckBranch(t.TempDir(), "deepwork/b", "worktrees"))
-	for _, path := range []string{"refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
+	for _, path := range []string{"refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs",
+		"logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
 		dir := t.TempDir()
 		at := filepath.Join(dir, path)
 		testkit.Must(t, os.MkdirAll(filepath.Dir(at), 0o755))
@@ -196,11 +226,18 @@ func TestFilters(t *testing.T) {
 		f.write("a.mine", "text")
 		f.write("a.theirs", "text")
 		index := filepath.Join(t.TempDir(), "index")
-		testkit.Get(Output(t.Context(), Command{Dir: f.path, Index: index, Filters: filters, Args: []string{"add", "."}})).Must(t)
+		testkit.Get(Output(t.Context(),
+			Command{Dir: f.path, Index: index, Filters: filters, Args: []string{"add", "."}})).Must(t)
 		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
-			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: f.path, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
+			testkit.Equal(t,
+				testkit.Get(Line(t.Context(), Command{
+					Dir:   f.path,
+					Index: index,
+					Args:  []string{"cat-file", "blob", ":" + name},
+				})).Must(t), want, "filters %v: %s", filters, name)
 		}
 	}
+
 	notMade(t, mark, "a filter of the repository ran")
 	f.run("config", "hook.a=b.command", "touch "+mark)
 	testkit.Fails(t, f.fails("add", "."), "remove or rename it", "a setting that cannot be switched off")
@@ -241,9 +278,11 @@ func TestAGitThatIsTooOldIsNamed(t *testing.T) {
 	defer checked.Store(true)
 	for version, old := range map[string]bool{"2.37.9": true, "1.9": true, "2.38.0.rc1": false, "3.0 (Apple)": false} {
 		checked.Store(false)
-		testkit.Must(t, os.WriteFile(filepath.Join(fake, "git"), []byte("#!/bin/sh\necho 'git version "+version+"'\n"), 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(fake, "git"),
+			[]byte("#!/bin/sh\necho 'git version "+version+"'\n"), 0o755))
 		err := Check(t.Context())
-		testkit.True(t, (err != nil) == old && (!old || strings.Contains(err.Error(), "2.38 or later")), "git %s: %v", version, err)
+		testkit.True(t, (err != nil) == old && (!old || strings.Contains(err.Error(), "2.38 or later")), "git %s: %v",
+			version, err)
 	}
 }
 

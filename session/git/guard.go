@@ -16,8 +16,10 @@ import (
 // inert overrides settings that would run a program, for commands that need none of the user's
 // either.
 var inert = []string{
-	"core.sshCommand=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false", "core.pager=false",
-	"credential.helper=", "diff.external=false", "gpg.program=false", "log.showSignature=false", "protocol.allow=never", "fetch.bundleURI=",
+	"core.sshCommand=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false",
+	"core.pager=false",
+	"credential.helper=", "diff.external=false", "gpg.program=false", "log.showSignature=false", "protocol.allow=never",
+	"fetch.bundleURI=",
 }
 
 // programs are the settings with which git, or Git LFS, starts a program or trusts somebody with the
@@ -64,14 +66,21 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, own := s.own["core.worktree"]; own && c.GitDir == "" && c.WorkTree == "" { // a command with GitDir alone is not for a work tree
+
+	// a command with GitDir alone is not for a work tree
+	if _, own := s.own["core.worktree"]; own && c.GitDir == "" && c.WorkTree == "" {
 		if _, err := TopLevel(ctx, c.Dir); err != nil {
 			return nil, err
 		}
 	}
+
 	override := func(name, value string) {
 		if strings.Contains(name, "=") { // -c would take it for another setting
-			err = &Error{Command: "config", Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched off because of the = in it: remove or rename it", c.Dir, name)}
+			err = &Error{
+				Command: "config",
+				Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched "+
+					"off because of the = in it: remove or rename it", c.Dir, name),
+			}
 		}
 		overrides = append(overrides, name+"="+value)
 	}
@@ -105,14 +114,17 @@ func Signing(ctx context.Context, c Command) (signs bool, unused map[string]stri
 	if err != nil {
 		return false, nil, err
 	}
+
 	s, err := scopesOf(ctx, c)
 	if err != nil {
 		return false, nil, err
 	}
+
 	unused = map[string]string{}
 	for name, program := range s.own {
 		_, users := s.users[name]
-		if !users && (strings.HasPrefix(name, "gpg."+format+".") || format == "openpgp" && name == "gpg.program") && instead(name) != nil && *instead(name) != program {
+		if !users && (strings.HasPrefix(name, "gpg."+format+".") || format == "openpgp" && name == "gpg.program") &&
+			instead(name) != nil && *instead(name) != program {
 			unused[name] = program
 		}
 	}
@@ -121,12 +133,23 @@ func Signing(ctx context.Context, c Command) (signs bool, unused map[string]stri
 
 // scopesOf reads the config of a command's repository.
 func scopesOf(ctx context.Context, c Command) (*scopes, error) {
-	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}, Limit: configLimit}
+	list := Command{
+		Dir:      c.Dir,
+		GitDir:   c.GitDir,
+		WorkTree: c.WorkTree,
+		Args:     []string{"config", "--list", "--show-scope", "--includes", "-z"},
+		Limit:    configLimit,
+	}
+
 	bounded, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
 	r, err := once(bounded, list, nil)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return nil, &Error{Command: "config", Err: fmt.Errorf("git does not read the config of the repository at %s within %v: see whether one of its files, or of those that it includes, is a pipe or a device", c.Dir, configTimeout)}
+		return nil, &Error{
+			Command: "config",
+			Err: fmt.Errorf("git does not read the config of the repository at %s within %v: see whether one of "+
+				"its files, or of those that it includes, is a pipe or a device", c.Dir, configTimeout),
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -156,7 +179,13 @@ type scopes struct {
 // readScopes reads what git config --list prints.
 func readScopes(listed string, filters bool) *scopes {
 	// The empty helper removes those before it.
-	s := &scopes{users: map[string]string{}, own: map[string]string{}, filters: map[string]bool{}, helpers: []string{"credential.helper="}}
+	s := &scopes{
+		users:   map[string]string{},
+		own:     map[string]string{},
+		filters: map[string]bool{},
+		helpers: []string{"credential.helper="},
+	}
+
 	for fields := Fields(listed); len(fields) >= 2; fields = fields[2:] {
 		name, value, _ := strings.Cut(fields[1], "\n")
 		isOwn := fields[0] == "local" || fields[0] == "worktree"
@@ -177,6 +206,7 @@ func readScopes(listed string, filters bool) *scopes {
 			s.filters[filter] = true
 		}
 	}
+
 	return s
 }
 
@@ -230,7 +260,8 @@ func (s *scopes) filter(usersRun bool, override func(name, value string)) {
 // in the places of refs and their logs. more are other paths that will be written, relative to the
 // git folder with slashes.
 func CheckBranch(gitDir, branch string, more ...string) error {
-	for _, path := range append([]string{"packed-refs", "reftable", "refs/heads/" + branch, "logs/refs/heads/" + branch}, more...) {
+	for _, path := range append(
+		[]string{"packed-refs", "reftable", "refs/heads/" + branch, "logs/refs/heads/" + branch}, more...) {
 		at := gitDir
 		for part := range strings.SplitSeq("./"+path, "/") {
 			at = filepath.Join(at, part)
@@ -239,9 +270,11 @@ func CheckBranch(gitDir, branch string, more ...string) error {
 				break // missing, so that nothing is below it
 			}
 			if fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
-				return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to", at)
+				return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to",
+					at)
 			}
 		}
 	}
+
 	return nil
 }

@@ -41,9 +41,17 @@ type CommentsReply struct {
 	AttemptID string    `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Comments  []Comment `json:"comments" jsonschema:"the comments that wait to be sent, by file and line"`
 	Count     int       `json:"count" jsonschema:"number of comments"`
-	Sent      *string   `json:"sent" jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ends; until then they are listed), or null if none"`
+	Sent      *string   `json:"sent"`
 	Prompt    *string   `json:"prompt" jsonschema:"the follow-up that was sent, or null"`
 	Notice    *string   `json:"notice" jsonschema:"a hint, such as why none were sent, or null"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (CommentsReply) Tags() map[string]string {
+	return map[string]string{
+		"Sent": `jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ends; until ` +
+			`then they are listed), or null if none"`,
+	}
 }
 
 // Comment is a comment on a line of an attempt's diff.
@@ -79,20 +87,24 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 	if err != nil {
 		return nil, err
 	}
+
 	changes := len(a.Comments)+len(a.Remove) > 0
 	if changes || a.Send {
 		if err := e.MayStart(b.Who); err != nil {
 			return nil, err
 		}
 	}
+
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
 		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
+
 	request, done, err := b.Repeated(ctx, "comment_attempt", named, a)
 	if err != nil {
 		return nil, err
 	}
+
 	var added []string
 	if done != "" {
 		added, err = b.ChangeComments(ctx, id, nil, nil, request) // those that the earlier call added
@@ -102,6 +114,7 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 	if err != nil {
 		return nil, board.AttemptFault("changing the comments", err, id)
 	}
+
 	r := &CommentsReply{AttemptID: id}
 	if a.Send {
 		err := sendComments(ctx, e, who, b, at, r, done != "", added)
@@ -113,27 +126,45 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 			return nil, err
 		}
 	}
+
 	all, err := b.Comments(ctx, id)
 	if err != nil {
 		return nil, board.Midway(board.Fault("reading the comments", err))
 	}
 	r.Comments, r.Count = make([]Comment, len(all)), len(all)
 	for i, c := range all {
-		r.Comments[i] = Comment{CommentID: c.ID, RepoID: c.RepoID, RepoName: nameOfRepo(at, c.RepoID), File: c.File, Line: c.Line, Side: c.Side,
-			Quote: c.Quote, Text: c.Text, Queued: c.Queued, By: c.Identity, CreatedAt: board.Stamp(c.CreatedAt)}
+		r.Comments[i] = Comment{
+			CommentID: c.ID,
+			RepoID:    c.RepoID,
+			RepoName:  nameOfRepo(at, c.RepoID),
+			File:      c.File,
+			Line:      c.Line,
+			Side:      c.Side,
+			Quote:     c.Quote,
+			Text:      c.Text,
+			Queued:    c.Queued,
+			By:        c.Identity,
+			CreatedAt: board.Stamp(c.CreatedAt),
+		}
 	}
+
 	return r, nil
 }
 
 // changeComments checks the comments of a call, then removes and adds.
-func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *task.Attempt, a CommentArgs, request task.Request) ([]string, error) {
+func changeComments(
+	ctx context.Context, e *attempt.Engine, b board.View, at *task.Attempt, a CommentArgs, request task.Request,
+) ([]string, error) {
 	if len(a.Comments) > task.MaxComments {
-		return nil, board.Fault("", fmt.Errorf("%w: comments has %d, and at most %d may wait", task.ErrComments, len(a.Comments), task.MaxComments))
+		return nil, board.Fault("", fmt.Errorf("%w: comments has %d, and at most %d may wait", task.ErrComments,
+			len(a.Comments), task.MaxComments))
 	}
+
 	waiting, err := b.Comments(ctx, at.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	remove := a.Remove
 	if slices.Contains(remove, allComments) {
 		remove = nil
@@ -143,6 +174,7 @@ func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *ta
 			}
 		}
 	}
+
 	lines, add := &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}, []task.Comment(nil)
 	for i, given := range a.Comments {
 		c, err := lines.comment(ctx, fmt.Sprintf("comments[%d]", i), given)
@@ -152,12 +184,15 @@ func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *ta
 		add = append(add, *c)
 	}
 	left := slices.DeleteFunc(slices.Clone(waiting), func(c task.Comment) bool { return slices.Contains(remove, c.ID) })
-	if err := board.CheckText("the follow-up with all comments that wait", commentsPrompt(at, append(left, add...)), board.MaxPrompt); err != nil && len(add) > 0 {
+	if err := board.CheckText("the follow-up with all comments that wait", commentsPrompt(at, append(left, add...)),
+		board.MaxPrompt); err != nil && len(add) > 0 {
 		return nil, err
 	}
 	added, err := b.ChangeComments(ctx, at.ID, remove, add, request)
 	if errors.Is(err, task.ErrSent) {
-		return nil, session.Wrong(codes.UnknownComment, "Nothing was changed: %v, or it is queued. Call comment_attempt with attempt_id alone for those that wait; follow_up with action cancel drops a queued follow-up.", err).
+		return nil, session.Wrong(codes.UnknownComment,
+			"Nothing was changed: %v, or it is queued. Call comment_attempt with attempt_id alone for those that "+
+				"wait; follow_up with action cancel drops a queued follow-up.", err).
 			With("argument", "remove").Because(err)
 	}
 	return added, err
@@ -165,23 +200,35 @@ func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *ta
 
 // sendComments sends all comments that wait as one follow-up, once, if its agent runs when that ends. A
 // repeated call sends only if some of those that it had added still wait.
-func sendComments(ctx context.Context, e *attempt.Engine, who session.Caller, b board.View, at *task.Attempt, r *CommentsReply, repeated bool, added []string) error {
+func sendComments(
+	ctx context.Context, e *attempt.Engine, who session.Caller, b board.View, at *task.Attempt, r *CommentsReply,
+	repeated bool, added []string,
+) error {
 	for range sendTries {
 		all, err := b.Comments(ctx, at.ID)
 		if err != nil {
 			return board.AttemptFault("reading the comments", err, at.ID)
 		}
-		waits := slices.ContainsFunc(all, func(c task.Comment) bool { return !c.Queued && (len(added) == 0 || slices.Contains(added, c.ID)) })
+		waits := slices.ContainsFunc(all, func(c task.Comment) bool {
+			return !c.Queued && (len(added) == 0 || slices.Contains(added, c.ID))
+		})
 		switch {
 		case repeated && !waits:
 			r.Notice = new("The comments of this request_id were sent or removed before.")
 			return nil
 		case len(all) == 0:
-			return session.NotNow(codes.NoComments, "No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an execution in get_attempt.", at.ID).With("attempt_id", at.ID)
+			return session.NotNow(codes.NoComments,
+				"No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an "+
+					"execution in get_attempt.", at.ID).With("attempt_id", at.ID)
 		}
 		ids := xslices.Map(all, func(c task.Comment) string { return c.ID })
 		prompt := commentsPrompt(at, all)
-		f, err := e.FollowUp(ctx, who, attempt.FollowUpArgs{Target: board.Target{AttemptID: &at.ID}, Action: attempt.ActionQueue, Prompt: &prompt, Comments: ids})
+		f, err := e.FollowUp(ctx, who, attempt.FollowUpArgs{
+			Target:   board.Target{AttemptID: &at.ID},
+			Action:   attempt.ActionQueue,
+			Prompt:   &prompt,
+			Comments: ids,
+		})
 		if errors.Is(err, task.ErrSent) {
 			continue // by another call in the meantime
 		}
@@ -190,17 +237,23 @@ func sendComments(ctx context.Context, e *attempt.Engine, who session.Caller, b 
 		}
 		r.Sent, r.Prompt = &f.Status, &prompt
 		if f.Status == attempt.FollowUpQueued {
-			r.Notice = new("The agent is running: it gets the comments when it ends. If the queued follow-up is dropped until then, they wait again.")
+			r.Notice = new("The agent is running: it gets the comments when it ends. If the queued follow-up is " +
+				"dropped until then, they wait again.")
 		}
+
 		return nil
 	}
-	return session.NotNow(codes.CommentsChanged, "The comments on attempt %s are being sent or removed by other calls. Call comment_attempt with attempt_id alone for those that wait.", at.ID).With("attempt_id", at.ID)
+	return session.NotNow(codes.CommentsChanged,
+		"The comments on attempt %s are being sent or removed by other calls. Call comment_attempt with attempt_id "+
+			"alone for those that wait.", at.ID).With("attempt_id", at.ID)
 }
 
 // commentsPrompt is the follow-up with comments, which are in order.
 func commentsPrompt(at *task.Attempt, all []task.Comment) string {
 	var text strings.Builder
-	text.WriteString("These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.\n")
+	text.WriteString("These are review comments on your changes. Address each of them, and commit. A quoted line is " +
+		"as it was when the comment was made.\n")
+
 	file := ""
 	for _, c := range all {
 		name := attempt.ShownPath(c.File)
@@ -211,12 +264,14 @@ func commentsPrompt(at *task.Attempt, all []task.Comment) string {
 			fmt.Fprintf(&text, "\n## %s\n", name)
 			file = name
 		}
+
 		version := ""
 		if c.Side == task.OldSide {
 			version = " of the version before your changes"
 		}
 		fmt.Fprintf(&text, "\nLine %d%s:\n> %s\n\n%s\n", c.Line, version, c.Quote, strings.TrimSpace(c.Text))
 	}
+
 	return text.String()
 }
 
@@ -239,9 +294,16 @@ type commented struct {
 
 // comment checks a comment, and quotes its line.
 func (d *commented) comment(ctx context.Context, field string, given CommentArg) (*task.Comment, error) {
-	c := &task.Comment{File: path.Clean(filepath.ToSlash(given.File)), Line: given.Line, Side: task.NewSide, Text: given.Text}
+	c := &task.Comment{
+		File: path.Clean(filepath.ToSlash(given.File)),
+		Line: given.Line,
+		Side: task.NewSide,
+		Text: given.Text,
+	}
+
 	if strings.TrimSpace(c.Text) == "" {
-		return nil, session.Wrong(codes.MissingComment, "%s.text is blank. Say what the agent should change.", field).With("argument", field+".text")
+		return nil, session.Wrong(codes.MissingComment, "%s.text is blank. Say what the agent should change.",
+			field).With("argument", field+".text")
 	}
 	if err := board.CheckText(field+".text", c.Text, task.MaxComment); err != nil {
 		return nil, err
@@ -249,11 +311,14 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 	if err := checkPath(field+".file", given.File); err != nil {
 		return nil, err
 	}
+
 	if given.Side != nil {
 		c.Side = *given.Side
 	}
 	if c.Side != task.NewSide && c.Side != task.OldSide {
-		return nil, session.Wrong(codes.UnknownSide, "%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field, board.Clip(c.Side)).
+		return nil, session.Wrong(codes.UnknownSide,
+			"%s.side is %q. Use new, for the file in the worktree, or old, for the file before the attempt.", field,
+			board.Clip(c.Side)).
 			With("argument", field+".side").With("value", board.Clip(c.Side))
 	}
 	repo, err := d.repo(field, given.Repo)
@@ -281,9 +346,13 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 // missing explains why a line cannot be commented on.
 func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Comment, lines map[int]string) error {
 	if len(lines) == 0 {
-		return session.Wrong(codes.NotInDiff, "%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; an added file has only the side new, a deleted one only old, a binary one neither.", field, board.Clip(c.File), c.Side, repo.RepoName).
+		return session.Wrong(codes.NotInDiff,
+			"%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; "+
+				"an added file has only the side new, a deleted one only old, a binary one neither.", field,
+			board.Clip(c.File), c.Side, repo.RepoName).
 			With("argument", field+".file").With("value", board.Clip(c.File))
 	}
+
 	last := 0
 	for n := range lines {
 		last = max(last, n)
@@ -292,7 +361,8 @@ func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Commen
 	if d.at.Elsewhere(d.e.Here) {
 		hint = "The attempt is on another machine: name a line of get_attempt_diff."
 	}
-	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, board.Clip(c.File), c.Line, c.Side, hint).
+	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, board.Clip(c.File),
+		c.Line, c.Side, hint).
 		With("argument", field+".line").With("value", c.Line)
 }
 
@@ -302,8 +372,11 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		return &d.at.Repos[0], nil
 	}
 	if attempt.InPlace(d.at) {
-		return nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
+		return nil, session.NotNow(codes.InPlace,
+			"The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a "+
+				"message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
 	}
+
 	var names []string
 	for i, r := range d.at.Repos {
 		if given != nil && (r.RepoName == *given || r.RepoID == *given) {
@@ -312,9 +385,12 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		names = append(names, r.RepoName)
 	}
 	if given == nil {
-		return nil, session.Wrong(codes.MissingArgument, "%s.repo is missing, and the attempt has several repositories: %s.", field, board.Enumerate(names, "none")).With("argument", field+".repo")
+		return nil, session.Wrong(codes.MissingArgument,
+			"%s.repo is missing, and the attempt has several repositories: %s.", field,
+			board.Enumerate(names, "none")).With("argument", field+".repo")
 	}
-	return nil, session.Wrong(codes.UnknownRepo, "%s.repo: the attempt has no repository %q, but %s.", field, board.Clip(*given), board.Enumerate(names, "none")).
+	return nil, session.Wrong(codes.UnknownRepo, "%s.repo: the attempt has no repository %q, but %s.", field,
+		board.Clip(*given), board.Enumerate(names, "none")).
 		With("argument", field+".repo").With("value", board.Clip(*given))
 }
 
@@ -330,9 +406,12 @@ func (d *commented) diff(ctx context.Context, repo *task.AttemptRepo, file strin
 		return "", err
 	}
 	if repo.BaseCommit == nil || !attempt.Exists(repo.Worktree) {
-		return "", session.NotNow(codes.WorkspaceGone, "The worktree %s of attempt %s does not exist, so its diff has no lines. The commits of the attempt are on the branch %s.", repo.Worktree, d.at.ID, d.at.Branch).With("attempt_id", d.at.ID)
+		return "", session.NotNow(codes.WorkspaceGone,
+			"The worktree %s of attempt %s does not exist, so its diff has no lines. The commits of the attempt are "+
+				"on the branch %s.", repo.Worktree, d.at.ID, d.at.Branch).With("attempt_id", d.at.ID)
 	}
-	diff, _, err := d.e.Worktrees((d.at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, []string{file}, commentDiff, "--unified=99999999")
+	diff, _, err := d.e.Worktrees((d.at)).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, []string{file},
+		commentDiff, "--unified=99999999")
 	if err != nil && ctx.Err() == nil {
 		return "", attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
 	}

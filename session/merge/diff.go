@@ -25,12 +25,15 @@ func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs
 	if err != nil {
 		return nil, err
 	}
+
 	left, err := board.Within("max_bytes", a.MaxBytes, DefaultDiff, 1, MaxDiff)
 	if err != nil {
 		return nil, err
 	}
 	if len(a.Paths) > MaxPaths {
-		return nil, session.Wrong(codes.TooManyPaths, "paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.", len(a.Paths), MaxPaths).
+		return nil, session.Wrong(codes.TooManyPaths,
+			"paths has %d entries, and at most %d are allowed. Name folders instead of files, or make several calls.",
+			len(a.Paths), MaxPaths).
 			With("argument", "paths").With("value", len(a.Paths)).With("max", MaxPaths)
 	}
 	for _, path := range a.Paths {
@@ -38,6 +41,7 @@ func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs
 			return nil, err
 		}
 	}
+
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return nil, board.AttemptFault("reading the attempt", err, id)
@@ -78,8 +82,10 @@ func (c *comparison) note(format string, args ...any) {
 // compare compares the worktrees, and says why there are no changes.
 func (c *comparison) compare(ctx context.Context) error {
 	if attempt.InPlace(c.Attempt) {
-		c.note("The run works in the project itself, %s, where its changes are among others: see git diff there.", c.Attempt.Workspace)
+		c.note("The run works in the project itself, %s, where its changes are among others: see git diff there.",
+			c.Attempt.Workspace)
 	}
+
 	compared := false
 	for _, repo := range c.Attempt.Repos {
 		d := attempt.RepoDiff{RepoID: repo.RepoID, RepoName: repo.RepoName}
@@ -92,18 +98,24 @@ func (c *comparison) compare(ctx context.Context) error {
 		c.diffs = append(c.diffs, d)
 	}
 	switch {
-	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
+	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool {
+		return d.Diff != "" || d.Truncated
+	}):
 	case len(c.paths) > 0:
 		all := xslices.Map(c.paths, func(p string) string { return fmt.Sprintf("%q", board.Clip(p)) })
-		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", board.Enumerate(all, "none"))
+		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all "+
+			"changes.", board.Enumerate(all, "none"))
 	default:
 		c.note("Nothing is changed.")
 	}
+
 	return nil
 }
 
 // worktree sets the changes in one worktree. It reports false if that was not compared.
-func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff) (compared bool, err error) {
+func (c *comparison) worktree(
+	ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff,
+) (compared bool, err error) {
 	at := c.Attempt
 	switch {
 	case repo.BaseCommit == nil:
@@ -116,16 +128,19 @@ func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *att
 		d.Truncated = true
 		return false, nil
 	}
-	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch, c.paths, c.left)
+	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch,
+		c.paths, c.left)
 	switch {
 	case errors.Is(err, worktree.ErrNoWorktree):
-		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits are on the branch %s.", repo.Worktree, at.Branch)
+		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits "+
+			"are on the branch %s.", repo.Worktree, at.Branch)
 		return false, nil
 	case err != nil && ctx.Err() == nil:
 		return false, attempt.GitFailed("The worktree "+repo.Worktree+" cannot be compared", err)
 	case err != nil:
 		return false, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
 	}
+
 	return true, nil
 }
 
@@ -134,11 +149,14 @@ func noWorkspace(now *task.AttemptDetails) string {
 	state := board.ExecutionState(now.Execution.State)
 	switch {
 	case now.Execution.State.Open():
-		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt returns state running.", state)
+		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt "+
+			"returns state running.", state)
 	case now.Attempt.Error != nil:
-		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt with start_task_attempt.", state, sentence(*now.Attempt.Error))
+		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt "+
+			"with start_task_attempt.", state, sentence(*now.Attempt.Error))
 	}
-	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with start_task_attempt.", state)
+	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with "+
+		"start_task_attempt.", state)
 }
 
 // sentence formats a text as a sentence.
@@ -152,8 +170,11 @@ func sentence(s string) string {
 // checkPath refuses a path that is not inside a worktree.
 func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
-	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 || !filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
-		return session.Wrong(codes.BadPath, "%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative to the worktree.", field, board.Clip(given)).
+	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 ||
+		!filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
+		return session.Wrong(codes.BadPath,
+			"%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative "+
+				"to the worktree.", field, board.Clip(given)).
 			With("argument", field).With("value", board.Clip(given))
 	}
 	return nil
@@ -166,6 +187,7 @@ func diffLines(diff, file, side string) map[int]string {
 	if side == task.OldSide {
 		header, other = "--- a/", '+'
 	}
+
 	is, next, left := false, 0, [2]int{} // lines of the hunk that are left of each side
 	for line := range strings.Lines(diff) {
 		line = strings.TrimRight(line, "\r\n")
@@ -201,6 +223,7 @@ func diffLines(diff, file, side string) map[int]string {
 			}
 		}
 	}
+
 	return lines
 }
 
@@ -209,7 +232,9 @@ func unquoted(line string) (string, bool) {
 	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
 		return "", false
 	}
-	if name, err := strconv.Unquote(strings.TrimSuffix(line[4:], "\t")); err == nil { // which git adds to a name with a blank
+
+	// which git adds to a name with a blank
+	if name, err := strconv.Unquote(strings.TrimSuffix(line[4:], "\t")); err == nil {
 		return line[:4] + name, true
 	}
 	return line, true
@@ -232,5 +257,6 @@ func hunk(line string) (was, now [2]int, ok bool) {
 			return was, now, false
 		}
 	}
+
 	return was, now, true
 }

@@ -38,16 +38,27 @@ type Repo struct {
 	RepoID       string          `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string          `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string          `json:"target_branch" jsonschema:"branch that the attempt is for"`
-	Status       string          `json:"status" jsonschema:"merged, unchanged (nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (files in the worktree must be resolved and committed), aborted, pushed or retargeted"`
+	Status       string          `json:"status"`
 	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
-	Conflicts    []string        `json:"conflicts" jsonschema:"files with conflicts in the worktree, or what git says of a conflict in none"`
-	Untracked    []string        `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`
+	Conflicts    []string        `json:"conflicts"`
+	Untracked    []string        `json:"untracked"`
 	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
 
 	Remarks []string `json:"-"` // what else there is to say, which Notice has, too
 
 	attempt, path, branch string
+}
+
+// Tags implements fieldtag.Tagger.
+func (Repo) Tags() map[string]string {
+	return map[string]string{
+		"Status": `jsonschema:"merged, unchanged (nothing to do), rebased, updated (the target was merged into ` +
+			`the attempt's branch), conflicts (files in the worktree must be resolved and committed), aborted, ` +
+			`pushed or retargeted"`,
+		"Conflicts": `jsonschema:"files with conflicts in the worktree, or what git says of a conflict in none"`,
+		"Untracked": `jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`,
+	}
 }
 
 // The values of MergedRepo.Status.
@@ -73,48 +84,54 @@ func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeAr
 		way = worktree.Way(*a.Way)
 	}
 	if !slices.Contains(ways, way) {
-		return nil, session.Wrong(codes.UnknownWay, "There is no way %q to merge. Use one of merge, squash, rebase.", board.Clip(string(way))).
+		return nil, session.Wrong(codes.UnknownWay, "There is no way %q to merge. Use one of merge, squash, rebase.",
+			board.Clip(string(way))).
 			With("argument", "way").With("value", board.Clip(string(way))).With("allowed", ways)
 	}
+
 	if a.Message != nil {
 		if err := board.CheckText("message", *a.Message, board.MaxPrompt); err != nil {
 			return nil, err
 		}
 	}
+
 	title, text, err := messageOf(ctx, e, who, a.Target)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		l.Way, l.Markers = way, a.Force != nil && *a.Force
-		if a.Commit != nil && *a.Commit {
-			l.Commit = title
-		}
-		if way == worktree.WaySquash {
-			l.Message = text
-		}
-		if a.Message != nil {
-			l.Message = *a.Message
-		}
-		if err := targetIdle(ctx, e, l.Target); err != nil {
-			return err
-		}
-		done, err := k.Merge(ctx, l)
-		return r.landed(ctx, k, l, Merged, done, err)
-	})
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
+		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+			l.Way, l.Markers = way, a.Force != nil && *a.Force
+			if a.Commit != nil && *a.Commit {
+				l.Commit = title
+			}
+			if way == worktree.WaySquash {
+				l.Message = text
+			}
+			if a.Message != nil {
+				l.Message = *a.Message
+			}
+			if err := targetIdle(ctx, e, l.Target); err != nil {
+				return err
+			}
+			done, err := k.Merge(ctx, l)
+			return r.landed(ctx, k, l, Merged, done, err)
+		})
 	return conclude(ctx, e, who, reply, a.KeepOpen == nil || !*a.KeepOpen, err)
 }
 
-// targetIdle refuses a target that is the branch of an attempt whose agent waits or runs: the merge would change the files
-// under it.
+// targetIdle refuses a target that is the branch of an attempt whose agent waits or runs: the merge would
+// change the files under it.
 func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
 	b, err := e.Store(ctx)
 	if err != nil {
 		return err
 	}
+
 	if taken, err := b.BranchTaken(ctx, target); err != nil || !taken {
 		return board.Fault("looking for an attempt with that branch", err)
 	}
+
 	all, err := b.AllAttempts(ctx)
 	if err != nil {
 		return board.Fault("looking for the attempt with that branch", err)
@@ -122,16 +139,20 @@ func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
 	for _, at := range all {
 		if at.Branch == target && at.State.Open() {
 			refused := attempt.AgentRuns(at.ID)
-			refused.Message = fmt.Sprintf("Nothing was changed: the branch %s is that of another attempt. %s", target, refused.Message)
+			refused.Message = fmt.Sprintf("Nothing was changed: the branch %s is that of another attempt. %s", target,
+				refused.Message)
 			return refused
 		}
 	}
+
 	return nil
 }
 
 // messageOf returns the messages of commits for an attempt: the title of its task, and that with the description
 // and the ids. It refuses callers without RightMerge.
-func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, target board.Target) (title, text string, err error) {
+func messageOf(
+	ctx context.Context, e *attempt.Engine, who session.Caller, target board.Target,
+) (title, text string, err error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, target)
 	if err == nil {
 		err = e.MayMerge(b.Who)
@@ -139,6 +160,7 @@ func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, targe
 	if err != nil {
 		return "", "", err
 	}
+
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
 		return "", "", board.AttemptFault("reading the attempt", err, id)
@@ -147,26 +169,32 @@ func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, targe
 	if err != nil {
 		return "", "", board.TaskFault("reading the task of the attempt", err, at.TaskID)
 	}
-	parts := []string{of.Title, strings.TrimSpace(board.OrEmpty(of.Description)), fmt.Sprintf("Task %s, attempt %s", of.ID, id)}
+	parts := []string{of.Title, strings.TrimSpace(board.OrEmpty(of.Description)),
+		fmt.Sprintf("Task %s, attempt %s", of.ID, id)}
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	return of.Title, strings.Join(parts, "\n\n"), nil
 }
 
-// conclude records what became of the branches of an attempt, after refused was their outcome, also if that is the error
-// of one repository after others were moved: it is merged once all its repositories are and no work is left in them. Its
-// task is then done, if done says so and the config agrees.
-func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, refused error) (*Reply, error) {
+// conclude records what became of the branches of an attempt, after refused was their outcome, also if that
+// is the error of one repository after others were moved: it is merged once all its repositories are and no
+// work is left in them. Its task is then done, if done says so and the config agrees.
+func conclude(
+	ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, refused error,
+) (*Reply, error) {
 	if reply == nil {
 		return nil, refused
 	}
+
 	landed := ""
 	b, cfg, err := e.View(ctx, who)
 	if err == nil {
 		landed, err = landedAs(ctx, e, b, reply.AttemptID)
 	}
 	if err == nil {
-		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed, landed == task.LandedMerged && done && refused == nil && cfg.Attempts.DoneWhenMerged)
+		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed,
+			landed == task.LandedMerged && done && refused == nil && cfg.Attempts.DoneWhenMerged)
 	}
+
 	switch {
 	case refused != nil:
 		return nil, refused
@@ -188,36 +216,44 @@ func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (
 		if err != nil {
 			return "", err
 		}
+
 		if s.Merging {
 			return task.LandedConflicts, nil
 		}
+
 		merged, left = merged || s.Merged, left || !s.Exists || s.Ahead > 0 || s.Loose > 0
 	}
 	if merged && !left {
 		return task.LandedMerged, nil
 	}
+
 	return "", nil
 }
 
 // Rebase repeats the commits of an attempt on its target branches as they are now. It treats conflicts as Merge does.
 func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
-	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		done, err := k.Rebase(ctx, l)
-		return r.landed(ctx, k, l, Rebased, done, err)
-	})
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
+		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+			done, err := k.Rebase(ctx, l)
+			return r.landed(ctx, k, l, Rebased, done, err)
+		})
 	return conclude(ctx, e, who, reply, false, err)
 }
 
 // landed records the outcome of a merge or rebase.
-func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landing, status string, done *worktree.Landed, err error) error {
+func (r *Repo) landed(
+	ctx context.Context, k *worktree.Keeper, l worktree.Landing, status string, done *worktree.Landed, err error,
+) error {
 	if _, ok := errors.AsType[*worktree.ConflictError](err); ok {
 		l.Message = ""
 		status = Updated
 		if done, err = k.Update(ctx, l); err == nil && len(done.Conflicts) > 0 {
 			status = Conflicts
-			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and call again; abort_merge undoes it.")
+			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and " +
+				"call again; abort_merge undoes it.")
 		} else if err == nil {
-			r.Notice = new("Its commits do not fit on the target one by one, so the target was merged into its branch. Merge it with way merge or squash.")
+			r.Notice = new("Its commits do not fit on the target one by one, so the target was merged into its " +
+				"branch. Merge it with way merge or squash.")
 		}
 	}
 	if err != nil {
@@ -227,7 +263,8 @@ func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landin
 		status = Unchanged
 	}
 	if status == Unchanged && len(done.Untracked) > 0 {
-		r.Notice = new("There was nothing to do; files that are in no commit are not merged: pass commit: true to commit them.")
+		r.Notice = new("There was nothing to do; files that are in no commit are not merged: pass commit: true to " +
+			"commit them.")
 	}
 	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
 	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
@@ -239,7 +276,8 @@ func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landin
 // did not sign.
 func (r *Repo) remark(done *worktree.Landed) {
 	if done.Adopted != "" {
-		r.Remarks = append(r.Remarks, fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", done.Adopted, r.branch))
+		r.Remarks = append(r.Remarks,
+			fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", done.Adopted, r.branch))
 	}
 	if len(done.Unused) > 0 {
 		r.Remarks = append(r.Remarks, worktree.NotRun(done.Unused))
@@ -251,18 +289,25 @@ func (r *Repo) remark(done *worktree.Landed) {
 
 // Abort undoes the merges in progress in the worktrees of an attempt.
 func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
-	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		kept, err := k.Abort(ctx, l.Path, l.InUse)
-		if errors.Is(err, worktree.ErrNoMerge) {
-			r.Status = Unchanged
-			return nil
-		}
-		if err == nil && kept != nil {
-			r.Rescue = &attempt.Rescue{AttemptID: r.attempt, Worktree: kept.Path, RepoPath: r.path, Ref: kept.Ref, Commit: kept.Commit}
-		}
-		r.Status = Aborted
-		return err
-	})
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
+		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+			kept, err := k.Abort(ctx, l.Path, l.InUse)
+			if errors.Is(err, worktree.ErrNoMerge) {
+				r.Status = Unchanged
+				return nil
+			}
+			if err == nil && kept != nil {
+				r.Rescue = &attempt.Rescue{
+					AttemptID: r.attempt,
+					Worktree:  kept.Path,
+					RepoPath:  r.path,
+					Ref:       kept.Ref,
+					Commit:    kept.Commit,
+				}
+			}
+			r.Status = Aborted
+			return err
+		})
 	return conclude(ctx, e, who, reply, false, err)
 }
 
@@ -272,25 +317,28 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 	if a.Remote != nil {
 		remote = *a.Remote
 	}
-	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		done, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
-		if err != nil {
-			return err
-		}
-		r.Status, r.Commit = Pushed, &done.Commit
-		if done.Before == done.Commit {
-			r.Remarks = append(r.Remarks, "The branch has no commits of the attempt.")
-		}
-		r.remark(done)
-		return nil
-	})
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
+		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+			done, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
+			if err != nil {
+				return err
+			}
+			r.Status, r.Commit = Pushed, &done.Commit
+			if done.Before == done.Commit {
+				r.Remarks = append(r.Remarks, "The branch has no commits of the attempt.")
+			}
+			r.remark(done)
+			return nil
+		})
 	if err != nil || a.RepoID != nil {
 		return reply, err
 	}
+
 	cfg, err := e.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	b, err := e.Store(ctx)
 	if err == nil && remote == cfg.Attempts.PushTo {
 		err = b.SetPushError(ctx, reply.AttemptID, nil)
@@ -307,17 +355,23 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 	if err != nil {
 		return nil, err
 	}
+
 	hidden, err := e.HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}
+
 	branch, targets := strings.TrimSpace(a.TargetBranch), map[string]string{}
 	reply := &Reply{AttemptID: at.ID, Repos: []Repo{}}
 	for _, r := range at.Repos {
 		if branch == at.Branch {
-			return nil, session.Wrong(codes.UnknownBranch, "%q is the attempt's own branch. Name another one.", board.Clip(branch)).With("argument", "target_branch").With("value", board.Clip(branch))
+			return nil, session.Wrong(codes.UnknownBranch, "%q is the attempt's own branch. Name another one.",
+				board.Clip(branch)).With("argument", "target_branch").With("value", board.Clip(branch))
 		}
-		if err := attempt.CheckBranch(ctx, &task.Repo{ID: r.RepoID, Name: r.RepoName, Path: r.RepoPath}, branch, hidden, ""); err != nil {
+
+		err := attempt.CheckBranch(ctx, &task.Repo{ID: r.RepoID, Name: r.RepoName, Path: r.RepoPath}, branch,
+			hidden, "")
+		if err != nil {
 			return nil, err
 		}
 		m := newRepo(at, r)
@@ -328,6 +382,7 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 		m.TargetBranch, targets[r.RepoID] = branch, branch
 		reply.Repos = append(reply.Repos, m)
 	}
+
 	switch err := b.SetTargets(ctx, at.ID, targets); {
 	case errors.Is(err, task.ErrRunning):
 		return nil, attempt.AgentRuns(at.ID)
@@ -339,24 +394,31 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 
 // settled returns an attempt with its repositories, or one of them, for a call that merges or pushes.
 // It refuses callers without RightMerge, agents in a workspace, and attempts whose agent waits or runs.
-func settled(ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string) (b board.View, at *task.Attempt, err error) {
+func settled(
+	ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string,
+) (b board.View, at *task.Attempt, err error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, t)
 	if err != nil {
 		return b, nil, err
 	}
+
 	if err := e.MayMerge(b.Who); err != nil {
 		return b, nil, err
 	}
+
 	now, err := b.AttemptDetails(ctx, id)
 	if err != nil {
 		return b, nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	at = now.Attempt
 	if attempt.InPlace(at) {
-		return b, nil, session.NotNow(codes.InPlace, "The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.InPlace,
+			"The run %s works in the project itself, without a worktree and a branch of its own, so there is nothing "+
+				"to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
 	}
 	if at.Elsewhere(e.Here) {
-		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. Call a server there.", id, at.Place.Describe()).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. Call a server there.", id,
+			at.Place.Describe()).With("attempt_id", id)
 	}
 	if now.Execution.State.Open() {
 		return b, nil, attempt.AgentRuns(id)
@@ -364,22 +426,37 @@ func settled(ctx context.Context, e *attempt.Engine, who session.Caller, t board
 	if !at.Made() {
 		return b, nil, session.NotNow(codes.NoWorkspace, "%s", noWorkspace(now)).With("attempt_id", id)
 	}
+
 	if repo != nil {
 		at.Repos = slices.DeleteFunc(at.Repos, func(r task.AttemptRepo) bool { return r.RepoID != *repo })
 		if len(at.Repos) == 0 {
-			return b, nil, session.Wrong(codes.UnknownRepo, "Attempt %s has no repository with the id %s. get_attempt lists them.", id, board.Clip(*repo)).With("argument", "repo_id").With("value", board.Clip(*repo))
+			return b, nil, session.Wrong(codes.UnknownRepo,
+				"Attempt %s has no repository with the id %s. get_attempt lists them.", id,
+				board.Clip(*repo)).With("argument", "repo_id").With("value", board.Clip(*repo))
 		}
 	}
 	return b, at, nil
 }
 
 func newRepo(at *task.Attempt, r task.AttemptRepo) Repo {
-	return Repo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath, branch: at.Branch}
+	return Repo{
+		RepoID:       r.RepoID,
+		RepoName:     r.RepoName,
+		TargetBranch: r.TargetBranch,
+		Conflicts:    []string{},
+		Untracked:    []string{},
+		attempt:      at.ID,
+		path:         r.RepoPath,
+		branch:       at.Branch,
+	}
 }
 
 // eachRepo calls do for the repositories of an attempt, or for one of them. With an error of one of them it
 // returns what was done before.
-func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string, do func(*worktree.Keeper, worktree.Landing, *Repo) error) (*Reply, error) {
+func eachRepo(
+	ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string,
+	do func(*worktree.Keeper, worktree.Landing, *Repo) error,
+) (*Reply, error) {
 	b, at, err := settled(ctx, e, who, t, repo)
 	if err != nil {
 		return nil, err
@@ -394,7 +471,8 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 		m := newRepo(at, r)
 		l, began := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}, time.Now()
 		err := do(k, l, &m)
-		telemetry.Within(telemetry.About(ctx, attempt.RefOf(at)), spans.Merge, session.CodeOf(err), began, spans.Outcome.String(m.Status))
+		telemetry.Within(telemetry.About(ctx, attempt.RefOf(at)), spans.Merge, session.CodeOf(err), began,
+			spans.Outcome.String(m.Status))
 		if err != nil {
 			err = notMerged(id, r, at.Branch, err)
 			if refused, ok := errors.AsType[*session.Error](err); ok && len(reply.Repos) > 0 {
@@ -407,7 +485,8 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 			return reply, err
 		}
 		reply.Repos = append(reply.Repos, m)
-		e.Log.InfoContext(ctx, "attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
+		e.Log.InfoContext(ctx, "attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch,
+			"caller", b.Who.Identity)
 	}
 	return reply, nil
 }
@@ -417,38 +496,55 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	refuse := func(code, format string, args ...any) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
+
 	if refused, ok := errors.AsType[*session.Error](err); ok {
 		return refused
 	}
 	if held, ok := errors.AsType[*worktree.CheckedOutError](err); ok {
-		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id", id).With("repo_id", r.RepoID).
+		return session.NotNow(codes.TargetCheckedOut, "Nothing was changed: %v.", held).With("attempt_id",
+			id).With("repo_id", r.RepoID).
 			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
 	}
 	if dirty, ok := errors.AsType[*worktree.DirtyError](err); ok {
-		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first commits all that the worktree has.", dirty).
+		return session.NotNow(codes.NotCommitted,
+			"Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first "+
+				"commits all that the worktree has.", dirty).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
 	if markers, ok := errors.AsType[*worktree.MarkersError](err); ok {
-		return session.NotNow(codes.NotMerged, "Nothing was merged: %v. Resolve the conflicts there and commit, or pass force: true to merge the files as they are.", markers).
+		return session.NotNow(codes.NotMerged,
+			"Nothing was merged: %v. Resolve the conflicts there and commit, or pass force: true to merge the files "+
+				"as they are.", markers).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", markers.Files).Because(err)
 	}
+
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
 		return attempt.AgentRuns(id)
 	case errors.Is(err, worktree.ErrMoved):
 		return refuse(codes.TargetMoved, "Nothing was changed: %v. Call again.", err)
 	case errors.Is(err, worktree.ErrUnfinished):
-		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
+		return refuse(codes.MergeUnfinished,
+			"Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and "+
+				"call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
-		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
+		return refuse(codes.PushRejected,
+			"%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have "+
+				"pushed to it.", err)
 	case errors.Is(err, worktree.ErrNoWorktree):
-		return refuse(codes.NotMerged, "Nothing was changed: %v. The commits of the attempt are on the branch %[2]s of %[3]s, which this merges: git -C %[4]s merge %[2]s.", err, branch, r.RepoPath, session.InShell(r.RepoPath))
+		return refuse(codes.NotMerged,
+			"Nothing was changed: %v. The commits of the attempt are on the branch %[2]s of %[3]s, which this "+
+				"merges: git -C %[4]s merge %[2]s.", err, branch, r.RepoPath, session.InShell(r.RepoPath))
 	case errors.Is(err, worktree.ErrNoBranch):
-		return refuse(codes.NotMerged, "Nothing was changed: %v. Make that branch again, or name another target with change_target, and call again.", err)
-	case errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNotKept):
+		return refuse(codes.NotMerged,
+			"Nothing was changed: %v. Make that branch again, or name another target with change_target, and call "+
+				"again.", err)
+	case errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished),
+		errors.Is(err, worktree.ErrNotKept):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)
 	}
+
 	return attempt.GitFailed("The branch of attempt "+id+" in "+r.RepoName+" cannot be merged or pushed", err)
 }

@@ -30,6 +30,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	r := s.done("! write a.txt hello")
 	id, path := r.AttemptID, r.Repos[0].WorktreePath
 	way := func(way string) MergeArgs { return MergeArgs{Target: the(id), Way: &way} }
+
 	// is checks what a call says of the repository.
 	is := func(want string) func(*Reply, error) Repo {
 		return func(r *Reply, err error) Repo {
@@ -48,15 +49,19 @@ func TestFromBranchToMerged(t *testing.T) {
 	s.notMerged(way("squash"), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
 	testkit.Equal(t, *is(Merged)(merge("squash")).Commit, p.Git(p.Root, "rev-parse", "main"))
+
 	at := s.get(id).Repos[0]
 	testkit.Same(t, []any{at.Ahead, at.Behind, at.ChangedFiles}, []any{0, 0, []string{"a.txt", "b.txt"}})
-	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
-	testkit.Equal(t, *is(Pushed)(Push(ctx, s.Engine, me, PushArgs{Target: the(id)})).Commit, p.Git(remote, "rev-parse", r.WorkspaceBranch))
+	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).
+		Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
+	testkit.Equal(t, *is(Pushed)(Push(ctx, s.Engine, me, PushArgs{Target: the(id)})).Commit,
+		p.Git(remote, "rev-parse", r.WorkspaceBranch))
 
 	p.commit(path, "b.txt", "of the attempt\n")
 	p.commit(p.Root, "b.txt", "of a person\n")
 	m = is(Conflicts)(merge("merge"))
 	testkit.True(t, slices.Equal(m.Conflicts, []string{"b.txt"}) && m.Notice != nil, "%+v", m)
+
 	s.notMerged(way("merge"), session.StateError, "merge_unfinished", "abort_merge")
 	m = is(Aborted)(Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)}))
 	testkit.True(t, m.Rescue != nil && p.Git(path, "status", "--porcelain") == "", "%+v", m)
@@ -72,10 +77,12 @@ func TestFromBranchToMerged(t *testing.T) {
 
 	s.notMerged(way("fast"), session.ToolError, "unknown_way", "squash")
 	s.notMerged(MergeArgs{Target: the(id), RepoID: new(nobody)}, session.ToolError, "unknown_repo", nobody)
-	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(), session.StateError, "git_failed", "nowhere")
+	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(),
+		session.StateError, "git_failed", "nowhere")
 	weak := me
 	weak.Rights = session.RightAgents
-	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError, "right_needed", "merge")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError,
+		"right_needed", "merge")
 }
 
 // An attempt is compared with the target that it was given last, and merged into it.
@@ -95,8 +102,10 @@ func TestChangeTarget(t *testing.T) {
 	}
 	at := s.get(r.AttemptID).Repos[0]
 	testkit.True(t, at.TargetBranch == "release" && at.Ahead == 1, "%+v", at)
+
 	main := p.Git(p.Root, "rev-parse", "main")
-	testkit.Equal(t, *s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos[0].Commit, p.Git(p.Root, "rev-parse", "release"))
+	testkit.Equal(t, *s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos[0].Commit,
+		p.Git(p.Root, "rev-parse", "release"))
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", "main"), main)
 }
 
@@ -108,13 +117,20 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 		p.Repo(dir)
 		p.asUna(dir)
 	}
+
 	p.Configure(func(c *config.Config) {
-		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
+		c.Projects = []config.Project{{
+			Name:  "front",
+			Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}},
+		}}
 	})
 	s := p.open()
 	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
-	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool { return v.Name == "front" })].ProjectID
-	r := s.ends(s.begin(testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)).AttemptID)
+	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool {
+		return v.Name == "front"
+	})].ProjectID
+	r := s.ends(s.begin(testkit.Get(s.CreateTask(ctx, me,
+		board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)).AttemptID)
 	for _, at := range r.Repos {
 		p.commit(at.WorktreePath, "README", "new\n")
 	}
@@ -122,14 +138,17 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
 	testkit.Write(t, dirty, "mine\n")
 	p.commit(filepath.Join(p.Root, "..", first.RepoName), "README", "theirs\n")
-	s.notMerged(MergeArgs{Target: the(r.AttemptID)}, session.StateError, "target_checked_out", first.RepoName+" is conflicts. In "+second.RepoName)
+	s.notMerged(MergeArgs{Target: the(r.AttemptID)}, session.StateError, "target_checked_out",
+		first.RepoName+" is conflicts. In "+second.RepoName)
 	testkit.Equal(t, s.get(r.AttemptID).State, board.Conflicted)
 	p.commit(first.WorktreePath, "README", "both\n")
-	s.notMerged(MergeArgs{Target: the(r.AttemptID)}, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	s.notMerged(MergeArgs{Target: the(r.AttemptID)}, session.StateError, "target_checked_out",
+		first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
 	got := s.get(r.AttemptID)
 	testkit.Equal(t, got.State, board.Completed)
 	testkit.Equal(t, got.Repos[0].Ahead, 0)
 	testkit.Equal(t, got.Repos[1].Ahead, 1)
+
 	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
 	done := s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos
 	testkit.Equal(t, done[0].Status+" "+done[1].Status, Unchanged+" "+Merged)
@@ -143,25 +162,32 @@ func TestPushAfterEachExecution(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
 	s := p.open()
 	testkit.Equal(t, deref(s.done("! say x").PushError), "", "without commits")
+
 	r := s.done("! write a.txt hello\n! commit a")
-	testkit.ContainsAll(t, string(r.State)+deref(r.PushError), []string{"completed", "backup", "remote.git"}, "without the remote")
+	testkit.ContainsAll(t, string(r.State)+deref(r.PushError), []string{"completed", "backup", "remote.git"},
+		"without the remote")
+
 	p.Git(p.Root, "init", "-q", "--bare", remote)
 	testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})).Must(t)
 	testkit.Equal(t, s.get(r.AttemptID).PushError, nil, "it was pushed, and get_attempt says that it was not")
+
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
-		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
+		testkit.Get(s.FollowUp(ctx, me,
+			attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
 		testkit.True(t, r.State == "failed" && r.PushError == nil, "%s, %q", r.State, deref(r.PushError))
-		testkit.Equal(t, p.Git(remote, "rev-parse", r.WorkspaceBranch), p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"))
+		testkit.Equal(t, p.Git(remote, "rev-parse", r.WorkspaceBranch),
+			p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"))
 	}
 }
 
-// A diff has files of which git knows nothing; it can be cut, and be of one file; one that is empty says why. The arguments
-// are checked.
+// A diff has files of which git knows nothing; it can be cut, and be of one file; one that is empty says why.
+// The arguments are checked.
 func TestDiff(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	r := s.done("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits", "! write dir/b.txt hello")
+	r := s.done("! write basket.go package basket", "! commit Add the basket",
+		"! write loose.txt loose and more than fits", "! write dir/b.txt hello")
 	target := the(r.AttemptID)
 	diff := func(id string, most *int, paths ...string) (*DiffReply, string) {
 		t.Helper()
@@ -171,7 +197,13 @@ func TestDiff(t *testing.T) {
 		}
 		return r, r.Diffs[0].Diff
 	}
-	for paths, has := range map[string]string{"": "+package basket", "basket.go": "+package basket", "dir": "+hello", "dir/": "+hello", "no-such-file loose.txt": "+loose"} {
+	for paths, has := range map[string]string{
+		"":                       "+package basket",
+		"basket.go":              "+package basket",
+		"dir":                    "+hello",
+		"dir/":                   "+hello",
+		"no-such-file loose.txt": "+loose",
+	} {
 		d, text := diff(r.AttemptID, nil, strings.Fields(paths)...)
 		testkit.Need(t, len(d.Diffs) == 1, "%q: %+v", paths, d)
 		testkit.True(t, !d.Truncated, "%q: %+v", paths, d)
@@ -186,13 +218,16 @@ func TestDiff(t *testing.T) {
 	testkit.True(t, !strings.Contains(text, "basket"), "a part of the diff: %+v", part)
 	none, text := diff(r.AttemptID, nil, "b.txt", "README")
 	testkit.Equal(t, text, "", "of paths that are not changed")
-	testkit.ContainsAll(t, deref(none.Notice), []string{"None of these paths is changed", `"b.txt", "README"`, "get_attempt"})
+	testkit.ContainsAll(t, deref(none.Notice),
+		[]string{"None of these paths is changed", `"b.txt", "README"`, "get_attempt"})
+
 	why := func(id string, says ...string) string {
 		t.Helper()
 		d, _ := diff(id, nil)
 		testkit.ContainsAll(t, deref(d.Notice), says)
 		return deref(d.Notice)
 	}
+
 	idle := s.done("! say x").AttemptID
 	why(idle, "Nothing is changed")
 	p.Git(p.Root, "branch", "-q", "-m", "main", "next")
@@ -200,10 +235,14 @@ func TestDiff(t *testing.T) {
 	p.Git(p.Root, "branch", "-q", "-m", "next", "main")
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	why(r.AttemptID, r.WorkspaceBranch)
-	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", fmt.Sprintf("git -C %s merge %s", p.Root, r.WorkspaceBranch))
-	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
-	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
-		testkit.True(t, session.CodeOf(testkit.Get(Diff(ctx, s.Engine, me, a)).Err()) != "", "%d paths, %v", len(a.Paths), a.MaxBytes)
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged",
+		fmt.Sprintf("git -C %s merge %s", p.Root, r.WorkspaceBranch))
+	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError,
+		"unknown_attempt", nobody)
+	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}},
+		{Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
+		testkit.True(t, session.CodeOf(testkit.Get(Diff(ctx, s.Engine, me, a)).Err()) != "", "%d paths, %v",
+			len(a.Paths), a.MaxBytes)
 	}
 
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
@@ -215,8 +254,10 @@ func TestDiff(t *testing.T) {
 	for name, err := range s.calls(first.AttemptID) { // nothing is merged from or under an agent that works
 		testkit.Fails(t, err, "waiting or running", "%s", name)
 	}
-	testkit.Get(ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(idle), TargetBranch: first.WorkspaceBranch})).Must(t)
-	s.notMerged(MergeArgs{Target: the(idle)}, session.StateError, "attempt_running", first.WorkspaceBranch+" is that of another", first.AttemptID)
+	testkit.Get(ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(idle), TargetBranch: first.WorkspaceBranch})).
+		Must(t)
+	s.notMerged(MergeArgs{Target: the(idle)}, session.StateError, "attempt_running",
+		first.WorkspaceBranch+" is that of another", first.AttemptID)
 	waits := s.begin(s.newTask("! say x"))
 	why(waits.AttemptID, "not created yet", "queued", "get_attempt")
 	s.stopAttempt(waits.AttemptID)
@@ -234,7 +275,13 @@ func leads(lead func(*attempt.Lead) board.RunEnd) func(*attempt.Options) {
 // runs begins a run of a workflow.
 func (s *server) runs(inPlace bool) *board.RunReply {
 	s.t.Helper()
-	return testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
+	return testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{
+		JobName:      "job",
+		WorkflowName: "flow",
+		Goal:         "do it",
+		Executor:     new("TEST"),
+		InPlace:      &inPlace,
+	})).Must(s.t)
 }
 
 // A run in place has no repositories: what needs one is refused and says so.
@@ -251,12 +298,14 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	made := s.runs(true)
 	s.reaches(made.RunID, task.Completed)
 	calls := s.calls(made.RunID)
-	calls["comment"] = testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: the(made.RunID), Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})).Err()
+	calls["comment"] = testkit.Get(CommentAttempt(ctx, s.Engine, me,
+		CommentArgs{Target: the(made.RunID), Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})).Err()
 	for name, err := range calls {
 		testkit.Equal(t, session.CodeOf(err), "in_place", "%s", name)
 	}
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(made.RunID)})).Must(t)
 	testkit.True(t, len(diff.Diffs) == 0 && strings.Contains(deref(diff.Notice), p.Root), "%+v", diff)
+
 	now := s.get(made.RunID)
 	testkit.True(t, len(now.Repos) == 0 && now.PushError == nil, "%+v", now)
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
@@ -272,7 +321,8 @@ func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
 	s.reaches(id, task.Failed)
 	p.commit(s.get(id).Repos[0].WorktreePath, "a.txt", "hello\n")
 	r := s.merge(MergeArgs{Target: the(id)})
-	testkit.Same(t, []any{r.Repos[0].Status, r.TaskDone, s.get(id).State, needs(t, s)}, []any{Merged, false, board.Failed, "run_stopped failed"})
+	testkit.Same(t, []any{r.Repos[0].Status, r.TaskDone, s.get(id).State, needs(t, s)},
+		[]any{Merged, false, board.Failed, "run_stopped failed"})
 }
 
 // newMerger is a project whose tasks are done when they are merged, with a server.
@@ -301,7 +351,8 @@ func TestField17_MergedMeansMerged(t *testing.T) {
 		t.Helper()
 		a.Target, a.Way = the(id), new("squash")
 		r, now := s.merge(a), testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
-		testkit.Same(t, []any{r.TaskDone, now.Status, *now.LatestAttemptState, s.get(id).State, needs(t, s)}, []any{done, status, state, state, attention})
+		testkit.Same(t, []any{r.TaskDone, now.Status, *now.LatestAttemptState, s.get(id).State, needs(t, s)},
+			[]any{done, status, state, state, attention})
 	}
 	merge(MergeArgs{}, false, "inreview", board.Completed, "attempt_to_review completed") // b.txt is in no commit
 	merge(MergeArgs{Commit: new(true), KeepOpen: new(true)}, false, "inreview", board.Merged, "")
@@ -310,26 +361,33 @@ func TestField17_MergedMeansMerged(t *testing.T) {
 	title, rest, _ := strings.Cut(p.Git(p.Root, "log", "-1", "--format=%B", "main"), "\n\n")
 	testkit.Equal(t, title, v.Title, "the commit of the squash")
 	testkit.ContainsAll(t, rest, []string{deref(v.Description), v.TaskID, id}, "the commit of the squash")
-	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(id), Action: attempt.ActionSend, Prompt: new("! exit 0")})).Must(t)
+
+	testkit.Get(s.FollowUp(ctx, me,
+		attempt.FollowUpArgs{Target: the(id), Action: attempt.ActionSend, Prompt: new("! exit 0")})).Must(t)
 	s.reaches(id, task.Completed) // no longer merged: its agent has worked since
 }
 
-// An attempt whose merge has conflicts says so, with the files, until they are resolved or the merge is undone. Files with
-// the markers of a conflict are not merged, unless that is asked for; lines below headings are none.
+// An attempt whose merge has conflicts says so, with the files, until they are resolved or the merge is
+// undone. Files with the markers of a conflict are not merged, unless that is asked for; lines below headings
+// are none.
 func TestField25_ConflictsOfAMerge(t *testing.T) {
 	p, s := newMerger(t)
 	r := s.done("! write a.txt hello\n! commit a")
 	target, path := the(r.AttemptID), r.Repos[0].WorktreePath
 	p.commit(p.Root, "a.txt", "of a person\n")
 	s.merge(MergeArgs{Target: target})
-	testkit.Same(t, []any{s.get(r.AttemptID).State, s.get(r.AttemptID).Repos[0].Conflicts, needs(t, s)}, []any{board.Conflicted, []string{"a.txt"}, "attempt_conflicts conflicts"})
+	testkit.Same(t, []any{s.get(r.AttemptID).State, s.get(r.AttemptID).Repos[0].Conflicts, needs(t, s)},
+		[]any{board.Conflicted, []string{"a.txt"}, "attempt_conflicts conflicts"})
 	send := func(prompt string, state board.State) {
-		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
+		testkit.Get(s.FollowUp(ctx, me,
+			attempt.FollowUpArgs{Target: target, Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		s.reaches(r.AttemptID, task.AttemptState(state))
 	}
 	send("! say x", board.Conflicted)
 	testkit.Get(Abort(ctx, s.Engine, me, BranchArgs{Target: target})).Must(t)
-	testkit.Same(t, []any{s.get(r.AttemptID).State, needs(t, s)}, []any{board.Completed, "attempt_to_review completed"}, "after it was undone")
+	testkit.Same(t, []any{s.get(r.AttemptID).State, needs(t, s)}, []any{board.Completed, "attempt_to_review completed"},
+		"after it was undone")
+
 	s.merge(MergeArgs{Target: target})
 	send("! write a.txt of both\n! commit both", board.Completed)
 	p.Git(path, "config", "color.ui", "always")
@@ -392,7 +450,11 @@ type server struct {
 func (p *project) open(change ...func(*attempt.Options)) *server {
 	p.T.Helper()
 	o := attempt.Options{Poll: 20 * time.Millisecond, Grace: 300 * time.Millisecond,
-		Options: board.Options{Root: p.Root, Stores: p.Stores(), Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }}}
+		Options: board.Options{
+			Root:   p.Root,
+			Stores: p.Stores(),
+			Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil },
+		}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -412,7 +474,11 @@ func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t)
 	root := projects.Projects[slices.IndexFunc(projects.Projects, func(p board.Project) bool { return p.IsRoot })]
-	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: root.ProjectID, Title: "Add a basket", Description: new(strings.Join(lines, "\n"))})).Must(s.t)
+	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{
+		ProjectID:   root.ProjectID,
+		Title:       "Add a basket",
+		Description: new(strings.Join(lines, "\n")),
+	})).Must(s.t)
 }
 
 // begin starts an attempt of a task in all repositories of its project.
@@ -507,7 +573,8 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	testkit.Write(t, filepath.Join(p.Root, "long.txt"), strings.Repeat("same\n", 50))
 	p.commit(p.Root, "gone.txt", "was here\n")
 	s := p.open()
-	r := s.done("! write dir/a.go package a", "! write long.txt changed", "! commit Add", "! write loose.txt \tone \x1b[31mtwo")
+	r := s.done("! write dir/a.go package a", "! write long.txt changed", "! commit Add",
+		"! write loose.txt \tone \x1b[31mtwo")
 	testkit.Write(t, filepath.Join(r.Repos[0].WorktreePath, "long.txt"), strings.Repeat("same\n", 49)+"last\r\n")
 	must(t, os.Remove(filepath.Join(r.Repos[0].WorktreePath, "gone.txt")))
 	target := the(r.AttemptID)
@@ -516,10 +583,17 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	testkit.Need(t, one.Sent == nil, "%s", asJSON(one))
 	testkit.Equal(t, one.Comments[0].Quote, "\tone [31mtwo")
 	testkit.Equal(t, one.Comments[0].By, "local")
+
 	s.stop()
 	s = p.open()
-	more := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("long.txt", 50, "Not the last."), on("dir/../dir/a.go", 1, "Name it b."), on("long.txt", 10, "Far from a change."),
-		{File: "gone.txt", Line: 1, Side: new("old"), Text: "Keep it.", Repo: &r.Repos[0].RepoName}, on("loose.txt", 1, "dropped")}})
+
+	more := s.comment(CommentArgs{
+		Target: target,
+		Comments: []CommentArg{on("long.txt", 50, "Not the last."), on("dir/../dir/a.go", 1, "Name it b."),
+			on("long.txt", 10, "Far from a change."),
+			{File: "gone.txt", Line: 1, Side: new("old"), Text: "Keep it.", Repo: &r.Repos[0].RepoName},
+			on("loose.txt", 1, "dropped")},
+	})
 	for _, c := range more.Comments {
 		if c.Text == "dropped" {
 			more = s.comment(CommentArgs{Target: target, Remove: []string{c.CommentID}})
@@ -528,7 +602,9 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	testkit.Equal(t, more.Count, 5)
 	testkit.Same(t, s.comment(CommentArgs{Target: target}), more)
 	sent := s.comment(CommentArgs{Target: target, Send: true})
-	const want = `These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.
+
+	const want = `These are review comments on your changes. Address each of them, and commit. A quoted line is as ` +
+		`it was when the comment was made.
 
 ## dir/a.go
 
@@ -563,9 +639,12 @@ Line 1:
 
 Why?
 `
-	testkit.Equal(t, deref(sent.Sent), "started", "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
-	testkit.Equal(t, deref(sent.Prompt), want, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
+	testkit.Equal(t, deref(sent.Sent), "started", "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count,
+		deref(sent.Prompt))
+	testkit.Equal(t, deref(sent.Prompt), want, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count,
+		deref(sent.Prompt))
 	testkit.Equal(t, sent.Count, 0, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
+
 	r = s.ends(r.AttemptID)
 	x := testkit.Get(testkit.Get(s.Store(ctx)).Must(t).LatestExecution(ctx, r.AttemptID)).Must(t)
 	testkit.True(t, x.Prompt == want && x.FollowUp, "the agent got %q", x.Prompt)
@@ -580,34 +659,46 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	hold, s := filepath.Join(p.Root, "..", "hold"), p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
 	testkit.Until(t, "ready", func() bool { return attempt.Exists(hold + ".ready") })
+
 	target := the(r.AttemptID)
 	s.reaches(r.AttemptID, task.Running)
-	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
+	call := CommentArgs{
+		Target:    target,
+		Comments:  []CommentArg{on("a.txt", 1, "First.")},
+		Send:      true,
+		RequestID: new("x"),
+	}
 	first := s.comment(call)
 	testkit.Equal(t, deref(first.Sent), "queued")
 	testkit.Equal(t, first.Count, 1)
 	testkit.True(t, first.Comments[0].Queued, "%s", asJSON(first))
 	testkit.True(t, first.Notice != nil, "%s", asJSON(first))
+
 	again := s.comment(call)
 	testkit.Need(t, again.Sent == nil, "repeated: %s", asJSON(again))
 	testkit.Equal(t, again.Count, 1, "repeated: %s", asJSON(again))
 	testkit.Contains(t, deref(again.Notice), "before", "repeated: %s", asJSON(again))
+
 	both := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Second.")}, Send: true})
 	testkit.True(t, deref(both.Sent) == "queued" && both.Count == 2, "%s", asJSON(both))
 	testkit.ContainsAll(t, asJSON(s.get(r.AttemptID).QueuedFollowUp), []string{"First.", "Second."})
-	s.noComment(CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}}, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
-	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
+	s.noComment(CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}}, session.ToolError,
+		"unknown_comment", both.Comments[0].CommentID)
+	testkit.Get(s.FollowUp(ctx, me,
+		attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
 	testkit.Need(t, kept.Sent == nil, "another one is queued: %s", asJSON(kept))
 	testkit.Equal(t, kept.Count, 3, "another one is queued: %s", asJSON(kept))
 	testkit.True(t, !kept.Comments[0].Queued, "another one is queued: %s", asJSON(kept))
 	testkit.ContainsAll(t, deref(kept.Notice), []string{"kept", "queued"})
+
 	s.noComment(CommentArgs{Target: target, Send: true}, session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	testkit.Until(t, "followed up", func() bool {
 		now := s.get(r.AttemptID).Executions
 		return len(now) > 1 && now[0].Prompt == "! say of a person"
 	})
+
 	s.ends(r.AttemptID)
 	testkit.Equal(t, s.comment(CommentArgs{Target: target, Remove: []string{"all"}}).Count, 0)
 }
@@ -621,14 +712,22 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	target := the(r.AttemptID)
 	refuse := func(c CommentArg, code string, mentions ...string) {
 		t.Helper()
-		s.noComment(CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}}, session.ToolError, code, append(mentions, "comments[1]")...)
+		s.noComment(CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}},
+			session.ToolError, code, append(mentions, "comments[1]")...)
 	}
 	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
 	refuse(on("dir/a.txt", 0, "x"), "not_in_diff", "line 0")
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("old"), Text: "x"}, "not_in_diff", "old")
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Side: new("left"), Text: "x"}, "unknown_side", "left")
 	refuse(CommentArg{File: "dir/a.txt", Line: 1, Repo: new("other"), Text: "x"}, "unknown_repo", "other", "shop")
-	for file, code := range map[string]string{"dir": "not_in_diff", "README": "not_in_diff", "no-such": "not_in_diff", "image": "not_in_diff", "../home": "bad_path", "/etc/passwd": "bad_path"} {
+	for file, code := range map[string]string{
+		"dir":         "not_in_diff",
+		"README":      "not_in_diff",
+		"no-such":     "not_in_diff",
+		"image":       "not_in_diff",
+		"../home":     "bad_path",
+		"/etc/passwd": "bad_path",
+	} {
 		refuse(on(file, 1, "x"), code, `"`+file+`"`) // README is unchanged
 	}
 	refuse(on("dir/a.txt", 1, " \n"), "missing_comment")
@@ -636,24 +735,34 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	refuse(on("dir/a.txt", 1, strings.Repeat("é", task.MaxComment+1)), "too_long", fmt.Sprint(task.MaxComment+1))
 	many := slices.Repeat([]CommentArg{on("dir/a.txt", 1, "x")}, task.MaxComments+1)
 	s.noComment(CommentArgs{Target: target, Comments: many}, session.ToolError, "too_many_comments", "101")
-	long := slices.Repeat([]CommentArg{on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))}, board.MaxPrompt/task.MaxComment)
+	long := slices.Repeat([]CommentArg{on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))},
+		board.MaxPrompt/task.MaxComment)
 	s.noComment(CommentArgs{Target: target, Comments: long}, session.ToolError, "too_long", "all comments")
 	testkit.Equal(t, s.comment(CommentArgs{Target: target, Comments: many[1:]}).Count, task.MaxComments, "comments")
 	s.noComment(CommentArgs{Target: target, Comments: many[:1]}, session.ToolError, "too_many_comments", "101")
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"},
+		CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
 	// Its workspace is gone, so nothing can be sent.
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	s.noComment(CommentArgs{Target: target, Send: true}, session.StateError, "workspace_gone")
-	s.noComment(CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]}, session.StateError, "workspace_gone")
+	s.noComment(CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]}, session.StateError,
+		"workspace_gone")
 	testkit.Equal(t, s.comment(CommentArgs{Target: target}).Count, task.MaxComments, "a refused call left comments")
 }
 
 // The lines of a diff are found by their file and side, whatever they and the names look like.
 func TestLinesOfADiff(t *testing.T) {
 	t.Parallel()
-	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\t\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
-	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
-		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
+	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No "+
+		"newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\t\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"),
+		map[int]string{1: "z"})
+
+	for side, want := range map[string]map[int]string{
+		"new": {1: "++ b/y", 2: "same"},
+		"old": {1: "-- a/y", 2: "same"},
+	} {
+		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want,
+			"%s", side)
 	}
 }

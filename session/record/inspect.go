@@ -43,28 +43,38 @@ const maxNamed = 50
 // Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and their
 // exports. It writes nothing and may run while servers do; it blocks for the disk. The error is ctx's.
 func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection) error {
-	i.store, i.definitions, i.sessions, i.started = r, map[string]keptDefinition{}, map[string]*machine.State{}, map[Request]string{}
+	i.store = r
+	i.definitions = map[string]keptDefinition{}
+	i.sessions = map[string]*machine.State{}
+	i.started = map[Request]string{}
 	for _, row := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		i.session(ctx, row.ID)
 	}
+
 	i.parents()
 	if n := len(i.backwards); n > 0 {
-		i.Report.Note(slices.Min(i.backwards), fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on", machine.Count(n, "session")), "nothing has to be done")
+		i.Report.Note(slices.Min(i.backwards),
+			fmt.Sprintf("the times of %s run backwards: the clock was set back while they were worked on",
+				machine.Count(n, "session")), "nothing has to be done")
 	}
 	if n := len(i.behind); n > 0 {
 		slices.Sort(i.behind)
-		files, names := machine.Count(n, "file")+" in .deepwork/tmp", xslices.Map(i.behind[:min(n, maxNamed)], filepath.Base)
+		files := machine.Count(n, "file") + " in .deepwork/tmp"
+		names := xslices.Map(i.behind[:min(n, maxNamed)], filepath.Base)
 		if n > maxNamed {
 			names = append(names, "…")
 		}
 		if n > 1 {
 			files += " (" + strings.Join(names, ", ") + ")"
 		}
-		i.Report.Note(i.behind[0], files+" differ from the sessions, which are in the database: they were edited, or could not be written", "nothing has to be done: nothing reads them, and a session's next call writes its file again")
+		i.Report.Note(i.behind[0], files+" differ from the sessions, which are in the database: they were edited, or "+
+			"could not be written",
+			"nothing has to be done: nothing reads them, and a session's next call writes its file again")
 	}
+
 	return nil
 }
 
@@ -95,12 +105,20 @@ func (i *Inspection) session(ctx context.Context, id string) {
 		if e, ok := errors.AsType[*session.Error](err); ok && e.Err != nil {
 			why = e.Err
 		}
-		i.Report.Fault(where(id), fmt.Sprintf("it cannot be read: %v", why), "restore the database from a backup, or start the workflow again")
+		i.Report.Fault(where(id), fmt.Sprintf("it cannot be read: %v", why),
+			"restore the database from a backup, or start the workflow again")
 		return
 	}
+
 	s := r.State
-	i.sessions[id] = &machine.State{Status: s.Status, Identity: s.Identity, StartedAt: s.StartedAt, ParentSessionID: s.ParentSessionID}
-	do := fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork sessions abort %s` and start the workflow again", id, id)
+	i.sessions[id] = &machine.State{
+		Status:          s.Status,
+		Identity:        s.Identity,
+		StartedAt:       s.StartedAt,
+		ParentSessionID: s.ParentSessionID,
+	}
+	do := fmt.Sprintf("look at it with `deepwork sessions show %s`; if it cannot go on, end it with `deepwork "+
+		"sessions abort %s` and start the workflow again", id, id)
 	was, now := r.Row, RowOf(r.Row, s)
 	was.Waiting, now.Waiting = triesIn.ReplaceAllString(was.Waiting, ""), triesIn.ReplaceAllString(now.Waiting, "")
 	if now != was {
@@ -118,7 +136,8 @@ func (i *Inspection) session(ctx context.Context, id string) {
 		}
 		k := Request{s.Identity, r.Tool, *r.RequestID}
 		if other, twice := i.started[k]; twice {
-			i.Report.Fault(where(id), fmt.Sprintf("session %s and session %s were begun by one call, that with request_id %q", max(id, other), min(id, other), k.ID),
+			i.Report.Fault(where(id), fmt.Sprintf("session %s and session %s were begun by one call, that with "+
+				"request_id %q", max(id, other), min(id, other), k.ID),
 				"abort the one that nobody works on")
 		}
 		i.started[k] = id
@@ -137,6 +156,7 @@ func (i *Inspection) faults(s *machine.State) []string {
 		}
 		return faults
 	}
+
 	k := i.definition(s.Definition)
 	if k.err != nil {
 		return append(faults, fmt.Sprintf("its definition %s cannot be used: %v", s.Definition.Hash, k.err))
@@ -178,16 +198,19 @@ func (i *Inspection) parents() {
 		path := where(id)
 		at, parent := up(s)
 		if parent != nil && parent.Identity != s.Identity {
-			i.Report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at, parent.Identity),
+			i.Report.Fault(path, fmt.Sprintf("session %s of %q is nested in session %s of %q", id, s.Identity, at,
+				parent.Identity),
 				"abort it and start the workflow again")
 		}
+
 		on := []string{id}
 		for parent != nil && !slices.Contains(on, at) {
 			on = append(on, at)
 			at, parent = up(parent)
 		}
 		if parent != nil && at == id && id == slices.Min(on) { // reported once per cycle
-			i.Report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "), "abort one of them")
+			i.Report.Fault(path, "sessions are nested in a circle: "+strings.Join(append(on, id), " in "),
+				"abort one of them")
 		}
 	}
 }

@@ -39,7 +39,8 @@ type Store struct {
 	store.Sessions
 	root string // of the process, for messages
 
-	// Wrote is called after each write of a transition, also one that fails, with how long the store took. It must not block; nil means nothing.
+	// Wrote is called after each write of a transition, also one that fails, with how long the store took. It
+	// must not block; nil means nothing.
 	Wrote func(took time.Duration)
 
 	mu      sync.Mutex // guards figures
@@ -61,8 +62,8 @@ func (r *Store) Figures() Figures {
 	return r.figures
 }
 
-// Count counts the transition from before, nil for a new session, to next. Write does so for its own; its caller does for
-// those that it makes together with it.
+// Count counts the transition from before, nil for a new session, to next. Write does so for its own; its
+// caller does for those that it makes together with it.
 func (r *Store) Count(before, next *machine.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,6 +78,7 @@ func (r *Store) Count(before, next *machine.State) {
 	case ended && next.Status == machine.Aborted:
 		f.Aborted++
 	}
+
 	for i, p := range next.StepProgress {
 		if i < len(before.StepProgress) && before.StepProgress[i].Value == p.Value {
 			continue
@@ -115,6 +117,7 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 	if known != nil {
 		revision = known.Revision
 	}
+
 	ctx, cancel := Timed(ctx)
 	defer cancel()
 	stored, err := r.ReadSession(ctx, id, revision)
@@ -124,6 +127,7 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 	if stored.Revision == revision {
 		return nil, nil
 	}
+
 	parts := xslices.Map(stored.Parts, func(p store.SessionPart) machine.Part {
 		return machine.Part{Kind: machine.PartKind(p.Kind), Key: p.Key, Position: p.Position, Body: []byte(p.Body)}
 	})
@@ -133,7 +137,8 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 	}
 	if err != nil {
 		return nil, session.NotNow(codes.SessionUnreadable,
-			"Session '%s' cannot be read: %v. It was left as it is; `deepwork check` says more. Start the workflow again.", id, err).
+			"Session '%s' cannot be read: %v. It was left as it is; `deepwork check` says more. Start the workflow "+
+				"again.", id, err).
 			With("session_id", id).Because(err)
 	}
 	return &Record{s, stored.Session}, nil
@@ -172,13 +177,17 @@ func (r *Store) Ancestry(ctx context.Context, id string) ([]store.Session, error
 
 // Write makes the transition from before, nil for a new session, to next. It reports false if another
 // process was faster.
-func (r *Store) Write(ctx context.Context, before *machine.State, row store.Session, next *machine.State, w *store.SessionWrite) (written bool, err error) {
+func (r *Store) Write(
+	ctx context.Context, before *machine.State, row store.Session, next *machine.State, w *store.SessionWrite,
+) (written bool, err error) {
 	if err := Fill(w, before, row, next); err != nil {
 		return false, err
 	}
+
 	ctx, cancel := Timed(ctx)
 	defer cancel()
 	began := time.Now()
+
 	if written, err = r.WriteSession(ctx, w); written {
 		r.Count(before, next)
 	}
@@ -207,6 +216,7 @@ func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next 
 			w.Request = new(Request{next.Identity, p.Tool, *p.RequestID}.Key())
 		}
 	}
+
 	return nil
 }
 
@@ -227,8 +237,13 @@ func Defining(def *machine.Definition) *store.SessionWrite {
 
 // RowOf returns the row of a state. Root, MovedBy and what never changes come from the row before.
 func RowOf(row store.Session, s *machine.State) store.Session {
-	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName, s.WorkflowName, s.CurrentStepID, string(s.Status)
-	row.Goal, row.Identity, row.AttemptID, row.StartedAt, row.UpdatedAt = s.Goal, s.Identity, s.AttemptID, s.StartedAt, s.UpdatedAt
+	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName,
+		s.WorkflowName, s.CurrentStepID, string(s.Status)
+	row.Goal = s.Goal
+	row.Identity = s.Identity
+	row.AttemptID = s.AttemptID
+	row.StartedAt = s.StartedAt
+	row.UpdatedAt = s.UpdatedAt
 	if s.ParentSessionID != nil {
 		row.Parent = *s.ParentSessionID
 	}
@@ -275,7 +290,9 @@ func (r *Store) Definition(hash string) ([]byte, error) {
 // Explain converts the errors of a store on which agents can act.
 func Explain(err error) error {
 	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
-		return session.NotNow(codes.StoreDamaged, "The database of this project is damaged, and this call has changed nothing: %v. Tell the user.", err).Because(err)
+		return session.NotNow(codes.StoreDamaged,
+			"The database of this project is damaged, and this call has changed nothing: %v. Tell the user.",
+			err).Because(err)
 	}
 	return store.Refused(err)
 }
@@ -292,34 +309,41 @@ func (r *Store) Unreadable(id string, err error) error {
 		}
 		return r.Missing(id).Because(err)
 	}
-	return session.NotNow(codes.SessionUnreadable, "Session '%s' cannot be read: %v.", id, err).With("session_id", id).Because(err)
+	return session.NotNow(codes.SessionUnreadable, "Session '%s' cannot be read: %v.", id, err).With("session_id",
+		id).Because(err)
 }
 
 // Unknown is the error for a session that does not exist, as far as the caller may know.
 func (r *Store) Unknown(id string) *session.Error {
 	return session.NotNow(codes.UnknownSession,
-		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
+		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in "+
+			"resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
 }
 
 // Missing is the error for a session that is not stored. It names a file that can be imported.
 func (r *Store) Missing(id string) *session.Error {
 	e, dir := r.Unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
 	if info, err := os.Lstat(filepath.Join(dir, state.ExportName(id))); err == nil && info.Mode().IsRegular() {
-		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, if the user wants that and runs it at a terminal.", session.InShell(filepath.Join(dir, state.ExportName(id))))
+		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, "+
+			"if the user wants that and runs it at a terminal.",
+			session.InShell(filepath.Join(dir, state.ExportName(id))))
 	}
 	files, err := fs.Glob(os.DirFS(dir), state.ExportName("????????"))
 	if err != nil || len(files) == 0 {
 		return e
 	}
 	if stored, err := r.List(context.Background(), store.SessionQuery{Limit: 1}); err == nil && len(stored) == 0 {
-		e.Message += " The project has files of sessions, and its database has no session: if the folder was moved here, `deepwork where --adopt OLD-PATH` takes over what it had there."
+		e.Message += " The project has files of sessions, and its database has no session: if the folder was moved " +
+			"here, `deepwork where --adopt OLD-PATH` takes over what it had there."
 	}
+
 	return e
 }
 
 // ProjectGone is the error of a call that needs a project folder which cannot be reached.
 func ProjectGone(root string, err error) error {
-	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and call again.", root, err).Because(err)
+	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and call again.",
+		root, err).Because(err)
 }
 
 // NotSaved returns the error of a transition that could not be made durable, and was not made.
@@ -328,18 +352,21 @@ func NotSaved(id string, err error) error {
 		return err
 	}
 	return session.NotNow(codes.NotSaved,
-		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
+		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id,
+		err).With("session_id", id).Because(err)
 }
 
-// An OpenStep is a current step that no person has let through as it was handed in last. Whether it waits for one depends on the settings.
+// An OpenStep is a current step that no person has let through as it was handed in last. Whether it waits for
+// one depends on the settings.
 type OpenStep struct {
 	ID      string    `json:"id"`
 	Began   time.Time `json:"began"`
 	Given   bool      `json:"given,omitempty"`   // it was handed in for a review by a reviewer
 	Failed  time.Time `json:"failed,omitzero"`   // when the newest review failed
 	Reviews int       `json:"reviews,omitempty"` // of the step that failed
-	Asked   time.Time `json:"asked,omitzero"`    // when a person was asked to pass its outputs; zero if nobody is asked now
-	Shown   time.Time `json:"shown,omitzero"`    // when the agent was told to review it itself
+	// when a person was asked to pass its outputs; zero if nobody is asked now
+	Asked time.Time `json:"asked,omitzero"`
+	Shown time.Time `json:"shown,omitzero"` // when the agent was told to review it itself
 }
 
 // A Waiting is what may wait for a person in an active session: the column of its row.
@@ -354,13 +381,16 @@ func waitingOf(s *machine.State) string {
 	if s.Status != machine.Active {
 		return ""
 	}
+
 	var w Waiting
 	for _, entry := range s.StepProgress {
 		p := entry.Value
 		if !p.Current() {
 			continue
 		}
-		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) } // a person has let through what was before
+
+		// a person has let through what was before
+		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) }
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
 		if p.Question.Open() && since(p.Question.AskedAt) {
 			step.Asked = p.Question.AskedAt

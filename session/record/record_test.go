@@ -39,7 +39,9 @@ func (m *memory) WriteSession(_ context.Context, w *store.SessionWrite) (bool, e
 	}
 	next := &store.SessionRecord{Session: w.Session, Frame: w.Frame}
 	for _, p := range r.Parts {
-		if !slices.ContainsFunc(slices.Concat(w.Put, w.Gone), func(o store.SessionPart) bool { return o.Kind == p.Kind && o.Key == p.Key }) {
+		if !slices.ContainsFunc(slices.Concat(w.Put, w.Gone), func(o store.SessionPart) bool {
+			return o.Kind == p.Kind && o.Key == p.Key
+		}) {
 			next.Parts = append(next.Parts, p)
 		}
 	}
@@ -78,8 +80,10 @@ func (m *memory) Definition(_ context.Context, hash string) ([]byte, error) {
 	return nil, store.ErrNotFound
 }
 
-const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nworkflows: [{name: main, summary: m, steps: [a, b]}]\nsteps:\n" +
-	"  - {id: a, name: n, description: d, instructions: i, outputs: {}, reviews: []}\n  - {id: b, name: n, description: d, instructions: i, outputs: {}, reviews: []}\n"
+const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: " +
+	"c\nworkflows: [{name: main, summary: m, steps: [a, b]}]\nsteps:\n" +
+	"  - {id: a, name: n, description: d, instructions: i, outputs: {}, reviews: []}\n  - {id: b, name: n, " +
+	"description: d, instructions: i, outputs: {}, reviews: []}\n"
 
 // project is a project with one session, 0000000a, at its first step.
 func project(t *testing.T) (*memory, *Store, *machine.Definition) {
@@ -87,7 +91,14 @@ func project(t *testing.T) (*memory, *Store, *machine.Definition) {
 	j, faults := job.Parse("/job", "job.yml", []byte(source))
 	testkit.Need(t, j != nil, "%v", faults)
 	def := machine.Define(j, "main")
-	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: source, Instructions: map[string]string{"a": "i", "b": "i"}}
+
+	b := machine.Bundle{
+		JobDir:       "/job",
+		Workflow:     "main",
+		Source:       source,
+		Instructions: map[string]string{"a": "i", "b": "i"},
+	}
+
 	data, hash, err := b.Encode()
 	testkit.Must(t, err)
 	def.Ref, def.Data = machine.DefinitionRef{Hash: hash, Source: j.Hash, JobDir: "/job"}, data
@@ -108,15 +119,19 @@ func begun(t *testing.T, r *Store, def *machine.Definition, n machine.NewSession
 
 func put(t *testing.T, r *Store, before, next *machine.State) {
 	t.Helper()
-	testkit.Need(t, testkit.Get(r.Write(t.Context(), before, store.Session{Root: "/p"}, next, &store.SessionWrite{})).Must(t), "another process was faster")
+	testkit.Need(t, testkit.Get(r.Write(t.Context(), before, store.Session{Root: "/p"}, next, &store.SessionWrite{})).
+		Must(t), "another process was faster")
 }
 
 func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	m, r, def := project(t)
 	first := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t)
-	testkit.Equal(t, first.Row.Definition+first.Row.Job+first.Row.Workflow+first.Row.Step+first.Row.Root, def.Ref.Hash+"alphamaina/p")
+	testkit.Equal(t, first.Row.Definition+first.Row.Job+first.Row.Workflow+first.Row.Step+first.Row.Root,
+		def.Ref.Hash+"alphamaina/p")
 	testkit.Equal(t, testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t), nil, "it has not moved")
-	next, _ := first.State.Abort(machine.Call{Tool: machine.ToolAbort, RequestID: new("q")}, "why", first.State.StartedAt)
+
+	next, _ := first.State.Abort(machine.Call{Tool: machine.ToolAbort, RequestID: new("q")}, "why",
+		first.State.StartedAt)
 	w := &store.SessionWrite{}
 	testkit.Must(t, Fill(w, first.State, first.Row, next))
 	testkit.Equal(t, *w.Request, Request{"ann", machine.ToolAbort, "q"}.Key())
@@ -127,8 +142,10 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
 	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
 	testkit.Equal(t, fmt.Sprint(r.Revision("0000000a"), r.Revision("0000000b")), fmt.Sprint(next.Revision, -1))
-	testkit.True(t, !testkit.Get(r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{})).Must(t), "another process was not faster")
+	testkit.True(t, !testkit.Get(r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{})).Must(t),
+		"another process was not faster")
 	testkit.Equal(t, r.Figures(), Figures{Started: 1, Aborted: 1}, "what was written is counted")
+
 	// The write of a call has its request, and no later one has.
 	requested := begun(t, r, def, machine.NewSession{SessionID: "0000000c", Call: machine.Call{RequestID: new("q")}})
 	for before, want := range map[*machine.State]bool{nil: true, requested: false} {
@@ -140,10 +157,13 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 		testkit.Must(t, Fill(w, before, store.Session{}, is))
 		testkit.Equal(t, w.Request != nil, want, "%+v", w)
 	}
-	testkit.True(t, string(Defining(def).Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
+	testkit.True(t, string(Defining(def).Define.Data) == string(def.Data) &&
+		Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
+
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
 		testkit.True(t, a.Key() != b.Key(), "%+v and %+v have one key", a, b)
 	}
+
 	m.records["0000000a"].Revision++
 	testkit.Fails(t, testkit.Get(r.Read(t.Context(), "0000000a", nil)).Err(), "its row has revision")
 }
@@ -161,16 +181,21 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 		of   *machine.State
 		want string
 	}{
-		"nothing": {s, ""}, "passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{Passed: true}}, "", at), ""}, "granted": {granted, ""}, "ended": {ended, ""},
-		"failed": {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
-		"asked":  {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
-		"shown":  {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
+		"nothing": {s, ""},
+		"passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{Passed: true}}, "", at),
+			""},
+		"granted": {granted, ""},
+		"ended":   {ended, ""},
+		"failed":  {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
+		"asked":   {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
+		"shown":   {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
 	} {
 		got := RowOf(store.Session{}, c.of).Waiting
 		testkit.Equal(t, got != "", c.want != "", "%s", name)
 		testkit.Contains(t, got, c.want, "%s", name)
 		w := WaitingIn(store.Session{Waiting: got})
-		testkit.True(t, got == "" || len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin && w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
+		testkit.True(t, got == "" || len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin &&
+			w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
 	}
 	testkit.Same(t, WaitingIn(store.Session{Waiting: "{"}).Steps, nil)
 }
@@ -180,20 +205,28 @@ func TestSessionsThatCannotBeRead(t *testing.T) {
 	read := func(id string) error { return testkit.Get(r.Read(t.Context(), id, nil)).Err() }
 	testkit.Fails(t, read("0000000b"), "Session '0000000b' not found in this project.")
 	testkit.Write(t, filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"), "{}")
-	testkit.Fails(t, read("0000000b"), "`deepwork sessions import "+session.InShell(filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"))+"` makes it a session")
+	testkit.Fails(t, read("0000000b"), "`deepwork sessions import "+
+		session.InShell(filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"))+"` makes it a session")
 	testkit.True(t, !strings.Contains(read("0000000b").Error(), "--adopt"), "the project has sessions")
+
 	kept := m.records
 	m.records = map[string]*store.SessionRecord{}
 	testkit.Fails(t, read("0000000c"), "`deepwork where --adopt OLD-PATH` takes over")
 	testkit.True(t, !strings.Contains(read("0000000c").Error(), "sessions import"), "it has no file")
 	m.records = kept
-	for fault, code := range map[error]string{task.ErrDamaged: codes.StoreDamaged, errors.New("odd"): codes.SessionUnreadable, store.ErrBusy: codes.StoreBusy} {
+	for fault, code := range map[error]string{
+		task.ErrDamaged:   codes.StoreDamaged,
+		errors.New("odd"): codes.SessionUnreadable,
+		store.ErrBusy:     codes.StoreBusy,
+	} {
 		m.fault = fmt.Errorf("reading: %w", fault)
 		testkit.Equal(t, session.CodeOf(read("0000000a")), code, "%v", fault)
-		testkit.Equal(t, session.CodeOf(NotSaved("0000000a", m.fault)), strings.Replace(code, codes.SessionUnreadable, codes.NotSaved, 1), "%v", fault)
+		testkit.Equal(t, session.CodeOf(NotSaved("0000000a", m.fault)),
+			strings.Replace(code, codes.SessionUnreadable, codes.NotSaved, 1), "%v", fault)
 	}
 	m.fault, m.records["0000000a"].Frame = nil, "{"
 	testkit.Fails(t, read("0000000a"), "cannot be read")
+
 	testkit.Must(t, os.RemoveAll(r.root))
 	testkit.Equal(t, session.CodeOf(read("0000000b")), codes.ProjectGone)
 }
@@ -206,9 +239,11 @@ func TestInspect(t *testing.T) {
 		edit(n)
 		put(t, r, s, n)
 	}
+
 	look := func() (all []string) {
 		i := &Inspection{Behind: func(r *Record) string {
-			return map[bool]string{true: "/p/" + r.State.SessionID[7:] + ".json"}[r.State.SessionID > "0000000a" && r.State.Revision > 0]
+			return map[bool]string{true: "/p/" + r.State.SessionID[7:] + ".json"}[r.State.SessionID > "0000000a" &&
+				r.State.Revision > 0]
 		}}
 		rows := testkit.Get(r.List(t.Context(), store.SessionQuery{})).Must(t)
 		testkit.Must(t, r.Inspect(t.Context(), append(rows, store.Session{ID: "gone"}), i))
@@ -217,15 +252,28 @@ func TestInspect(t *testing.T) {
 		}
 		there, readable := i.Found("0000000a")
 		gone, _ := i.Found("gone")
-		testkit.Same(t, []any{gone, there, readable, i.Len()}, []any{false, true, m.records["0000000a"].Frame != "{", len(rows)})
+		testkit.Same(t, []any{gone, there, readable, i.Len()},
+			[]any{false, true, m.records["0000000a"].Frame != "{", len(rows)})
+
 		slices.Sort(all)
 		return all
 	}
-	begun(t, r, def, machine.NewSession{SessionID: "0000000b", Parent: new("0000000a"), Call: machine.Call{RequestID: new("q")}})
-	asked := &machine.StepProgress{StepID: "a", StartedAt: time.Unix(1, 0), Question: &machine.Question{AskedAt: time.Unix(1, 0)}}
+	begun(t, r, def, machine.NewSession{
+		SessionID: "0000000b",
+		Parent:    new("0000000a"),
+		Call:      machine.Call{RequestID: new("q")},
+	})
+	asked := &machine.StepProgress{
+		StepID:    "a",
+		StartedAt: time.Unix(1, 0),
+		Question:  &machine.Question{AskedAt: time.Unix(1, 0)},
+	}
 	change("0000000a", func(s *machine.State) { s.StepProgress = slices.Clone(s.StepProgress).Set("a", asked) })
-	m.records["0000000a"].Waiting = strings.Replace(m.records["0000000a"].Waiting, `"asked"`, `"reviews":2,"asked"`, 1) // by a version that counted tries that passed
+
+	// by a version that counted tries that passed
+	m.records["0000000a"].Waiting = strings.Replace(m.records["0000000a"].Waiting, `"asked"`, `"reviews":2,"asked"`, 1)
 	testkit.Same(t, look(), nil)
+
 	begun(t, r, def, machine.NewSession{SessionID: "0000000c", Call: machine.Call{RequestID: new("q")}})
 	change("0000000a", func(s *machine.State) { s.ParentSessionID = new("0000000b") })
 	change("0000000b", func(s *machine.State) { s.UpdatedAt = s.StartedAt.Add(-1) })
@@ -233,19 +281,25 @@ func TestInspect(t *testing.T) {
 	change("0000000c", func(s *machine.State) { s.Definition.Hash = "" })
 	m.records["0000000c"].Goal = "another"
 	testkit.Same(t, look(), []string{
-		"/p/b.json: 2 files in .deepwork/tmp (b.json, c.json) differ from the sessions, which are in the database: they were edited, or could not be written (true)",
+		"/p/b.json: 2 files in .deepwork/tmp (b.json, c.json) differ from the sessions, which are in the database: " +
+			"they were edited, or could not be written (true)",
 		"session 0000000a: sessions are nested in a circle: 0000000a in 0000000b in 0000000a (false)",
-		"session 0000000b: the times of 1 session run backwards: the clock was set back while they were worked on (true)",
+		"session 0000000b: the times of 1 session run backwards: the clock was set back while they were worked on " +
+			"(true)",
 		"session 0000000c: it names no definition (false)", "session 0000000c: its row contradicts its state (false)",
-		"session 0000000c: session 0000000c and session 0000000b were begun by one call, that with request_id \"q\" (false)",
+		"session 0000000c: session 0000000c and session 0000000b were begun by one call, that with request_id \"q\" " +
+			"(false)",
 	})
+
 	delete(m.records, "0000000c")
 	change("0000000a", func(s *machine.State) { s.ParentSessionID = nil })
 	change("0000000b", func(s *machine.State) { s.UpdatedAt, s.Identity = s.StartedAt, "bob" })
 	m.definitions[def.Ref.Hash] = append(slices.Clone(def.Data), ' ')
-	behind := "/p/b.json: 1 file in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written (true)"
+	behind := "/p/b.json: 1 file in .deepwork/tmp differ from the sessions, which are in the database: they were " +
+		"edited, or could not be written (true)"
 	unusable := func(why string) []string {
-		return []string{behind, "session 0000000a: its definition " + def.Ref.Hash + " cannot be used: " + why + " (false)", "session 0000000b: its definition " + def.Ref.Hash + " cannot be used: " + why + " (false)",
+		return []string{behind, "session 0000000a: its definition " + def.Ref.Hash + " cannot be used: " + why +
+			" (false)", "session 0000000b: its definition " + def.Ref.Hash + " cannot be used: " + why + " (false)",
 			`session 0000000b: session 0000000b of "bob" is nested in session 0000000a of "ann" (false)`}
 	}
 	testkit.Same(t, look(), unusable("its content has another hash than its name"))
@@ -276,7 +330,11 @@ func TestFigures(t *testing.T) {
 		state(machine.Active, a, b),
 		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: asked}),
 		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: answered}),
-		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: &machine.Question{AskedAt: at.Add(1)}}),
+		state(machine.Active, a, &machine.StepProgress{
+			StepID:       "b",
+			FailedChecks: 1,
+			Question:     &machine.Question{AskedAt: at.Add(1)},
+		}),
 		state(machine.Active, b), // a is cleared, and b begins again
 		state(machine.Completed, &machine.StepProgress{StepID: "b", CompletedAt: &at}),
 	}

@@ -44,35 +44,47 @@ import (
 // progress, which may be nil and must not block, is called sequentially with the current run,
 // at least when it starts to run and when its progress changes, and never after Call has returned.
 // Changes that come faster than progress returns are combined.
-func (e *Engine) Call(ctx context.Context, identity string, t *source.Tool, arguments json.RawMessage, progress func(Run)) (*Run, error) {
+func (e *Engine) Call(
+	ctx context.Context, identity string, t *source.Tool, arguments json.RawMessage, progress func(Run),
+) (*Run, error) {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
 	arguments = t.Original(arguments)
 	if err := t.Check(arguments); err != nil {
-		return nil, session.Wrong(codes.InvalidArguments, "The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call again.",
+		return nil, session.Wrong(codes.InvalidArguments,
+			"The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call "+
+				"again.",
 			t.Name, clip(err.Error(), maxWords)).Because(err)
 	}
+
 	if t.Away != "" {
-		return nil, session.NotNow(codes.SourceAway, "Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was started. The server keeps trying to reach it; call again later, or repair the source.",
+		return nil, session.NotNow(codes.SourceAway,
+			"Workflow '%s' cannot be started now, because its source '%s' cannot be reached: %s. Nothing was "+
+				"started. The server keeps trying to reach it; call again later, or repair the source.",
 			t.Workflow.Name, t.Source, clip(t.Away, maxWords)).Wait(30 * time.Second)
 	}
 	return e.call(ctx, identity, &t.Workflow, arguments, progress)
 }
 
 // call is Call after its checks.
-func (e *Engine) call(ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, progress func(Run)) (*Run, error) {
+func (e *Engine) call(
+	ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, progress func(Run),
+) (*Run, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	}
+
 	cfg, err := e.settings(ctx)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	default:
-		return nil, session.NotNow(codes.ConfigInvalid, "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return nil, session.NotNow(codes.ConfigInvalid,
+			"The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
 	}
+
 	answerCtx, release := untilLeaving(ctx)
 	defer release()
 	if within := session.ReplyWithin(ctx, replyWithin(cfg, w)); within > 0 {
@@ -152,9 +164,13 @@ func untilLeaving(ctx context.Context) (context.Context, func()) {
 	if !ok {
 		return ctx, func() {}
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(leaving, func() { cancel(context.Cause(leaving)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // waitsForSlot is the progress of a run that has not begun.
@@ -164,18 +180,36 @@ const waitsForSlot = "waiting for a slot"
 var errReply = errors.New("the time for a reply is over")
 
 // begin creates a run, records it, and starts its driver.
-func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, limit time.Duration, slots int) (*entry, error) {
+func (e *Engine) begin(
+	ctx context.Context, identity string, w *source.Workflow, arguments json.RawMessage, limit time.Duration, slots int,
+) (*entry, error) {
 	x := &store.RemoteRun{
-		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
-		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: w.Performer != "",
-		State: store.RemoteStarting, StatusSupported: true, StartedAt: now(), Timeout: limit, Trace: telemetry.Text(telemetry.Parent(ctx)),
+		ID:              uuid.Must(uuid.NewV7()).String(),
+		Owner:           e.member.ID(),
+		Identity:        identity,
+		Source:          w.Source,
+		WorkflowID:      w.ID,
+		WorkflowName:    w.Name,
+		Async:           w.Async,
+		Performed:       w.Performer != "",
+		State:           store.RemoteStarting,
+		StatusSupported: true,
+		StartedAt:       now(),
+		Timeout:         limit,
+		Trace:           telemetry.Text(telemetry.Parent(ctx)),
 	}
 	t, ok := e.slots.enter(slots, x)
 	switch {
 	case !ok && x.Performed:
-		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to perform their steps, which is the maximum. Call again when one has ended, or end one with cancel_execution.", w.Name, w.Source, maxPerformed)
+		return nil, session.NotNow(codes.TooManyRuns,
+			"Workflow '%s' was not started: at source '%s' %d executions already wait for agents or people to "+
+				"perform their steps, which is the maximum. Call again when one has ended, or end one with "+
+				"cancel_execution.", w.Name, w.Source, maxPerformed)
 	case !ok:
-		return nil, session.NotNow(codes.TooManyRuns, "Workflow '%s' was not started: %d executions already wait for one of the %d slots (workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting, slots).Wait(10 * time.Second)
+		return nil, session.NotNow(codes.TooManyRuns,
+			"Workflow '%s' was not started: %d executions already wait for one of the %d slots "+
+				"(workflow_tools.max_concurrent_executions). Call again when some have ended.", w.Name, maxWaiting,
+			slots).Wait(10 * time.Second)
 	case t != nil:
 		x.State = store.RemoteWaiting
 	default:
@@ -193,19 +227,26 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 			e.log.InfoContext(ctx, begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
+
 		err = errClosing // another server finds the record, which has no answer
 	}
+
 	e.slots.leave(t, x)
 	switch {
 	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
-		return nil, session.NotNow(codes.ShuttingDown, "The server is shutting down; workflow '%s' was not started. Call again when it is back.", w.Name).Because(err).Wait(5 * time.Second)
+		return nil, session.NotNow(codes.ShuttingDown,
+			"The server is shutting down; workflow '%s' was not started. Call again when it is back.",
+			w.Name).Because(err).Wait(5 * time.Second)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("starting workflow %q: %w", w.Name, context.Cause(ctx))
 	}
+
 	if session.CodeOf(err) == codes.NoStateFolder {
 		return nil, err
 	}
-	return nil, session.NotNow(codes.RunNotSaved, "Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.", w.Name, err).Because(err)
+	return nil, session.NotNow(codes.RunNotSaved,
+		"Workflow '%s' was not started, because its record could not be saved: %v. Correct that and call again.",
+		w.Name, err).Because(err)
 }
 
 // await blocks until the run is over or ctx ends, and calls progress for changes after the view v. Its

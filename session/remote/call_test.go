@@ -18,11 +18,24 @@ import (
 
 func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		c := s.start(workflow(t, "sum", false, script{lasts: time.Second, answer: source.Answer{State: source.Completed, Output: json.RawMessage(`{"sum":3}`)}}), `{"a":1,"b":2}`)
+		c := s.start(workflow(t, "sum", false, script{
+			lasts:  time.Second,
+			answer: source.Answer{State: source.Completed, Output: json.RawMessage(`{"sum":3}`)},
+		}), `{"a":1,"b":2}`)
 		r := c.ends()
 		testkit.Need(t, r.EndedAt != nil, "%+v", r)
-		testkit.Same(t, *r, Run{ExecutionID: c.id(), Source: "plant", WorkflowID: r.WorkflowID, WorkflowName: "sum", State: Completed, Result: json.RawMessage(`{"sum":3}`),
-			StatusSupported: true, StartedAt: r.StartedAt, EndedAt: new(r.StartedAt.Add(time.Second))})
+		testkit.Same(t, *r, Run{
+			ExecutionID:     c.id(),
+			Source:          "plant",
+			WorkflowID:      r.WorkflowID,
+			WorkflowName:    "sum",
+			State:           Completed,
+			Result:          json.RawMessage(`{"sum":3}`),
+			StatusSupported: true,
+			StartedAt:       r.StartedAt,
+			EndedAt:         new(r.StartedAt.Add(time.Second)),
+		})
+
 		testkit.Equal(t, p.inputs[0], `{"a":1,"b":2}`, "the source got %s", p.inputs)
 		testkit.Equal(t, string(s.does(false, script{answer: output(`no "JSON"`)}).ends().Result), `"no \"JSON\""`)
 		s.configure(func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) })
@@ -31,6 +44,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		testkit.Equal(t, r.State, Running, "%+v after %v", r, time.Since(began))
 		testkit.True(t, r.StatusSupported, "%+v after %v", r, time.Since(began))
 		testkit.Equal(t, time.Since(began), 5*time.Second, "%+v after %v", r, time.Since(began))
+
 		time.Sleep(time.Minute)
 		s.is(r.ExecutionID, Completed, `1`)
 	})
@@ -39,9 +53,11 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
-		testkit.ContainsAll(t, c.over(Failed, "workflow_failed").Message, []string{"'broken'", "'plant'", "disk 7 is full", c.id()})
+		testkit.ContainsAll(t, c.over(Failed, "workflow_failed").Message,
+			[]string{"'broken'", "'plant'", "disk 7 is full", c.id()})
 		testkit.True(t, s.log.has("level=WARN", "disk 7 is full", c.id()), "not logged: %s", s.log)
-		long := s.does(false, script{err: &source.RefusedError{Text: strings.Repeat("é", 50_000)}}).over(Failed, "workflow_failed")
+		long := s.does(false, script{err: &source.RefusedError{Text: strings.Repeat("é", 50_000)}}).over(Failed,
+			"workflow_failed")
 		testkit.True(t, len([]rune(long.Message)) <= maxWords+1000, "%d characters", len([]rune(long.Message)))
 	})
 }
@@ -53,18 +69,25 @@ func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 		testkit.Need(t, r.State == Completed, "%+v", r)
 		testkit.Need(t, *r.SourceExecutionID == "x-1", "%+v", r)
 		// The first poll after 250 ms, then one every 2 s; the end is seen by the next.
-		testkit.True(t, p.polls == 1+30 && r.EndedAt.Sub(r.StartedAt) == 250*time.Millisecond+60*time.Second, "%d polls, %+v", p.polls, r)
+		testkit.True(t, p.polls == 1+30 && r.EndedAt.Sub(r.StartedAt) == 250*time.Millisecond+60*time.Second,
+			"%d polls, %+v", p.polls, r)
 	})
 }
 
 func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		r := s.does(true, script{accepted: &source.Answer{ExecutionID: "q", State: source.Completed, Output: json.RawMessage(`7`)}}).ends()
+		r := s.does(true, script{accepted: &source.Answer{
+			ExecutionID: "q",
+			State:       source.Completed,
+			Output:      json.RawMessage(`7`),
+		}}).ends()
 		testkit.Equal(t, string(r.Result), `7`, "%+v, %d polls", r, p.polls)
 		testkit.Equal(t, p.polls, 0, "%+v, %d polls", r, p.polls)
 		testkit.Equal(t, *r.SourceExecutionID, "q", "%+v, %d polls", r, p.polls)
+
 		e := s.does(true, script{accepted: new(output(`[3]`))}).over(Failed, "workflow_failed")
-		testkit.True(t, strings.Contains(e.Message, "executionType: sync") && string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
+		testkit.True(t, strings.Contains(e.Message, "executionType: sync") &&
+			string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
 	})
 }
 
@@ -80,9 +103,11 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 		words     string
 	}
 	bubbles(t, map[string]timeouts{
-		"sync":                    {false, 5 * time.Second, nil, true, 5 * time.Second, 0, "5s"},
-		"async":                   {true, 5 * time.Second, nil, true, 5 * time.Second, 1, "was cancelled at its source"},
-		"the source's own":        {true, 5 * time.Second, &own, true, own, 1, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml"},
+		"sync": {false, 5 * time.Second, nil, true, 5 * time.Second, 0, "5s"},
+		"async": {true, 5 * time.Second, nil, true, 5 * time.Second, 1,
+			"was cancelled at its source"},
+		"the source's own": {true, 5 * time.Second, &own, true, own, 1,
+			"raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml"},
 		"a source without cancel": {true, 5 * time.Second, nil, false, 5 * time.Second, 0, "no cancel tool"},
 		"the source's own: none":  {true, time.Second, new(time.Duration(0)), true, 0, 0, ""},
 		"none":                    {false, 0, nil, true, 0, 0, ""},
@@ -99,15 +124,19 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 			return
 		}
 		testkit.Contains(t, call.over(TimedOut, "workflow_timed_out").Message, c.words)
-		testkit.Equal(t, time.Since(began), c.want, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
-		testkit.Need(t, len(p.cancelled) == c.cancelled, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
+		testkit.Equal(t, time.Since(began), c.want, "took %v, cancelled %v, busy %d", time.Since(began),
+			p.cancelled, p.busy)
+		testkit.Need(t, len(p.cancelled) == c.cancelled, "took %v, cancelled %v, busy %d", time.Since(began),
+			p.cancelled, p.busy)
 		testkit.Equal(t, p.busy, 0, "took %v, cancelled %v, busy %d", time.Since(began), p.cancelled, p.busy)
 		s.is(call.id(), TimedOut, "")
 	})
 }
 
 func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
-	bubble(t, func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 1, new(10*time.Second) }, func(t *testing.T, p *plant, s *server) {
+	bubble(t, func(w *config.WorkflowTools) {
+		w.MaxConcurrent, w.ExecutionTimeout = 1, new(10*time.Second)
+	}, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "slow", false, script{lasts: 9 * time.Second})
 		for _, c := range []*pending{s.start(w, `1`), s.start(w, `2`), s.start(w, `3`)} {
 			c.ends()
@@ -132,7 +161,9 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 		testkit.Need(t, r.Progress != nil, "status: %+v", r)
 		testkit.Equal(t, *r.Progress.Value, 0.5, "status: %+v", r)
 		testkit.Equal(t, r.Progress.Message, "half way", "status: %+v", r)
-		testkit.True(t, s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()), "not logged: %s", s.log)
+		testkit.True(t, s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()),
+			"not logged: %s", s.log)
+
 		halves := 0
 		for _, r := range c.progress() {
 			testkit.True(t, r.State == Running && r.ExecutionID == c.id(), "told %+v", r)
@@ -141,6 +172,7 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 			}
 		}
 		testkit.Equal(t, halves, 1, "told … times, and it changed once")
+
 		told := len(c.progress())
 		c.ends()
 		testkit.Equal(t, len(c.progress()), told, "told of the end by progress")
@@ -149,9 +181,17 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 
 func TestReq003_7_4_AsyncFailure(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		e := s.does(true, script{lasts: time.Second, answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)}}).over(Failed, "workflow_failed")
-		testkit.True(t, strings.Contains(e.Message, "row 12 is bad") && string(e.Details["run"].(*Run).Result) == `{"row":12}`, "%+v", e)
-		c := s.does(true, script{lasts: time.Second, answer: source.Answer{State: source.Cancelled, Error: "by an operator"}})
+		e := s.does(true, script{
+			lasts:  time.Second,
+			answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)},
+		}).over(Failed, "workflow_failed")
+		testkit.True(t, strings.Contains(e.Message, "row 12 is bad") &&
+			string(e.Details["run"].(*Run).Result) == `{"row":12}`, "%+v", e)
+
+		c := s.does(true, script{
+			lasts:  time.Second,
+			answer: source.Answer{State: source.Cancelled, Error: "by an operator"},
+		})
 		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, "by an operator")
 	})
 }
@@ -162,7 +202,8 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 		c := s.does(async, script{lasts: time.Hour})
 		c.cancelled()
 		p.with(func() {
-			testkit.True(t, p.count() == 0 && async == (len(p.cancelled) == 1), "%d run, cancelled %v", p.count(), p.cancelled)
+			testkit.True(t, p.count() == 0 && async == (len(p.cancelled) == 1), "%d run, cancelled %v", p.count(),
+				p.cancelled)
 		})
 		s.is(c.id(), Cancelled, "")
 	})
@@ -170,19 +211,20 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 
 // Also where the answer to the cancel says completed, and no more: then the result is fetched.
 func TestReq003_7_5_ACancelThatComesTooLateKeepsTheResult(t *testing.T) {
-	bubbles(t, map[string]source.Answer{"told": output(`1`), "fetched": {}}, func(t *testing.T, answer source.Answer, p *plant, open opener) {
-		answer.State = source.Completed
-		p.onCancel = func(id string) (*source.Answer, error) {
-			p.jobs[id].until = time.Now()
-			return &answer, nil
-		}
-		s := open(nil)
-		c := s.does(true, script{lasts: time.Hour, answer: output(`1`)})
-		time.Sleep(time.Second)
-		c.cancel(ErrCancelled)
-		r := c.ends()
-		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
-	})
+	bubbles(t, map[string]source.Answer{"told": output(`1`), "fetched": {}},
+		func(t *testing.T, answer source.Answer, p *plant, open opener) {
+			answer.State = source.Completed
+			p.onCancel = func(id string) (*source.Answer, error) {
+				p.jobs[id].until = time.Now()
+				return &answer, nil
+			}
+			s := open(nil)
+			c := s.does(true, script{lasts: time.Hour, answer: output(`1`)})
+			time.Sleep(time.Second)
+			c.cancel(ErrCancelled)
+			r := c.ends()
+			testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
+		})
 }
 
 func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
@@ -195,8 +237,9 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 		"still there": {source.Answer{State: source.Running}, nil, "still runs there"},
 		"late":        {source.Answer{State: source.Failed, Error: "it is too late"}, nil, "it failed: it is too late"},
 		"mute":        {source.Answer{}, nil, "was cancelled at its"},
-		"done":        {source.Answer{State: source.Completed}, nil, "it may go on there"}, // the cancelling, not the run
-		"stuck":       {source.Answer{}, errors.New("the handle is stuck"), "the handle is stuck"},
+		// the cancelling, not the run
+		"done":  {source.Answer{State: source.Completed}, nil, "it may go on there"},
+		"stuck": {source.Answer{}, errors.New("the handle is stuck"), "the handle is stuck"},
 	}, func(t *testing.T, c answer, p *plant, open opener) {
 		p.onCancel = func(string) (*source.Answer, error) { return &c.Answer, c.err }
 		s := open(nil)
@@ -237,11 +280,14 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		_, err := s.call(t.Context(), "me", w, nil, nil)
 		testkit.FailsWith(t, err, bad)
 		testkit.Equal(t, session.CodeOf(err), "config_invalid")
-		testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: p, Settings: s.current})).Err(), "", "opened without a database")
+		testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: p, Settings: s.current})).Err(), "",
+			"opened without a database")
+
 		s.current = current
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.FailsWith(t, testkit.Get(s.call(over, "me", w, nil, nil)).Err(), context.Canceled)
+
 		s.stop()
 		s.refuses(w, "shutting_down")
 		testkit.Equal(t, s.Stats(), (Stats{}))
@@ -254,7 +300,8 @@ func performed(t testing.TB, id string, l script) *source.Workflow {
 	return w
 }
 
-// TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored, and a second cancel changes nothing.
+// TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored, and a second cancel
+// changes nothing.
 func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 	type cancel struct {
 		edit func(*plant)
@@ -262,15 +309,17 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 		told int // runs that the source was told to cancel
 		says string
 	}
+
 	hour := script{lasts: time.Hour}
 	answers := func(a *source.Answer, err error) func(*plant) {
 		return func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return a, err } }
 	}
 	bubbles(t, map[string]cancel{
-		"as usual":            {func(*plant) {}, hour, 1, "was cancelled at its source"},
-		"no cancel tool":      {func(p *plant) { p.cancels = false }, hour, 0, "no cancel tool"},
-		"no status tool":      {func(p *plant) { p.statuses = false }, hour, 1, "was cancelled at its source"},
-		"no id":               {func(*plant) {}, script{accepted: &source.Answer{State: source.Running}}, 0, "gave it no id"},
+		"as usual":       {func(*plant) {}, hour, 1, "was cancelled at its source"},
+		"no cancel tool": {func(p *plant) { p.cancels = false }, hour, 0, "no cancel tool"},
+		"no status tool": {func(p *plant) { p.statuses = false }, hour, 1, "was cancelled at its source"},
+		"no id": {func(*plant) {}, script{accepted: &source.Answer{State: source.Running}}, 0,
+			"gave it no id"},
 		"a hanging source":    {answers(nil, fmt.Errorf("%w: no answer", source.ErrAway)), hour, 1, "may go on there"},
 		"it still runs there": {answers(&source.Answer{State: source.Running}, nil), hour, 1, "still runs there"},
 	}, func(t *testing.T, c cancel, p *plant, open opener) {
@@ -287,19 +336,23 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 			s = s.restart()
 		}
 		s.is(id, Cancelled, "")
-		testkit.True(t, len(p.cancelled) == c.told && s.Stats() == (Stats{}), "the source was told of %v; %+v", p.cancelled, s.Stats())
+		testkit.True(t, len(p.cancelled) == c.told && s.Stats() == (Stats{}), "the source was told of %v; %+v",
+			p.cancelled, s.Stats())
 	})
 }
 
 // TestCancelOfWhatHasEnded: it says how it ended, and nothing is lost.
 func TestCancelOfWhatHasEnded(t *testing.T) {
-	bubble(t, func(w *config.WorkflowTools) { w.ReplyWithin = new(time.Second) }, func(t *testing.T, p *plant, s *server) {
+	bubble(t, func(w *config.WorkflowTools) {
+		w.ReplyWithin = new(time.Second)
+	}, func(t *testing.T, p *plant, s *server) {
 		for _, a := range []source.Answer{output(`1`), {State: source.Failed, Error: "out of paper"}} {
 			c := s.does(true, script{answer: a})
 			c.wait()
 			was := s.status(c.id())
 			testkit.Same(t, *testkit.Get(s.Cancel(t.Context(), "me", c.id())).Must(t), *was)
 		}
+
 		// Completed at its source before it was told: the result is kept.
 		for name, answer := range map[string]struct {
 			a   *source.Answer
@@ -319,6 +372,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 					return answer.a, answer.err
 				}
 			})
+
 			r := testkit.Get(s.Cancel(t.Context(), "me", c.id())).Must(t)
 			testkit.True(t, r.State == Completed && string(r.Result) == `2`, "%s: %+v", name, r)
 		}
@@ -334,7 +388,8 @@ func TestCancelDuringAPoll(t *testing.T) {
 		began := time.Now()
 		s.cancelled(id)
 		testkit.Equal(t, p.hangs, 0, "after %v; the source was told of %v", time.Since(began), p.cancelled)
-		testkit.True(t, time.Since(began) <= time.Second, "after %v; the source was told of %v", time.Since(began), p.cancelled)
+		testkit.True(t, time.Since(began) <= time.Second, "after %v; the source was told of %v", time.Since(began),
+			p.cancelled)
 		testkit.Equal(t, len(p.cancelled), 1, "after %v; the source was told of %v", time.Since(began), p.cancelled)
 	})
 }
@@ -345,12 +400,14 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		id := s.run(performed(t, "w", script{lasts: time.Hour})).ExecutionID
 		notSaved := func(words ...string) {
 			t.Helper()
-			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", id)).Err(), session.StateError, "cancel_not_saved", words...)
+			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", id)).Err(), session.StateError,
+				"cancel_not_saved", words...)
 		}
 		s.disk.full.Store(true)
 		for range 2 {
 			notSaved(id, "restart")
 		}
+
 		s.disk.full.Store(false)
 		s.cancelled(id)
 		testkit.Equal(t, stored(t, s, id).State, Cancelled)
@@ -373,11 +430,14 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 		enough := errors.New("enough")
 		leaving, leave := context.WithCancelCause(t.Context())
 		time.AfterFunc(10*time.Second, func() { leave(enough) })
+
 		// Who comes after that is told as well which run it has begun.
 		var ids []string
 		for _, after := range []time.Duration{10 * time.Second, 0} {
 			id, began := "", time.Now()
-			_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
+			_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) {
+				id = r.ExecutionID
+			})
 			testkit.FailsWith(t, err, enough)
 			testkit.Equal(t, time.Since(began), after)
 			s.is(id, Running, "")
@@ -390,7 +450,8 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 	})
 }
 
-// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the config says otherwise; also after a restart.
+// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the config says
+// otherwise; also after a restart.
 func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		began := time.Now()
@@ -402,10 +463,14 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 			ids = append(ids, r.ExecutionID)
 		}
 		testkit.Equal(t, time.Since(began), 3*performedReply, "three answers took")
-		testkit.Equal(t, s.run(workflow(t, "other", true, script{lasts: time.Second})).State, Completed, "a slot was occupied")
+		testkit.Equal(t, s.run(workflow(t, "other", true, script{lasts: time.Second})).State, Completed,
+			"a slot was occupied")
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
+
 		s = s.restart()
-		testkit.True(t, s.Stats() == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots", s.Stats(), s.slots.used)
+		testkit.True(t, s.Stats() == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots",
+			s.Stats(), s.slots.used)
+
 		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
 			s.is(id, Running, "")
@@ -415,10 +480,13 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		s.is(ids[0], Completed, "")
 		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")
 
-		s.configure(func(w *config.WorkflowTools) { w.ReplyWithin, w.ExecutionTimeout = new(time.Second), new(time.Minute) })
+		s.configure(func(w *config.WorkflowTools) {
+			w.ReplyWithin, w.ExecutionTimeout = new(time.Second), new(time.Minute)
+		})
 		began = time.Now()
 		r := s.run(long)
 		testkit.True(t, r.State == Running && time.Since(began) == time.Second, "%+v after %v", r, time.Since(began))
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		s.is(r.ExecutionID, TimedOut, "")
@@ -435,14 +503,18 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 		for range 50 {
 			s.refuses(w, "too_many_runs", "source 'plant'", "100", "cancel_execution")
 		}
+
 		synctest.Wait()
-		testkit.Need(t, p.started["w"] == maxPerformed && s.Stats().Running == maxPerformed, "%d started, %+v", p.started["w"], s.Stats())
+		testkit.Need(t, p.started["w"] == maxPerformed && s.Stats().Running == maxPerformed, "%d started, %+v",
+			p.started["w"], s.Stats())
+
 		calls[7].cancel(ErrCancelled)
 		calls[7].over(Cancelled, "workflow_cancelled")
 		s.start(w, "once more").id()
 		elsewhere := *w
 		elsewhere.Source = "another plant"
 		testkit.Equal(t, s.run(&elsewhere).State, Running, "another source")
+
 		s = s.restart()
 		s.refuses(w, "too_many_runs")
 		time.Sleep(time.Hour + time.Minute)

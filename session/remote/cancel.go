@@ -23,6 +23,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 	case !x.StatusSupported:
 		return e.cancelUnfollowed(ctx, x)
 	}
+
 	n := e.get(x.ExecutionID)
 	if n == nil {
 		v, err := e.cancelElsewhere(ctx, x) // its end is stored, also if this server has taken it up meanwhile
@@ -48,6 +49,7 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
 		return nil, fmt.Errorf("asking the server that follows remote run %s to cancel it: %w", x.ExecutionID, err)
 	}
+
 	patience, cancel := context.WithTimeoutCause(ctx, askTime, errNotAnswered)
 	defer cancel()
 	v, err := e.awaitOtherServer(patience, x.ExecutionID)
@@ -61,10 +63,15 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	case errors.Is(err, errClosing):
 		return nil, closed(&view{Run: *x})
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("waiting for another server to cancel remote run %s: %w", x.ExecutionID, context.Cause(ctx))
+		return nil, fmt.Errorf("waiting for another server to cancel remote run %s: %w", x.ExecutionID,
+			context.Cause(ctx))
 	case patience.Err() != nil:
-		return nil, session.NotNow(codes.NotAnswered, "Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that server is gone, another one does it within a minute. Call workflow_status to see its state.", x.ExecutionID).Because(err)
+		return nil, session.NotNow(codes.NotAnswered,
+			"Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that "+
+				"server is gone, another one does it within a minute. Call workflow_status to see its state.",
+			x.ExecutionID).Because(err)
 	}
+
 	return v, err
 }
 
@@ -74,6 +81,7 @@ func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
+
 	err = e.store.Watch(ctx, func() (over bool, err error) {
 		x, err := e.store.RemoteRun(ctx, id)
 		if err != nil || !x.Over() {
@@ -106,7 +114,11 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 	if err != nil {
 		return nil, notSaved(x, err)
 	}
-	o := outcome{state: Cancelled, words: "it was cancelled by its caller; its source gave it no id, so it may go on there"}
+
+	o := outcome{
+		state: Cancelled,
+		words: "it was cancelled by its caller; its source gave it no id, so it may go on there",
+	}
 	if x.SourceExecutionID != nil {
 		ctx, cancel := context.WithCancelCause(ctx)
 		cancel(ErrCancelled)
@@ -116,11 +128,15 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 	if err = e.store.Save(ctx, rec, e.retention); err != nil {
 		return nil, notSaved(x, err)
 	}
-	e.log.Info("remote run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source, "state", o.state)
+	e.log.Info("remote run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source,
+		"state", o.state)
 	return new(shown(rec)), nil
 }
 
 // notSaved is the error if a cancellation could not be stored.
 func notSaved(x *Run, err error) error {
-	return refusal(x, codes.CancelNotSaved, "Execution '%s' was cancelled, but that could not be stored: %v. Make sure that the disk can be written, and call cancel_execution again; otherwise it may be shown as running after a restart of this server.", x.ExecutionID, err)
+	return refusal(x, codes.CancelNotSaved,
+		"Execution '%s' was cancelled, but that could not be stored: %v. Make sure that the disk can be written, and "+
+			"call cancel_execution again; otherwise it may be shown as running after a restart of this server.",
+		x.ExecutionID, err)
 }

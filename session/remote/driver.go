@@ -31,8 +31,8 @@ type outcome struct {
 	progress *source.Progress // as reported by the source with the end; nil if it was not
 }
 
-// error returns the message that is stored as the run's error, or nil. If the outcome is uncertain it ends with seeFirst,
-// so that later callers get that advice too.
+// error returns the message that is stored as the run's error, or nil. If the outcome is uncertain it ends
+// with seeFirst, so that later callers get that advice too.
 func (o outcome) error() *string {
 	switch said := clip(o.words, maxWords); {
 	case o.words == "":
@@ -67,47 +67,72 @@ func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot boo
 			n.end(ctx, o)
 		}
 	})
+
 	return true
 }
 
 // guarded prevents a panic, such as over a source's answer, from ending the process.
-func (e *Engine) guarded(ctx context.Context, n *entry, work func(context.Context) (outcome, bool)) (o outcome, slot bool) {
+func (e *Engine) guarded(
+	ctx context.Context, n *entry, work func(context.Context) (outcome, bool),
+) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			n.log().Error("the driver of a remote run panicked", "panic", p, "trace", string(debug.Stack()))
 			// Whether it had a slot is not known here: only a waiting one has none.
-			o, slot = outcome{state: Unknown, words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow continues at its source is not known", p)}, true
+			o, slot = outcome{
+				state: Unknown,
+				words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow "+
+					"continues at its source is not known", p),
+			}, true
 		}
 	}()
+
 	return work(ctx)
 }
 
 // execute drives a new run: it waits for a slot, starts it at the source and polls its status
 // until the end (seed 003, 7.1). If t is nil it already has a slot; a timeout of 0 means none.
-func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration) (o outcome, slot bool) {
+func (e *Engine) execute(
+	ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration,
+) (o outcome, slot bool) {
 	if t != nil {
 		if err := wait.Done(ctx, t); err != nil {
 			e.slots.leave(t, n.rec)
 			if err == ErrCancelled {
-				return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}, false
+				return outcome{
+					state: Cancelled,
+					words: "it was cancelled by its caller while it waited for a slot; nothing was started",
+				}, false
 			}
-			return outcome{state: Failed, code: codes.ShuttingDown, words: "the server shut down while it waited for a slot; nothing was started. Call again"}, false
+			return outcome{
+				state: Failed,
+				code:  codes.ShuttingDown,
+				words: "the server shut down while it waited for a slot; nothing was started. Call again",
+			}, false
 		}
 	}
+
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
 		defer cancel()
 	}
+
 	if t != nil {
 		next := *n.rec
 		next.State, next.Deadline = store.RemoteStarting, deadline(timeout)
 		if err := n.save(ctx, &next); err != nil { // nothing was sent
-			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
+			return outcome{
+				state: Failed,
+				code:  codes.RunNotSaved,
+				words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err),
+			}, true
 		}
+
 		n.log().InfoContext(ctx, "remote run started")
 		n.show(nil)
 	}
+
 	a, err := e.sources.Execute(ctx, w, input, n.advance)
 	if err != nil {
 		return e.notExecuted(ctx, w, timeout, err), true
@@ -116,11 +141,18 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 		o.sourceID = a.ExecutionID
 		return o, true
 	}
+
 	switch {
 	case !w.Async && a.State == "":
 		return outcome{state: Completed, result: valid(a.Output), sourceID: a.ExecutionID}, true
 	case a.ExecutionID == "" && a.State == "":
-		return outcome{state: Failed, result: valid(a.Output), words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. If the workflow gives its result at once, have the source list it with executionType: sync", uncertain: true}, true
+		return outcome{
+			state:  Failed,
+			result: valid(a.Output),
+			words: "its source answered with neither a status nor an execution_id, so its end cannot be waited for. " +
+				"If the workflow gives its result at once, have the source list it with executionType: sync",
+			uncertain: true,
+		}, true
 	case a.ExecutionID == "":
 		return outcome{blind: true}, true
 	}
@@ -140,20 +172,44 @@ func (e *Engine) notExecuted(ctx context.Context, w *source.Workflow, timeout ti
 	case ctx.Err() != nil:
 		switch context.Cause(ctx) {
 		case errTimedOut:
-			return outcome{state: TimedOut, words: fmt.Sprintf("it was not answered within %v; its source was told that the request is cancelled", timeout), uncertain: true}
+			return outcome{
+				state: TimedOut,
+				words: fmt.Sprintf("it was not answered within %v; its source was told that the request is "+
+					"cancelled", timeout),
+				uncertain: true,
+			}
 		case ErrCancelled:
-			return outcome{state: Cancelled, words: "it was cancelled by its caller; its source was told that the request is cancelled", uncertain: true}
+			return outcome{
+				state:     Cancelled,
+				words:     "it was cancelled by its caller; its source was told that the request is cancelled",
+				uncertain: true,
+			}
 		}
-		return outcome{state: Unknown, code: codes.ShuttingDown, words: "this server shut down before the source had answered; whether the workflow was executed is not known. Look at its source before you call again"}
+
+		return outcome{
+			state: Unknown,
+			code:  codes.ShuttingDown,
+			words: "this server shut down before the source had answered; whether the workflow was executed is not " +
+				"known. Look at its source before you call again",
+		}
 	case errors.Is(err, source.ErrLost):
 		return outcome{state: Unknown, words: fmt.Sprintf("whether it was executed is not known: %v", err)}
 	case errors.Is(err, source.ErrAway):
 		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("nothing was started: %v", err)}
 	case errors.Is(err, source.ErrUnknown):
-		return outcome{state: Failed, code: codes.SourceAway, words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source)}
+		return outcome{
+			state: Failed,
+			code:  codes.SourceAway,
+			words: fmt.Sprintf("source '%s' is no longer configured in workflow_tools.sources", w.Source),
+		}
 	case errors.Is(err, source.ErrUnsupported):
-		return outcome{state: Failed, words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in workflow_tools.sources)", w.Source)}
+		return outcome{
+			state: Failed,
+			words: fmt.Sprintf("source '%s' has no tool that executes workflows (execute_tool in "+
+				"workflow_tools.sources)", w.Source),
+		}
 	}
+
 	return outcome{state: Failed, words: words(err.Error()), uncertain: true}
 }
 
@@ -207,9 +263,11 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		if wait.For(ctx, pause) != nil {
 			return e.broken(ctx, n.rec)
 		}
+
 		bounded, cancel := context.WithTimeout(ctx, pollTime)
 		a, err := e.sources.Status(bounded, n.rec.Source, n.rec.WorkflowID, *n.rec.SourceExecutionID)
 		cancel()
+
 		interval = e.statusInterval(ctx)
 		if err == nil && a.State == "" && a.Progress == nil {
 			err = silent(a)
@@ -218,11 +276,13 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			if o, over := ended(a); over {
 				return o
 			}
+
 			if was := n.view.Load().Progress; a.Progress != nil {
 				n.advance(*a.Progress)
 			} else if was != nil && was.Asks != "" { // it was answered
 				n.advance(source.Progress{})
 			}
+
 			if n.unsaved {
 				n.saveFact(ctx, n.rec)
 			}
@@ -233,6 +293,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			return e.broken(ctx, n.rec)
 		}
 		failed++
+
 		_, ok := errors.AsType[*source.RefusedError](err)
 		switch {
 		case errors.Is(err, source.ErrUnsupported) && !asked && (!taken || refused == refusals-1):
@@ -240,11 +301,16 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		case ok, errors.Is(err, source.ErrUnreadable), errors.Is(err, source.ErrUnsupported):
 			// A source that is starting again may not have all its tools at once.
 			if refused++; refused == refusals {
-				return outcome{state: Unknown, words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v", refused, err)}
+				return outcome{
+					state: Unknown,
+					words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v",
+						refused, err),
+				}
 			}
 		default:
 			refused = 0
 		}
+
 		if failed == 1 {
 			n.log().Warn("the status of a remote run cannot be had; trying again", "error", err)
 		}
@@ -277,11 +343,13 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	default:
 		return outcome{left: true}
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
 	a, err := e.sources.Cancel(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID)
 	_, refused := errors.AsType[*source.RefusedError](err)
-	if refused || errors.Is(err, source.ErrUnsupported) || a != nil && (a.State == source.Failed || a.State == source.Completed && a.Output == nil) {
+	if refused || errors.Is(err, source.ErrUnsupported) ||
+		a != nil && (a.State == source.Failed || a.State == source.Completed && a.Output == nil) {
 		// It may have ended before it was cancelled: its result is not thrown away.
 		if b, err := e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID); err == nil {
 			if ended, over := ended(b); over {
@@ -289,12 +357,14 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 			}
 		}
 	}
+
 	switch {
 	case errors.Is(err, source.ErrUnsupported):
 		o.words += "; its source has no cancel tool, so it may go on there"
 		o.uncertain = true
 	case err != nil:
-		e.log.Warn("a remote run could not be cancelled at its source", "source", x.Source, "source_execution_id", *x.SourceExecutionID, "error", err)
+		e.log.Warn("a remote run could not be cancelled at its source", "source", x.Source, "source_execution_id",
+			*x.SourceExecutionID, "error", err)
 		o.words += "; it could not be cancelled at its source and may go on there: " + err.Error()
 		o.uncertain = true
 	case a == nil:
@@ -302,7 +372,8 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	case a.State == source.Completed && a.Output != nil:
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
 	case a.State == source.Completed: // the cancelling did: asked, the source has not said that the run has ended
-		o.words += "; its source was asked to cancel it and answered that this is done, but not that the run has ended: it may go on there"
+		o.words += "; its source was asked to cancel it and answered that this is done, but not that the run has " +
+			"ended: it may go on there"
 		o.uncertain = true
 	case a.State == source.Failed: // it failed, or the cancellation did
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)

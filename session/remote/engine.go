@@ -56,13 +56,22 @@ type Engine struct {
 // Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
-		return nil, errors.New("opening the remote runs of a project: no database, member, sources, or settings are given")
+		return nil,
+			errors.New("opening the remote runs of a project: no database, member, sources, or settings are given")
 	}
+
 	e := &Engine{
-		sources: o.Sources, current: o.Settings, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		db: o.Database, store: o.Database.RemoteRuns(), member: o.Member, retention: cmp.Or(o.Life, store.RemoteRunLife),
-		added: wait.NewSignal(), entries: make(map[string]*entry),
+		sources:   o.Sources,
+		current:   o.Settings,
+		log:       cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		db:        o.Database,
+		store:     o.Database.RemoteRuns(),
+		member:    o.Member,
+		retention: cmp.Or(o.Life, store.RemoteRunLife),
+		added:     wait.NewSignal(),
+		entries:   make(map[string]*entry),
 	}
+
 	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.closed, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	_, err := e.adopt(ctx)
@@ -78,6 +87,7 @@ func (e *Engine) add(n *entry) bool {
 		return false
 	}
 	e.entries[n.id] = n
+
 	e.added.Wake()
 	return true
 }
@@ -126,9 +136,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Lock()
 	e.closing = true
 	e.mu.Unlock()
+
 	all := e.all()
 	e.cancel(errClosing)
 	defer e.end()
+
 	var stuck []string
 	if wait.Group(ctx, &e.serving) != nil {
 		stuck = append(stuck, "the look at the remote runs of other servers")
@@ -146,9 +158,11 @@ func (e *Engine) Close(ctx context.Context) []string {
 		defer cancel()
 		e.saveEnds(ctx)
 		if err := e.store.Release(ctx, e.member.ID()); err != nil {
-			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.retention, "error", err)
+			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after",
+				e.retention, "error", err)
 		}
 	}
+
 	slices.Sort(stuck)
 	return stuck
 }
@@ -194,6 +208,7 @@ func timeout(c *config.WorkflowTools, w *source.Workflow) (limit time.Duration, 
 			return *s.ExecutionTimeout, fmt.Sprintf("workflow_tools.sources[%s].execution_timeout", w.Source)
 		}
 	}
+
 	limit = defaultTimeout
 	if c.ExecutionTimeout != nil {
 		limit = *c.ExecutionTimeout

@@ -74,7 +74,8 @@ func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
 func (n *entry) saveFact(ctx context.Context, next *store.RemoteRun) (stored bool) {
 	err := n.save(ctx, next)
 	if err != nil && !n.unsaved && !n.view.Load().lost {
-		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after a restart", "error", err)
+		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after "+
+			"a restart", "error", err)
 	}
 	n.rec, n.unsaved = next, err != nil
 	return err == nil
@@ -86,6 +87,7 @@ func (n *entry) lose() {
 	if was.over {
 		return
 	}
+
 	n.log().Info("remote run was taken up by another server; this one no longer follows it")
 	n.engine.remove(n)
 	n.cancel(errLost)
@@ -110,6 +112,7 @@ func (n *entry) advance(p source.Progress) {
 	if v.over || v.Progress != nil && sameProgress(*v.Progress, p) {
 		return
 	}
+
 	// All progress is logged for debugging, and at most one per second at info level.
 	level := slog.LevelDebug
 	if now := time.Now(); now.Sub(n.logged) >= time.Second {
@@ -132,6 +135,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	if was.over {
 		return
 	}
+
 	next := *n.rec
 	next.StatusSupported = !o.blind
 	if next.State = o.state; o.blind {
@@ -151,15 +155,18 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	if n.view.Load().lost {
 		return
 	}
+
 	n.export()
 	switch took := session.TookMS(now().Sub(run.StartedAt)); {
 	case run.Error != nil:
 		n.log().WarnContext(ctx, "remote run ended", "state", run.State, took, "error", *run.Error)
 	case o.blind:
-		n.log().WarnContext(ctx, "remote run goes on and cannot be asked about: its source has no status tool, or gave no id")
+		n.log().WarnContext(ctx, "remote run goes on and cannot be asked about: its source has no status tool, or "+
+			"gave no id")
 	default:
 		n.log().InfoContext(ctx, "remote run ended", "state", run.State, took)
 	}
+
 	if stored { // before the end is visible: what is in memory and has ended is not stored
 		n.engine.remove(n)
 	}
@@ -174,8 +181,16 @@ func refOf(x *store.RemoteRun) telemetry.Ref {
 // export exports the span of a run that is over.
 func (n *entry) export() {
 	x := n.rec
-	s := telemetry.Span{Name: spans.Remote, Ref: refOf(x), Parent: telemetry.Parse(x.Trace), Start: x.StartedAt, End: now(),
-		Attributes: []attribute.KeyValue{spans.Workflow.String(x.WorkflowName), spans.Source.String(x.Source), spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State))}}
+	s := telemetry.Span{
+		Name:   spans.Remote,
+		Ref:    refOf(x),
+		Parent: telemetry.Parse(x.Trace),
+		Start:  x.StartedAt,
+		End:    now(),
+		Attributes: []attribute.KeyValue{spans.Workflow.String(x.WorkflowName), spans.Source.String(x.Source),
+			spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State))},
+	}
+
 	if x.EndedAt != nil {
 		s.End = *x.EndedAt
 	}

@@ -43,21 +43,25 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	// The clock of the database is that of a bubble in it.
-	moderncsqlite.MustRegisterScalarFunction("unixepoch", 1, func(*moderncsqlite.FunctionContext, []driver.Value) (driver.Value, error) {
-		return float64(time.Now().UnixMicro()) / 1e6, nil
-	})
+	moderncsqlite.MustRegisterScalarFunction("unixepoch", 1,
+		func(*moderncsqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+			return float64(time.Now().UnixMicro()) / 1e6, nil
+		})
+
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
-// onPostgres are the tests that run with PostgreSQL, too: those of several servers outside of a bubble of synctest, whose
-// clock is not the database's.
-const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked TestAStoppedServersRunIsTakenUpAtOnce
+// onPostgres are the tests that run with PostgreSQL, too: those of several servers outside of a bubble of
+// synctest, whose clock is not the database's.
+const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked ` +
+	`TestAStoppedServersRunIsTakenUpAtOnce
 	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
-// A plant is a system that runs workflows: any number at once, each for as long as its workflow says. It counts what was ever started.
+// A plant is a system that runs workflows: any number at once, each for as long as its workflow says. It
+// counts what was ever started.
 type plant struct {
 	mu        sync.Mutex
 	jobs      map[string]*job // by run id
@@ -117,7 +121,9 @@ func (p *plant) count() int {
 	return n
 }
 
-func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error) {
+func (p *plant) Execute(
+	ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress),
+) (*source.Answer, error) {
 	v, _ := scripts.Load(w.ID)
 	l := v.(*script)
 	if p.onStart != nil {
@@ -228,8 +234,9 @@ type server struct {
 	again  func() *server // opens another one like it
 }
 
-// A disk is a database that can be full: then nothing is written. While its lock is held, its server is like a suspended process.
-// What others ask is looked for only if told to: in days of a test's time that would be often.
+// A disk is a database that can be full: then nothing is written. While its lock is held, its server is like
+// a suspended process. What others ask is looked for only if told to: in days of a test's time that would be
+// often.
 type disk struct {
 	store.Database
 	full   atomic.Bool
@@ -259,11 +266,15 @@ func (e diskRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Durati
 	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.RemoteRuns.Save(ctx, x, life) })).Err()
 }
 
-func (e diskRuns) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
+func (e diskRuns) Renew(
+	ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage,
+) ([]string, error) {
 	return on(e.disk, func() ([]string, error) { return e.RemoteRuns.Renew(ctx, owner, life, following) })
 }
 
-func (e diskRuns) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.RemoteRun, error) {
+func (e diskRuns) TakeUp(
+	ctx context.Context, owner string, life time.Duration, following []string,
+) ([]store.RemoteRun, error) {
 	return on(e.disk, func() ([]store.RemoteRun, error) { return e.RemoteRuns.TakeUp(ctx, owner, life, following) })
 }
 
@@ -323,9 +334,17 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
 		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
 	}
+
 	url := testkit.Get(pgtest.Shared()).Must(t).At(oneSchema)
-	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)
-	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
+	pg := testkit.Get(postgres.Open(postgres.Options{
+		URL:        url,
+		Project:    root,
+		Repository: postgres.Repository{RootCommit: root},
+		Machine:    "12345678",
+		Root:       root,
+	})).Must(t)
+	stores := backend.Of(pg, session.NewMember(state.Of(root), nil),
+		&task.Place{MachineID: "12345678", Root: root}, root)
 	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
 }
 
@@ -357,7 +376,11 @@ func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowToo
 	d, member, leave := openStore(t, root)
 	srv.disk, srv.leave = &disk{Database: d}, leave
 	e, err := Open(t.Context(), Options{
-		Life: life, Database: srv.disk, Member: member, Sources: s, Logger: slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Life:     life,
+		Database: srv.disk,
+		Member:   member,
+		Sources:  s,
+		Logger:   slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 	})
 	testkit.Must(t, err)
@@ -413,7 +436,8 @@ func (s *server) noStatus(who, id string, kind session.Kind, code string, words 
 func (s *server) is(id string, state State, result string) *Run {
 	s.t.Helper()
 	r := s.status(id)
-	testkit.True(s.t, r.State == state && string(r.Result) == result, "%+v with the result %s; want %s, %s", r, r.Result, state, result)
+	testkit.True(s.t, r.State == state && string(r.Result) == result, "%+v with the result %s; want %s, %s", r,
+		r.Result, state, result)
 	return r
 }
 
@@ -451,11 +475,15 @@ func (s *server) start(w *source.Workflow, input string) *pending {
 			}
 		})
 	}()
-	s.t.Cleanup(func() { cancel(nil); <-p.done })
+	s.t.Cleanup(func() {
+		cancel(nil)
+		<-p.done
+	})
 	select {
 	case <-begun:
 	case <-p.done:
 	}
+
 	return p
 }
 
@@ -508,12 +536,14 @@ func refusedAs(t testing.TB, err error, state State, code string) *session.Error
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
 	testkit.Need(t, ok, "err = %v, want a session.Error %s", err, code)
+
 	r, _ := e.Details["run"].(*Run)
 	testkit.Need(t, e.Kind == session.StateError, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	testkit.Need(t, e.Code == code, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	testkit.Need(t, r != nil, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	testkit.Need(t, r.State == state, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
-	testkit.Need(t, e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
+	testkit.Need(t, e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r,
+		code, state)
 	return e
 }
 

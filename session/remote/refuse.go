@@ -36,6 +36,7 @@ func answer(v *view, setting string) (*Run, error) {
 		code, what = codes.WorkflowUnknown, "has an unknown state"
 		next = seeFirst
 	}
+
 	why, unsure := "no reason is known", false
 	if x.Error != nil {
 		why, unsure = strings.CutSuffix(*x.Error, ". "+seeFirst)
@@ -69,6 +70,8 @@ func refusal(x *Run, code, format string, args ...any) *session.Error {
 // closed is the error for a caller whose run continues while the server ends.
 func closed(v *view) error {
 	x := v.Run
-	return refusal(&x, codes.ShuttingDown, "The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call workflow_status with execution_id '%s'; do not start it again.",
+	return refusal(&x, codes.ShuttingDown,
+		"The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call "+
+			"workflow_status with execution_id '%s'; do not start it again.",
 		x.WorkflowName, x.Source, x.ExecutionID)
 }

@@ -33,7 +33,8 @@ import (
 // Sources runs workflows at their systems: a *source.Catalog, which documents the methods. All of
 // them return when their context ends. Execute calls progress on the goroutine of its caller.
 type Sources interface {
-	Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error)
+	Execute(ctx context.Context, w *source.Workflow, input json.RawMessage,
+		progress func(source.Progress)) (*source.Answer, error)
 	Status(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)
 	Cancel(ctx context.Context, source, workflowID, executionID string) (*source.Answer, error)
 }
@@ -59,13 +60,22 @@ type Run struct {
 	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
 	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
 	Source            string           `json:"source" jsonschema:"name of the source"`
-	State             State            `json:"state" jsonschema:"running, completed, failed, cancelled, timed_out or unknown (the source can no longer be asked)"`
+	State             State            `json:"state"`
 	Progress          *source.Progress `json:"progress" jsonschema:"progress at the source, or null"`
 	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
 	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`
 	StartedAt         time.Time        `json:"started_at" jsonschema:"when it started, RFC 3339"`
 	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended, RFC 3339, or null"`
-	StatusSupported   bool             `json:"status_supported" jsonschema:"whether the source can be asked for the state"`
+	StatusSupported   bool             `json:"status_supported"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (Run) Tags() map[string]string {
+	return map[string]string{
+		"State": `jsonschema:"running, completed, failed, cancelled, timed_out or unknown (the source ` +
+			`can no longer be asked)"`,
+		"StatusSupported": `jsonschema:"whether the source can be asked for the state"`,
+	}
 }
 
 // shown returns a stored run as callers see it.
@@ -93,7 +103,8 @@ type Options struct {
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	Life     time.Duration                                 // of a record since it was renewed; default store.RemoteRunLife
+	// of a record since it was renewed; default store.RemoteRunLife
+	Life time.Duration
 }
 
 // ErrCancelled is the cause of a call's context that its caller cancelled: the run is

@@ -36,11 +36,13 @@ func (e *Engine) serve(err error) {
 		} else {
 			err = e.awaitCancels(next)
 		}
+
 		if time.Since(renewed) >= e.retention/3 {
 			if err = cmp.Or(e.renew(), err); err == nil {
 				renewed = time.Now()
 			}
 		}
+
 		var adopting error
 		next, adopting = e.adopt(e.ctx)
 		err = cmp.Or(err, adopting)
@@ -67,6 +69,7 @@ func (e *Engine) awaitCancels(next time.Duration) error {
 		}
 		return len(e.all()) == 0, err
 	})
+
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -89,6 +92,7 @@ func (e *Engine) renew() error {
 			following[n.id] = progressText(v.Progress)
 		}
 	}
+
 	held, err := e.store.Renew(e.ctx, e.member.ID(), e.retention, following)
 	if err != nil {
 		return err
@@ -100,6 +104,7 @@ func (e *Engine) renew() error {
 			n.cancel(errLost)
 		}
 	}
+
 	e.saveEnds(e.ctx)
 	return nil
 }
@@ -110,6 +115,7 @@ func (e *Engine) saveEnds(ctx context.Context) {
 		if v := n.view.Load(); !v.over || v.lost {
 			continue
 		}
+
 		switch err := e.write(ctx, n.rec); {
 		case err == nil:
 			n.log().Info("the end of a remote run is written down now")
@@ -131,6 +137,7 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	case !e.db.Exists():
 		return next, nil
 	}
+
 	following := xslices.Map(e.all(), func(n *entry) string { return n.id })
 	in, found, err := e.store.Due(ctx, following)
 	if err == nil {
@@ -142,26 +149,31 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	case in > 0:
 		return min(in+time.Millisecond, next), nil
 	}
+
 	var all []store.RemoteRun
 	if err = e.member.Enter(ctx); err == nil {
 		all, err = e.store.TakeUp(ctx, e.member.ID(), e.retention, following)
 	}
 	for _, x := range all {
-		e.log.Info("remote run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName, "source", x.Source, "state", x.State)
+		e.log.Info("remote run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName,
+			"source", x.Source, "state", x.State)
 		if !x.Over() && !e.takeUp(&x) {
 			err = errClosing // another server takes it up
 		}
 	}
+
 	return next, err
 }
 
-// leaves returns how long the others are left to renew their runs before any is taken up, since this server could not look
-// for a while: the machine may have slept, or the store was away, and then they could not renew them.
+// leaves returns how long the others are left to renew their runs before any is taken up, since this server
+// could not look for a while: the machine may have slept, or the store was away, and then they could not
+// renew them.
 func (e *Engine) leaves() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if !e.lastLook.IsZero() && now.Round(0).Sub(e.lastLook.Round(0)) > e.retention/2 { // the other clock stands still meanwhile
+	// the other clock stands still meanwhile
+	if !e.lastLook.IsZero() && now.Round(0).Sub(e.lastLook.Round(0)) > e.retention/2 {
 		e.takeoverFrom = now.Add(e.retention / 2)
 	}
 	e.lastLook = now

@@ -67,14 +67,18 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 			was := stored(t, b, c.id())
 			a.disk.frozen.Unlock()
 			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+
 			now := stored(t, b, c.id())
 			testkit.Need(t, (!ended || reflect.DeepEqual(now, was)), "%+v, was %+v", now, was)
 			testkit.Equal(t, now.Owner, b.member.ID(), "%+v, was %+v", now, was)
 			testkit.Equal(t, now.Over(), ended, "%+v, was %+v", now, was)
+
 			if !ended {
-				testkit.True(t, a.Stats().Running == 0 && len(p.cancelled) == 0, "%+v; cancelled at the source: %v", a.Stats(), p.cancelled)
+				testkit.True(t, a.Stats().Running == 0 && len(p.cancelled) == 0, "%+v; cancelled at the source: %v",
+					a.Stats(), p.cancelled)
 				p.end()
 			}
+
 			r := c.ends()
 			testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 			a.is(c.id(), Completed, `1`)
@@ -104,7 +108,8 @@ func TestServersThatWereAllSuspended(t *testing.T) {
 	time.AfterFunc(life/10, a.disk.frozen.Unlock)
 	time.Sleep(life)
 	p.end()
-	testkit.True(t, c.ends().State == Completed && stored(t, b, c.id()).Owner == a.member.ID(), "the other server has its run")
+	testkit.True(t, c.ends().State == Completed && stored(t, b, c.id()).Owner == a.member.ID(),
+		"the other server has its run")
 }
 
 // TestACancelOutlivesTheServerThatWasAsked: the one that takes the run up cancels it.
@@ -114,7 +119,8 @@ func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	defer a.disk.frozen.Unlock()
 	b.cancelled(c.id())
 	x := stored(t, b, c.id())
-	testkit.True(t, x.Owner == b.member.ID() && reflect.DeepEqual(p.cancelled, []string{"x-1"}), "%+v; cancelled at the source: %v", x, p.cancelled)
+	testkit.True(t, x.Owner == b.member.ID() && reflect.DeepEqual(p.cancelled, []string{"x-1"}),
+		"%+v; cancelled at the source: %v", x, p.cancelled)
 }
 
 // TestAStoppedServersRunIsTakenUpAtOnce: before its life is over.
@@ -125,21 +131,27 @@ func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
 	p.end()
 	b.completes(c.id())
 	testkit.ContainsAll(t, c.over(Running, "shutting_down").Message, []string{c.id(), "workflow_status"})
-	testkit.True(t, p.started["w"] == 1 && len(p.cancelled) == 0, "started %d, cancelled %v", p.started["w"], p.cancelled)
+	testkit.True(t, p.started["w"] == 1 && len(p.cancelled) == 0, "started %d, cancelled %v", p.started["w"],
+		p.cancelled)
 }
 
 // TestALivingServerKeepsItsRuns: also synchronous ones and those that wait for a slot, for longer than
 // a record lives; other servers see their progress.
 func TestALivingServerKeepsItsRuns(t *testing.T) {
-	bubble(t, func(w *config.WorkflowTools) { oneSlot(w); forEver(w) }, func(t *testing.T, p *plant, a *server) {
+	bubble(t, func(w *config.WorkflowTools) {
+		oneSlot(w)
+		forEver(w)
+	}, func(t *testing.T, p *plant, a *server) {
 		b := a.again()
-		w := workflow(t, "w", false, script{lasts: 3 * store.RemoteRunLife, progress: []source.Progress{{Message: "half"}}})
+		w := workflow(t, "w", false,
+			script{lasts: 3 * store.RemoteRunLife, progress: []source.Progress{{Message: "half"}}})
 		first, second := a.start(w, `1`), a.start(w, `2`)
 		for range 6 {
 			time.Sleep(store.RemoteRunLife * 11 / 12)
 			for c, says := range map[*pending]string{first: "half", second: waitsForSlot} {
 				r := b.status(c.id())
-				testkit.True(t, r.State != Running || r.Progress != nil && (r.Progress.Message == says || r.Progress.Message == "half"), "%+v, want progress %q", r, says)
+				testkit.True(t, r.State != Running || r.Progress != nil &&
+					(r.Progress.Message == says || r.Progress.Message == "half"), "%+v, want progress %q", r, says)
 			}
 			testkit.Need(t, b.Stats() == (Stats{}), "%+v: it took up what another server has", b.Stats())
 		}
@@ -158,17 +170,22 @@ func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
 	first := a.start(workflow(t, "w", false, script{lasts: time.Hour}), `1`)
 	second := a.start(workflow(t, "v", false, script{}), `2`)
 	a.disk.frozen.Lock()
-	testkit.Until(t, "the end of both", func() bool { return b.status(first.id()).State == Unknown && b.status(second.id()).State == Failed })
+	testkit.Until(t, "the end of both", func() bool {
+		return b.status(first.id()).State == Unknown && b.status(second.id()).State == Failed
+	})
+
 	first.cancel(errors.New("its caller has gone"))
 	a.disk.frozen.Unlock()
 	second.over(Failed, "workflow_failed")
 	testkit.Until(t, "that both are given up", func() bool { return !a.Going() && a.Stats() == (Stats{}) })
+
 	p.with(func() { testkit.Equal(t, p.started["v"], 0, "it was started") })
 	x := stored(t, b, second.id())
 	testkit.True(t, x.Error != nil && *x.Error == store.NeverStarted, "%+v", x)
 }
 
-// TestACallEndsAlsoWhenAnotherFollowsTheRun: with its server, without waiting for the run's end, or cancelled by the other.
+// TestACallEndsAlsoWhenAnotherFollowsTheRun: with its server, without waiting for the run's end, or cancelled
+// by the other.
 func TestACallEndsAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 	for name, cancelled := range map[string][]string{"its server stops": nil, "it is cancelled": {"x-1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +194,7 @@ func TestACallEndsAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 			b.follows()
 			a.disk.frozen.Unlock()
 			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
+
 			if cancelled != nil {
 				c.cancelled()
 			} else {
@@ -191,27 +209,32 @@ func TestACallEndsAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 
 // TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: also if nobody asks for them, and no server starts.
 func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
-	bubbles(t, map[string]State{"its time is over": TimedOut, "it ends": Completed}, func(t *testing.T, want State, p *plant, open opener) {
-		ends := want == Completed
-		timeout := map[bool]time.Duration{true: time.Hour, false: 3 * time.Second}[ends]
-		b := open(func(w *config.WorkflowTools) { w.ExecutionTimeout = &timeout })
-		p.with(func() {
-			p.jobs["x-1"] = &job{until: time.Now().Add(map[bool]time.Duration{true: 40 * time.Second, false: time.Hour}[ends]), answer: output(`1`)}
+	bubbles(t, map[string]State{"its time is over": TimedOut, "it ends": Completed},
+		func(t *testing.T, want State, p *plant, open opener) {
+			ends := want == Completed
+			timeout := map[bool]time.Duration{true: time.Hour, false: 3 * time.Second}[ends]
+			b := open(func(w *config.WorkflowTools) { w.ExecutionTimeout = &timeout })
+			p.with(func() {
+				p.jobs["x-1"] = &job{
+					until:  time.Now().Add(map[bool]time.Duration{true: 40 * time.Second, false: time.Hour}[ends]),
+					answer: output(`1`),
+				}
+			})
+
+			x := written(1, Running)
+			x.Timeout, x.Deadline = timeout, new(x.StartedAt.Add(timeout))
+			kill(t, b.root, store.RemoteRunLife, x)
+			time.Sleep(store.RemoteRunLife - time.Second)
+			testkit.Need(t, b.Stats().Running == 0, "it was taken up while its server may live")
+			time.Sleep(2 * time.Second)
+			testkit.Need(t, b.Stats().Running == 1, "it was not taken up")
+			time.Sleep(graceTime + time.Second)
+			p.with(func() {
+				testkit.Equal(t, len(p.cancelled) == 1, !ends, "cancelled at the source")
+				clear(p.jobs) // the source forgets it
+			})
+			b.is(testID(1), want, map[bool]string{true: `1`}[ends])
 		})
-		x := written(1, Running)
-		x.Timeout, x.Deadline = timeout, new(x.StartedAt.Add(timeout))
-		kill(t, b.root, store.RemoteRunLife, x)
-		time.Sleep(store.RemoteRunLife - time.Second)
-		testkit.Need(t, b.Stats().Running == 0, "it was taken up while its server may live")
-		time.Sleep(2 * time.Second)
-		testkit.Need(t, b.Stats().Running == 1, "it was not taken up")
-		time.Sleep(graceTime + time.Second)
-		p.with(func() {
-			testkit.Equal(t, len(p.cancelled) == 1, !ends, "cancelled at the source")
-			clear(p.jobs) // the source forgets it
-		})
-		b.is(testID(1), want, map[bool]string{true: `1`}[ends])
-	})
 }
 
 // TestALookAroundWritesNothing: not while others live, and not if there is nothing.
@@ -225,7 +248,8 @@ func TestALookAroundWritesNothing(t *testing.T) {
 		synctest.Wait()
 		b.disk.full.Store(true)
 		time.Sleep(5 * time.Minute / 2)
-		testkit.True(t, !b.log.has("cannot be taken up") && b.Stats() == (Stats{}), "%+v: it took up what another server has; %v", b.Stats(), b.log)
+		testkit.True(t, !b.log.has("cannot be taken up") && b.Stats() == (Stats{}),
+			"%+v: it took up what another server has; %v", b.Stats(), b.log)
 	})
 }
 
@@ -251,6 +275,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(2 * time.Hour)} })
 		s.disk.full.Store(true)
 		kill(t, s.root, 0, written(1, Completed), written(2, Running), written(3, store.RemoteWaiting))
+
 		for range 2 {
 			s.is(testID(1), Completed, `{"n":1,"of":"<run>"}`)
 			for _, n := range []int{2, 3} {
@@ -260,9 +285,11 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 				testkit.ContainsAll(t, *r.Error, []string{"server that followed it is gone", syscall.ENOSPC.Error()})
 			}
 		}
+
 		time.Sleep(time.Hour)
 		synctest.Wait() // for the look of this moment
 		testkit.Equal(t, s.log.Count("taken up now"), 1, "it is logged … times that it is tried again")
+
 		s.disk.full.Store(false)
 		r := s.is(testID(2), Running, "")
 		testkit.True(t, r.Error == nil && s.Stats().Running == 1, "it was not taken up: %+v, %+v", r, s.Stats())
@@ -291,6 +318,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		testkit.Equal(t, s.Stats(), (Stats{Running: 1}), "%+v, started %d", s.Stats(), p.started["w"])
 		testkit.Equal(t, p.started["w"], 1, "%+v, started %d", s.Stats(), p.started["w"])
 		testkit.Equal(t, string(c.ends().Result), `7`, "%+v, started %d", s.Stats(), p.started["w"])
+
 		s.is(c.id(), Completed, `7`)
 		testkit.True(t, s.log.has("level=ERROR", "cannot be written down"), "%s", s.log)
 		s.disk.full.Store(f.until < 0)
@@ -298,6 +326,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 			time.Sleep(f.until)
 			testkit.Equal(t, stored(t, s, c.id()).State, Completed)
 		}
+
 		s = s.restart()
 		testkit.Equal(t, s.status(c.id()).State, f.after)
 	})
@@ -324,15 +353,21 @@ func TestWhatCannotBeRead(t *testing.T) {
 	path := state.Of(s.root).Database()
 	s.noStatus("me", testID(1), session.StateError, "unknown_run")
 	testkit.FailsWith(t, testkit.Get(os.Stat(path)).Err(), fs.ErrNotExist, "made before the first run")
+
 	s.start(workflow(t, "w", false, script{}), `{"password":"hunter2"}`).wait()
 	s.stop()
-	testkit.True(t, !bytes.Contains(testkit.Get(os.ReadFile(path)).Must(t), []byte("hunter2")), "the arguments are in the database")
-	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(s.root, ".deepwork"))).Err(), fs.ErrNotExist, "made in the project")
+	testkit.True(t, !bytes.Contains(testkit.Get(os.ReadFile(path)).Must(t), []byte("hunter2")),
+		"the arguments are in the database")
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(s.root, ".deepwork"))).Err(), fs.ErrNotExist,
+		"made in the project")
+
 	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = s.again()
 	s.noStatus("me", testID(1), session.StateError, "runs_unread", path)
 	s.refuses(workflow(t, "w", false, script{}), "run_not_saved", path)
-	testkit.Until(t, "logged that nothing can be taken up now", func() bool { return s.log.has("level=WARN", "taken up now") })
+	testkit.Until(t, "logged that nothing can be taken up now", func() bool {
+		return s.log.has("level=WARN", "taken up now")
+	})
 }
 
 func TestARestartGoesOnCountingTheTime(t *testing.T) {
@@ -367,20 +402,22 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 }
 
 func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
-	bubbles(t, map[string]bool{"running": false, "waiting": true}, func(t *testing.T, waits bool, p *plant, open opener) {
-		s := open(oneSlot)
-		w := workflow(t, "w", false, script{lasts: time.Minute})
-		c, state, says := s.start(w, `1`), Unknown, "not known"
-		if waits {
-			c, state, says = s.start(w, `2`), Failed, "nothing was started"
-		}
-		synctest.Wait()
-		s.stop()
-		testkit.Contains(t, c.over(state, "shutting_down").Message, says)
-		s = s.again()
-		testkit.Contains(t, *s.is(c.id(), state, "").Error, says)
-		testkit.True(t, p.started["w"] == 1 && p.busy == 0, "started %d, busy %d", p.started["w"], p.busy)
-	})
+	bubbles(t, map[string]bool{"running": false, "waiting": true},
+		func(t *testing.T, waits bool, p *plant, open opener) {
+			s := open(oneSlot)
+			w := workflow(t, "w", false, script{lasts: time.Minute})
+			c, state, says := s.start(w, `1`), Unknown, "not known"
+			if waits {
+				c, state, says = s.start(w, `2`), Failed, "nothing was started"
+			}
+			synctest.Wait()
+			s.stop()
+			testkit.Contains(t, c.over(state, "shutting_down").Message, says)
+
+			s = s.again()
+			testkit.Contains(t, *s.is(c.id(), state, "").Error, says)
+			testkit.True(t, p.started["w"] == 1 && p.busy == 0, "started %d, busy %d", p.started["w"], p.busy)
+		})
 }
 
 func TestCloseNamesWhatDoesNotStop(t *testing.T) {
@@ -390,6 +427,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		testkit.Same(t, s.Close(ctx), []string{"remote run " + c.id()}, "stuck")
+
 		c.over(Running, "shutting_down")
 		time.Sleep(2 * time.Minute)
 		s.closed = false

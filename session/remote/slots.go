@@ -26,6 +26,7 @@ func (s *slots) enter(limit int, x *store.RemoteRun) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	switch {
 	case x.Performed && s.performed[x.Source] >= maxPerformed, !x.Performed && len(s.queue) >= maxWaiting:
 		return nil, false
@@ -33,6 +34,7 @@ func (s *slots) enter(limit int, x *store.RemoteRun) (t ticket, ok bool) {
 		s.add(x, 1)
 		return nil, true
 	}
+
 	t = make(ticket)
 	s.queue = append(s.queue, t)
 	return t, true
@@ -53,6 +55,7 @@ func (s *slots) leave(t ticket, x *store.RemoteRun) {
 		s.queue = slices.Delete(s.queue, i, i+1)
 		return
 	}
+
 	s.add(x, -1)
 	s.grant()
 }
@@ -71,6 +74,7 @@ func (s *slots) add(x *store.RemoteRun, n int) {
 		s.used += n
 		return
 	}
+
 	if s.performed == nil {
 		s.performed = make(map[string]int)
 	}

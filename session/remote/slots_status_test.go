@@ -36,17 +36,20 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			r := s.is(c.id(), Running, "")
 			testkit.Equal(t, r.Progress != nil && r.Progress.Message == "waiting for a slot", i >= 2, "run %d waits", i)
 		}
+
 		for i, c := range calls {
 			c.ends()
 			told := c.progress()
-			testkit.True(t, i < 2 || told[0].Progress != nil && told[len(told)-1].Progress == nil, "run %d was told %+v", i, told)
+			testkit.True(t, i < 2 || told[0].Progress != nil && told[len(told)-1].Progress == nil,
+				"run %d was told %+v", i, told)
 		}
 		testkit.Equal(t, p.most, 2)
 		testkit.Same(t, p.inputs, want)
 	})
 }
 
-// TestAWaitingRun can be cancelled. That one began is stored before its source is asked, since that it waits means that nothing was started.
+// TestAWaitingRun can be cancelled. That one began is stored before its source is asked, since that it waits
+// means that nothing was started.
 func TestAWaitingRun(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", false, script{lasts: time.Minute})
@@ -54,6 +57,7 @@ func TestAWaitingRun(t *testing.T) {
 		second, third := s.start(w, `2`), s.start(w, `3`)
 		second.cancelled()
 		testkit.Equal(t, stored(t, s, third.id()).State, store.RemoteWaiting, "while it waits")
+
 		first.ends()
 		synctest.Wait()
 		testkit.Equal(t, stored(t, s, third.id()).State, store.RemoteStarting, "while its source is asked")
@@ -73,11 +77,13 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 		s.status(calls[0].id())
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), Stats{Running: 3, Waiting: 1})
+
 		s.configure(oneSlot)
 		calls = append(calls, s.start(w, "4"))
 		calls[1].cancelled()
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), Stats{Running: 2, Waiting: 2})
+
 		for _, c := range calls {
 			c.cancel(ErrCancelled)
 			c.wait()
@@ -93,6 +99,7 @@ func TestTooManyWait(t *testing.T) {
 			ticket, ok := s.slots.enter(limit, x)
 			testkit.Need(t, (ticket == nil) == (i < limit) && ok, "run %d: waits: %v, taken: %v", i, ticket != nil, ok)
 		}
+
 		s.refuses(workflow(t, "w", true, script{}), "too_many_runs", "1000", "max_concurrent_executions")
 		testkit.True(t, !s.Going(), "a refused call is kept")
 	})
@@ -125,17 +132,20 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 			testkit.Equal(t, c.ends().State, Completed)
 		}
 		testkit.True(t, p.most == 10 && p.started["w"] == 200, "%d at once, %d started", p.most, p.started["w"])
+
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
 }
 
-// TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been carried out, and what was certainly not is not looked for.
+// TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been carried out, and what
+// was certainly not is not looked for.
 func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 	running := func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
 	failing := func(string) (*source.Answer, error) {
 		return &source.Answer{State: source.Failed, Error: "too late"}, nil
 	}
+
 	type told struct {
 		does   script
 		async  bool
@@ -149,23 +159,46 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		says   string
 	}
 	bubbles(t, map[string]told{
-		"its source refused it":       {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, Failed, "workflow_failed", false, "failed: no ink. Correct that and call again"},
-		"an answer that is null":      {script{err: &source.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, Failed, "workflow_failed", true, "it is null"},
-		"neither a status nor an id":  {script{accepted: &source.Answer{}}, true, 0, nil, false, false, Failed, "workflow_failed", true, "executionType: sync"},
-		"a source that is gone":       {script{err: source.ErrUnknown}, true, 0, nil, false, false, Failed, "source_away", false, "workflow_tools.sources"},
-		"no tool to execute":          {script{err: source.ErrUnsupported}, true, 0, nil, false, false, Failed, "workflow_failed", false, "execute_tool"},
-		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, Failed, "workflow_failed", true, "odd"},
-		"nothing was sent":            {script{err: source.ErrAway}, false, 0, nil, false, false, Failed, "source_away", false, "Call again when the source can be reached"},
-		"the connection was lost":     {script{err: fmt.Errorf("%w: %w", source.ErrAway, source.ErrLost)}, false, 0, nil, false, false, Unknown, "workflow_unknown", true, "not known"},
-		"a sync one in time out":      {script{lasts: time.Hour}, false, time.Minute, nil, false, false, TimedOut, "workflow_timed_out", true, "raise workflow_tools.execution_timeout in"},
-		"it was cancelled in time":    {script{lasts: time.Hour}, true, time.Minute, nil, false, false, TimedOut, "workflow_timed_out", false, "raise workflow_tools.execution_timeout in"},
-		"it cannot be cancelled":      {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.cancels = false }, false, false, TimedOut, "workflow_timed_out", true, "no cancel tool"},
-		"it still runs":               {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.onCancel = running }, false, false, TimedOut, "workflow_timed_out", true, "still runs there"},
-		"it failed to be cancelled":   {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = failing }, true, false, Cancelled, "workflow_cancelled", true, "too late"},
-		"cancelling is broken":        {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("odd") } }, true, false, Cancelled, "workflow_cancelled", true, "odd"},
-		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, Cancelled, "workflow_cancelled", false, "Call again if it is still needed"},
-		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, Cancelled, "workflow_cancelled", true, "was told that the request is cancelled"},
-		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, Unknown, "shutting_down", true, "not known"},
+		"its source refused it": {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false,
+			Failed, "workflow_failed", false, "failed: no ink. Correct that and call again"},
+		"an answer that is null": {script{err: &source.RefusedError{
+			Text:    "its answer is not what MCP asks of a tool's: it is null; expected an object",
+			Garbled: true,
+		}}, false, 0, nil, false, false, Failed, "workflow_failed", true, "it is null"},
+		"neither a status nor an id": {script{accepted: &source.Answer{}}, true, 0, nil, false, false, Failed,
+			"workflow_failed", true, "executionType: sync"},
+		"a source that is gone": {script{err: source.ErrUnknown}, true, 0, nil, false, false, Failed,
+			"source_away", false, "workflow_tools.sources"},
+		"no tool to execute": {script{err: source.ErrUnsupported}, true, 0, nil, false, false, Failed,
+			"workflow_failed", false, "execute_tool"},
+		"another error": {script{err: errors.New("odd")}, false, 0, nil, false, false, Failed,
+			"workflow_failed", true, "odd"},
+		"nothing was sent": {script{err: source.ErrAway}, false, 0, nil, false, false, Failed, "source_away",
+			false, "Call again when the source can be reached"},
+		"the connection was lost": {script{err: fmt.Errorf("%w: %w", source.ErrAway, source.ErrLost)}, false, 0,
+			nil, false, false, Unknown, "workflow_unknown", true, "not known"},
+		"a sync one in time out": {script{lasts: time.Hour}, false, time.Minute, nil, false, false, TimedOut,
+			"workflow_timed_out", true, "raise workflow_tools.execution_timeout in"},
+		"it was cancelled in time": {script{lasts: time.Hour}, true, time.Minute, nil, false, false, TimedOut,
+			"workflow_timed_out", false, "raise workflow_tools.execution_timeout in"},
+		"it cannot be cancelled": {script{lasts: time.Hour}, true, time.Minute, func(p *plant) {
+			p.cancels = false
+		}, false, false, TimedOut, "workflow_timed_out", true, "no cancel tool"},
+		"it still runs": {script{lasts: time.Hour}, true, time.Minute, func(p *plant) {
+			p.onCancel = running
+		}, false, false, TimedOut, "workflow_timed_out", true, "still runs there"},
+		"it failed to be cancelled": {script{lasts: time.Hour}, true, 0, func(p *plant) {
+			p.onCancel = failing
+		}, true, false, Cancelled, "workflow_cancelled", true, "too late"},
+		"cancelling is broken": {script{lasts: time.Hour}, true, 0, func(p *plant) {
+			p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("odd") }
+		}, true, false, Cancelled, "workflow_cancelled", true, "odd"},
+		"its caller cancelled it": {script{lasts: time.Hour}, true, 0, nil, true, false, Cancelled,
+			"workflow_cancelled", false, "Call again if it is still needed"},
+		"a sync one is cancelled": {script{lasts: time.Hour}, false, 0, nil, true, false, Cancelled,
+			"workflow_cancelled", true, "was told that the request is cancelled"},
+		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, Unknown, "shutting_down",
+			true, "not known"},
 	}, func(t *testing.T, c told, p *plant, open opener) {
 		if c.change != nil {
 			c.change(p)
@@ -197,23 +230,38 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "system", Version: "1"}, nil)
 	answers := map[string]string{
-		"workflows-list-tool":    `[{"id":"w-add","name":"add","description":"adds","executionType":"sync","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}}]`,
+		"workflows-list-tool": `[{"id":"w-add","name":"add","description":"adds","executionType":"sync",` +
+			`"inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}}]`,
 		"workflows-execute-tool": `{"sum": 3}`,
 	}
 	for name, answer := range answers {
-		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer}}}, nil
-		})
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer}}}, nil
+			})
 	}
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+		return server
+	}, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(web.Close)
 	cfg := config.Default()
-	cfg.WorkflowTools.Sources = []config.WorkflowSource{{Name: "system", URL: web.URL, ListTool: "workflows-list-tool", ExecuteTool: "workflows-execute-tool"}}
+	cfg.WorkflowTools.Sources = []config.WorkflowSource{{
+		Name:        "system",
+		URL:         web.URL,
+		ListTool:    "workflows-list-tool",
+		ExecuteTool: "workflows-execute-tool",
+	}}
+
 	root := testkit.Dir(t)
-	c := source.Open(source.Options{Root: root, Version: "test", Settings: func(context.Context) (*config.Config, error) { return cfg, nil }})
+	c := source.Open(source.Options{
+		Root:     root,
+		Version:  "test",
+		Settings: func(context.Context) (*config.Config, error) { return cfg, nil },
+	})
 	t.Cleanup(func() { testkit.Must(t, c.Close(context.Background())) })
 	s := open(t, root, c, nil)
 	testkit.Until(t, "the tool", func() bool { return c.Snapshot().Tool("add") != nil })
+
 	add := c.Snapshot().Tool("add")
 	testkit.Must(t, s.db.Open(t.Context()))
 	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, nil, "without runs")
@@ -226,15 +274,18 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	testkit.Equal(t, r.State, Completed)
 	testkit.Equal(t, r.Source, "system")
 	testkit.Equal(t, r.WorkflowID, "w-add")
+
 	for _, arguments := range []string{``, `{"a":"one"}`} {
 		wantCode(t, testkit.Get(call(add, arguments)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}
 	away := *add
 	away.Away = "it is being moved"
-	wantCode(t, testkit.Get(call(&away, `{"a":1}`)).Err(), session.StateError, "source_away", "it is being moved", "'system'")
+	wantCode(t, testkit.Get(call(&away, `{"a":1}`)).Err(), session.StateError, "source_away", "it is being moved",
+		"'system'")
 	_, total, err := s.Newest(t.Context(), "me", 1)
 	testkit.True(t, total == 1 && err == nil, "%d runs, want 1; %v", total, err)
-	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, []session.Count{{N: 1, What: "remote run", Of: "0 going on"}})
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts,
+		[]session.Count{{N: 1, What: "remote run", Of: "0 going on"}})
 }
 
 func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
@@ -247,6 +298,7 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 			testkit.Equal(t, *r.SourceExecutionID, "x-1")
 			testkit.True(t, r.EndedAt == nil, "%q: %+v", id, r)
 		}
+
 		c.ends()
 		for _, id := range []string{c.id(), "x-1"} {
 			testkit.True(t, s.is(id, Completed, `[1]`).EndedAt != nil, "%q has no end", id)
@@ -255,7 +307,12 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 }
 
 func TestReq003_8_5_StatusNotSupported(t *testing.T) {
-	bubbles(t, map[string]script{"no status tool": {lasts: time.Hour}, "no id": {accepted: &source.Answer{State: source.Running}}}, func(t *testing.T, l script, p *plant, open opener) {
+	bubbles(t, map[string]script{
+		"no status tool": {lasts: time.Hour},
+		"no id":          {accepted: &source.Answer{State: source.Running}},
+	}, func(
+		t *testing.T, l script, p *plant, open opener,
+	) {
 		p.statuses = false
 		s := open(oneSlot)
 		c := s.does(true, l)
@@ -263,6 +320,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 		testkit.Need(t, r.State == Running, "%+v", r)
 		testkit.Need(t, !r.StatusSupported, "%+v", r)
 		testkit.Need(t, r.EndedAt == nil, "%+v", r)
+
 		for range 2 { // now, and after a restart
 			_, err := s.Status(t.Context(), "me", c.id())
 			wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
@@ -285,9 +343,11 @@ func TestStatusOfWhatIsNotThereOrOfAnother(t *testing.T) {
 			s.start(workflow(t, fmt.Sprint("w", i), i == 0, script{}), `{}`).wait()
 			time.Sleep(time.Second)
 		}
+
 		_, err := s.Status(t.Context(), "me", unknown)
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
 		testkit.True(t, !strings.Contains(err.Error(), "(w2,"), "%v", err)
+
 		others := s.status("x-1").ExecutionID
 		_, err = s.Status(t.Context(), "other", others)
 		wantCode(t, err, session.StateError, "unknown_run", others, "No execution is known")
@@ -320,10 +380,13 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 				p.away = nil
 			})
 			testkit.True(t, s.log.has("level=WARN", "it restarts", c.id()), "not logged")
+
 			back := time.Now()
 			r := c.ends()
-			testkit.True(t, r.State == Completed && time.Since(back) <= 2*time.Second, "%+v, %v after it was back", r, time.Since(back))
+			testkit.True(t, r.State == Completed && time.Since(back) <= 2*time.Second, "%+v, %v after it was back", r,
+				time.Since(back))
 		}
+
 		s.configure(nil) // it is away for longer than a run may take
 		began := time.Now()
 		c := s.does(true, script{lasts: time.Minute})
@@ -334,7 +397,8 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 	})
 }
 
-// TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot, where the answers are no statuses, or it is forgotten.
+// TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot, where the answers are no
+// statuses, or it is forgotten.
 func TestASourceThatTellsNoStatus(t *testing.T) {
 	type says struct {
 		answer source.Answer
@@ -342,11 +406,12 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 		said   string
 	}
 	bubbles(t, map[string]says{
-		"nothing":   {source.Answer{}, nil, "it says nothing"},
-		"NaN":       {output(`"{output: NaN}"`), nil, `it says "{output: NaN}"`},
-		"an error":  {source.Answer{Error: "who knows"}, nil, "it says who knows"},
-		"much":      {output(strings.Repeat("x", 5000)), nil, "it says xxxxxxxxxxx"},
-		"garbage":   {source.Answer{}, fmt.Errorf("%w: %w: %w: NaN", source.ErrAway, source.ErrLost, source.ErrUnreadable), "cannot be read: NaN"},
+		"nothing":  {source.Answer{}, nil, "it says nothing"},
+		"NaN":      {output(`"{output: NaN}"`), nil, `it says "{output: NaN}"`},
+		"an error": {source.Answer{Error: "who knows"}, nil, "it says who knows"},
+		"much":     {output(strings.Repeat("x", 5000)), nil, "it says xxxxxxxxxxx"},
+		"garbage": {source.Answer{},
+			fmt.Errorf("%w: %w: %w: NaN", source.ErrAway, source.ErrLost, source.ErrUnreadable), "cannot be read: NaN"},
 		"forgotten": {source.Answer{}, &source.RefusedError{Text: "no such execution: x-1"}, "no such execution: x-1"},
 	}, func(t *testing.T, c says, p *plant, open opener) {
 		p.onStatus = func(string) (*source.Answer, error) { return &c.answer, c.err }
@@ -381,11 +446,13 @@ func TestASourceThatTellsLittle(t *testing.T) {
 			}
 			return &source.Answer{Progress: &source.Progress{Message: "busy", Asks: "Which city?"}}, nil
 		}
+
 		c = s.does(true, script{lasts: time.Hour})
 		for _, asks := range []string{"Which city?", ""} {
 			time.Sleep(37 * time.Second / 2) // ten polls each
 			testkit.Equal(t, s.status(c.id()).Progress.Asks, asks)
-			testkit.Equal(t, len(testkit.Get(s.store.Asking(t.Context())).Must(t)), len(asks)/11, "runs that ask, for other servers")
+			testkit.Equal(t, len(testkit.Get(s.store.Asking(t.Context())).Must(t)), len(asks)/11,
+				"runs that ask, for other servers")
 		}
 		testkit.Equal(t, c.ends().State, Completed)
 	})
@@ -393,17 +460,18 @@ func TestASourceThatTellsLittle(t *testing.T) {
 
 // TestASourceThatStartsAgainIsGivenTime: also by a server that has not asked it before, or that asks often.
 func TestASourceThatStartsAgainIsGivenTime(t *testing.T) {
-	bubbles(t, map[string]time.Duration{"often": 10 * time.Millisecond, "as usual": 2 * time.Second}, func(t *testing.T, interval time.Duration, p *plant, open opener) {
-		s := open(func(w *config.WorkflowTools) { w.StatusInterval = interval })
-		id := s.start(workflow(t, "w", true, script{lasts: 10 * time.Second, answer: output(`1`)}), `{}`).id()
-		time.Sleep(time.Second)
-		p.with(func() { p.statuses = false })
-		s = s.restart()
-		time.Sleep(5 * time.Second)
-		p.with(func() { p.statuses = true })
-		time.Sleep(time.Minute)
-		s.is(id, Completed, `1`)
-	})
+	bubbles(t, map[string]time.Duration{"often": 10 * time.Millisecond, "as usual": 2 * time.Second},
+		func(t *testing.T, interval time.Duration, p *plant, open opener) {
+			s := open(func(w *config.WorkflowTools) { w.StatusInterval = interval })
+			id := s.start(workflow(t, "w", true, script{lasts: 10 * time.Second, answer: output(`1`)}), `{}`).id()
+			time.Sleep(time.Second)
+			p.with(func() { p.statuses = false })
+			s = s.restart()
+			time.Sleep(5 * time.Second)
+			p.with(func() { p.statuses = true })
+			time.Sleep(time.Minute)
+			s.is(id, Completed, `1`)
+		})
 }
 
 func TestAPollThatHangsIsGivenUp(t *testing.T) {
@@ -419,7 +487,8 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
 // it had come, and of one that is completed none: it is not at the first of two.
 func TestTheProgressOfARunThatIsOver(t *testing.T) {
-	first, both := &source.Progress{Value: new(0.0), Total: new(2.0)}, &source.Progress{Value: new(2.0), Total: new(2.0)}
+	first := &source.Progress{Value: new(0.0), Total: new(2.0)}
+	both := &source.Progress{Value: new(2.0), Total: new(2.0)}
 	type over struct {
 		end  source.Answer
 		want *source.Progress

@@ -31,7 +31,9 @@ const listed = 20
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run, error) {
 	x, err := e.known(ctx, identity, executionID)
 	if err == nil && !x.StatusSupported && x.EndedAt == nil {
-		return nil, refusal(x, codes.StatusNotSupported, "Asking for its status is not supported for execution '%s': workflow '%s' was started at source '%s', which has no status tool, or gave the execution no id. Look there for its end.",
+		return nil, refusal(x, codes.StatusNotSupported,
+			"Asking for its status is not supported for execution '%s': workflow '%s' was started at source '%s', "+
+				"which has no status tool, or gave the execution no id. Look there for its end.",
 			x.ExecutionID, x.WorkflowName, x.Source)
 	}
 	return x, err
@@ -51,8 +53,11 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
 	if given == "" {
-		return nil, session.Wrong(codes.InvalidExecutionID, "execution_id is empty. Pass the execution_id that the call which started it returned.").With("argument", "execution_id").With("value", "")
+		return nil, session.Wrong(codes.InvalidExecutionID,
+			"execution_id is empty. Pass the execution_id that the call which started it returned.").With("argument",
+			"execution_id").With("value", "")
 	}
+
 	var id string
 	if parsed, err := uuid.Parse(given); err == nil {
 		id = parsed.String()
@@ -62,15 +67,22 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 	case err != nil:
 		return nil, err
 	case len(found) > 1:
-		return nil, session.Wrong(codes.AmbiguousExecutionID, "%d executions have the id '%s' at their sources. Pass one of these as execution_id: %s.",
+		return nil, session.Wrong(codes.AmbiguousExecutionID,
+			"%d executions have the id '%s' at their sources. Pass one of these as execution_id: %s.",
 			len(found), clip(given, 100), describe(found))
 	case len(found) == 0 && id == "":
-		return nil, session.Wrong(codes.InvalidExecutionID, "'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s", clip(given, 100), e.newest(ctx, identity)).
+		return nil, session.Wrong(codes.InvalidExecutionID,
+			"'%s' is not an execution_id: expected a UUID, or the id that a source gave to a known execution. %s",
+			clip(given, 100), e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	case len(found) == 0:
-		return nil, session.NotNow(codes.UnknownRun, "There is no execution with execution_id '%s': it was never started here, or is not kept any more: the newest %d that ended in the last day are. %s", clip(given, 100), store.RemoteRunsKept, e.newest(ctx, identity)).
+		return nil, session.NotNow(codes.UnknownRun,
+			"There is no execution with execution_id '%s': it was never started here, or is not kept any more: the "+
+				"newest %d that ended in the last day are. %s", clip(given, 100), store.RemoteRunsKept,
+			e.newest(ctx, identity)).
 			With("argument", "execution_id").With("value", clip(given, 100))
 	}
+
 	x := *found[0]
 	return &x, nil
 }
@@ -81,6 +93,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, 
 	if n := e.get(id); n != nil && n.identity == identity {
 		return []*Run{&n.view.Load().Run}, nil
 	}
+
 	_, adopting := e.adopt(ctx)
 	if !e.db.Exists() {
 		return nil, nil
@@ -91,13 +104,17 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, 
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("looking for execution %q: %w", given, context.Cause(ctx))
 	default:
-		return nil, session.NotNow(codes.RunsUnread, "Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
+		return nil, session.NotNow(codes.RunsUnread,
+			"Whether execution '%s' exists is not known, because the executions of other servers cannot be read: %v. "+
+				"Correct that and call again; do not start it again.", clip(given, 100), err).Because(err)
 	}
+
 	var found []*Run
 	for _, x := range stored {
 		if adopting != nil && x.Lapsed {
-			x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, because that could not be saved: %v. "+
-				"Its state at its source is not known. Correct that and call again; do not start it again", adopting), maxWords))
+			x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, "+
+				"because that could not be saved: %v. Its state at its source is not known. Correct that and call "+
+				"again; do not start it again", adopting), maxWords))
 		}
 		found = append(found, e.latest(&x))
 	}
@@ -145,6 +162,7 @@ func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []
 	if !e.db.Exists() {
 		return nil, 0, nil
 	}
+
 	stored, total, err := e.store.Newest(ctx, identity, limit)
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
@@ -159,6 +177,7 @@ func Inspect(ctx context.Context, db store.Database) (r session.Report, err erro
 	if !db.Exists() {
 		return r, nil
 	}
+
 	var n, going int
 	if r.Findings, n, going, err = db.RemoteRuns().Inspect(ctx); err != nil {
 		return r, ctx.Err()

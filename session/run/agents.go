@@ -38,8 +38,10 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		if most := d.attemptLead.Run.Parallel; most > 0 && len(d.agents) >= most {
 			return nil
 		}
+
 		if _, _, item := definition.SplitItem(j.step); item && j.state.Progress(j.step) == nil {
-			return session.NotNow(codes.StepNotCurrent, "Step '%s' has begun since the session was read.", j.step) // by get_step
+			// by get_step
+			return session.NotNow(codes.StepNotCurrent, "Step '%s' has begun since the session was read.", j.step)
 		}
 		if do := d.itemWork(j.stepRef, j.state); do != nil {
 			d.doInstead(ctx, j.stepRef, do)
@@ -54,9 +56,18 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			continue
 		}
 		x := &agent{stepRef: j.stepRef}
+
 		var running context.Context
 		running, x.cancel = context.WithCancel(ctx)
-		c, over, err := d.workplace.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.stepRef, parent, id) }})
+		c, over, err := d.workplace.Admit(Grant{
+			Execution: a.Execution.ID,
+			Session:   j.session,
+			Step:      j.step,
+			Isolated:  j.state.RootOf("", j.step) != "",
+			Child: func(ctx context.Context, parent, id string) error {
+				return d.adopt(ctx, j.stepRef, parent, id)
+			},
+		})
 		if err != nil {
 			x.cancel()
 			return err
@@ -75,6 +86,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			}
 		})
 	}
+
 	return nil
 }
 
@@ -89,8 +101,8 @@ func (d *leader) ending() bool {
 	return false
 }
 
-// wait waits until something has changed, but not for long: other processes move sessions, too, as when a person drops an
-// item or aborts the workflow.
+// wait waits until something has changed, but not for long: other processes move sessions, too, as when a
+// person drops an item or aborts the workflow.
 func (d *leader) wait(ctx context.Context, until time.Time) error {
 	if again := time.Now().Add(lookAgain); until.IsZero() || again.Before(until) {
 		until = again
@@ -104,6 +116,7 @@ func (d *leader) wait(ctx context.Context, until time.Time) error {
 	case <-bounded.Done():
 		return ctx.Err()
 	}
+
 	return nil
 }
 

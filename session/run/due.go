@@ -24,7 +24,8 @@ type job struct {
 	reply      *machine.StepReply
 	executions []task.Execution // of this step, the newest first
 	ended      []*machine.State // the workflows that its agents have started and that have ended since
-	refusal    string           // why a person cannot pass the outputs, or why those that they passed were refused; or ""
+	// why a person cannot pass the outputs, or why those that they passed were refused; or ""
+	refusal string
 }
 
 // dueWork is the work that can be done now.
@@ -58,13 +59,14 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err
 	return now, nil
 }
 
-// called looks at the workflow that a step is. If that is complete and its step is not, as a person has to let that go on,
-// the step is finished as an agent would: it is, or the reply says what they can do.
+// called looks at the workflow that a step is. If that is complete and its step is not, as a person has to
+// let that go on, the step is finished as an agent would: it is, or the reply says what they can do.
 func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *dueWork) error {
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.workplace.State(ctx, id)
 	if session.CodeOf(err) == codes.UnknownSession {
-		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. "+remedy, id, p.session)
+		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. "+remedy, id,
+			p.session)
 		return nil
 	}
 	if err != nil {
@@ -110,6 +112,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		if m.State == "completed" {
 			continue
 		}
+
 		now.open[p] = true
 		if of := s.Progress(m.StepID); of != nil && of.Child != "" {
 			if err := d.called(ctx, s, p, of.Child, now); err != nil || now.moved {
@@ -130,6 +133,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		if waits || a != nil || d.failed[p] != "" {
 			continue
 		}
+
 		if definition.IsMerge(p.step) {
 			if told = d.unmerged[p]; told == "" {
 				if mayMerge(p.step, reply.Members) {
@@ -155,7 +159,8 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 			return err
 		}
 		if of := s.Progress(m.StepID); of != nil { // what was before it began, in an earlier round, was other work
-			if i := slices.IndexFunc(before, func(x task.Execution) bool { return x.CreatedAt.Before(of.StartedAt) }); i >= 0 {
+			i := slices.IndexFunc(before, func(x task.Execution) bool { return x.CreatedAt.Before(of.StartedAt) })
+			if i >= 0 {
 				before = before[:i]
 			}
 			ended = slices.DeleteFunc(ended, func(c *machine.State) bool { return c.StartedAt.Before(of.StartedAt) })
@@ -172,6 +177,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		}
 		now.steps = append(now.steps, j)
 	}
+
 	return nil
 }
 
@@ -189,7 +195,13 @@ func (d *leader) executions(ctx context.Context, p stepRef) ([]task.Execution, e
 
 // limited says that a step waits for the limit that ended its newest agent.
 func (d *leader) limited(j job, until time.Time) board.RunWait {
-	w := board.RunWait{Kind: board.WaitsForLimit, SessionID: j.session, StepID: j.step, Since: *j.executions[0].EndedAt, Until: &until}
+	w := board.RunWait{
+		Kind:      board.WaitsForLimit,
+		SessionID: j.session,
+		StepID:    j.step,
+		Since:     *j.executions[0].EndedAt,
+		Until:     &until,
+	}
 	if !limit.Known(&j.executions[0]) {
 		w.Tries = limit.Row(j.executions, d.attemptLead.Since)
 	}
@@ -210,6 +222,7 @@ func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*mach
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if s.Status == machine.Active {
 			active = append(active, s)
 		} else {
@@ -228,6 +241,7 @@ func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error 
 		}
 		p = stepRef{parent, s.CurrentStepID}
 	}
+
 	d.mu.Lock()
 	if d.attemptLead.Run.Children == nil {
 		d.attemptLead.Run.Children = map[string][]string{}
@@ -273,5 +287,6 @@ func (d *leader) find(ctx context.Context) error {
 			err = d.adopt(ctx, stepRef{s.Session, s.Step}, s.Parent, s.SessionID)
 		}
 	}
+
 	return err
 }

@@ -113,7 +113,8 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		"it could not begin":    {agent{err: errors.New("no such program")}, "[no such program] map[] <nil> "},
 		"it was refused":        {agent{err: session.NotNow(codes.BadPath, "Not here.")}, "[Not here.] map[] <nil> "},
 		"the session has moved": {agent{err: session.NotNow(codes.StepFinished, "Too late.")}, "[] map[] <nil> "},
-		"it may pass":           {agent{err: fmt.Errorf("reading: %w", store.ErrUnavailable)}, "[] map[] reading: " + store.ErrUnavailable.Error() + " "},
+		"it may pass": {agent{err: fmt.Errorf("reading: %w", store.ErrUnavailable)},
+			"[] map[] reading: " + store.ErrUnavailable.Error() + " "},
 		"a merge has conflicts": {agent{mergeAdvice: "a.md conflicts", called: true}, "[] map[] <nil> a.md conflicts"},
 	} {
 		d := newLeader(&attempt.Lead{Run: board.Run{Parallel: 1}}, nil, 1)
@@ -121,7 +122,8 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		d.agents[p] = &c.x
 		testkit.Works(t, d.start(t.Context(), []job{{stepRef: stepRef{root, "b"}}}), "more than may run at once")
 		d.end(&c.x)
-		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.agentError, " ", d.unmerged[p]), c.want, "%s", name)
+		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.agentError, " ",
+			d.unmerged[p]), c.want, "%s", name)
 		testkit.True(t, !c.x.timer.Stop(), "%s: %+v", name, d)
 		testkit.Need(t, len(d.agents) == 0, "%s: %+v", name, d)
 		testkit.True(t, d.silent[p] != c.x.called, "%s: %+v", name, d)
@@ -145,7 +147,8 @@ func TestWhatIsDue(t *testing.T) {
 			for i, s := range status {
 				id := fmt.Sprint(child[:7], i+1)
 				w.states[id] = &machine.State{SessionID: id, Status: s, CurrentStepID: "nested"}
-				d.attemptLead.Run.Children = map[string][]string{root + "/a": append(d.attemptLead.Run.Children[root+"/a"], id)}
+				d.attemptLead.Run.Children = map[string][]string{root +
+					"/a": append(d.attemptLead.Run.Children[root+"/a"], id)}
 			}
 		}
 	}
@@ -159,9 +162,23 @@ func TestWhatIsDue(t *testing.T) {
 		return func(d *leader, _ *called) { d.before[stepRef{root, "a"}] = all }
 	}
 	limited := func(wait time.Duration) func(*leader, *called) {
-		return before(task.Execution{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))})
+		return before(task.Execution{
+			State:        task.Failed,
+			CreatedAt:    begun,
+			EndedAt:      &begun,
+			LimitedUntil: new(begun.Add(wait)),
+		})
 	}
-	checks := &machine.StepProgress{StepID: "a", Tries: slices.Repeat([]*machine.Try{{Checks: true, State: machine.TryFailed, ClosedAt: new(lead.Since.Add(1)), Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}}}}, maxFailedChecks)}
+
+	checks := &machine.StepProgress{
+		StepID: "a",
+		Tries: slices.Repeat([]*machine.Try{{
+			Checks:   true,
+			State:    machine.TryFailed,
+			ClosedAt: new(lead.Since.Add(1)),
+			Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}},
+		}}, maxFailedChecks),
+	}
 	for name, c := range map[string]struct {
 		members string // each with its state, if it is not started
 		of      *machine.StepProgress
@@ -169,53 +186,102 @@ func TestWhatIsDue(t *testing.T) {
 		set     func(*leader, *called)
 		want    string
 	}{
-		"a step":                                {"a", nil, "", nil, "a"},
-		"steps of a group":                      {"a:completed b c", nil, "b", nil, "c"},
-		"an agent whose step is over":           {"a", nil, "b", nil, "a; b is to end"},
-		"what failed":                           {"a b", nil, "", func(d *leader, _ *called) { d.failed[stepRef{root, "a"}] = "no" }, "b; a failed: no"},
-		"what failed and a person finished":     {"a:completed b", nil, "", func(d *leader, _ *called) { d.failed[stepRef{root, "a"}] = "no" }, "b"},
-		"a person is asked":                     {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
-		"they do not pass it":                   {"a", asked(new(machine.Answer)), "", nil, "a"},
-		"while its agent ends":                  {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[stepRef{root, "a"}].handedIn() }, ""},
-		"they pass it":                          {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
-		"it is refused":                         {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
-		"it cannot be kept":                     {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
-		"the store is away":                     {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StoreUnavailable, "Again.").Because(store.ErrUnavailable)), "error: StateError: Again."},
-		"its checks fail":                       {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
-		"its checks run":                        {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
-		"its files changed":                     {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
-		"the turn of a merge":                   {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
-		"after an item that is open":            {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
-		"a merge with conflicts":                {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[stepRef{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
-		"a workflow that an agent left":         {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
-		"one that has ended":                    {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
-		"one that was pruned":                   {"a", nil, "", func(d *leader, _ *called) { d.attemptLead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
-		"the workflow of a step":                {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
-		"it ends while the leader looks":        {"a b", calls, "b", meanwhile(machine.Completed), "moved"},
-		"it is aborted meanwhile":               {"a", calls, "", meanwhile(machine.Aborted), "moved"},
-		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted. Begin the step again on the page of session 12345678, then resume the run."},
-		"it is complete, and a person must act": {"a b", calls, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("The last round is over.")}, nil), "b; a failed: The last round is over."},
-		"they have let it go on":                {"a", calls, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
-		"its outputs are lost":                  {"a", calls, "", finish(machine.FinishReply{}, session.NotNow(codes.InstructionsLost, "No.")), "a failed: No."},
-		"it is complete, and the store is away": {"a", calls, "", finish(machine.FinishReply{}, store.ErrUnavailable), "error: " + store.ErrUnavailable.Error()},
-		"it is gone":                            {"a b", calls, "", func(_ *leader, w *called) { delete(w.states, child) }, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
-		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again within 1h0m0s"},
-		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again within 1m0s"},
-		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again within 1m0s"},
-		"agents that finish nothing":            {"a b", nil, "", before(slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)...), "b; a failed: 2 agents ended without finishing it."},
-		"checks that fail again and again":      {"a", checks, "", nil, "a failed: Its checks failed 10 times. Check 'tests': no"},
-		"while its agent works":                 {"a", checks, "a", nil, "a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
+		"a step":                      {"a", nil, "", nil, "a"},
+		"steps of a group":            {"a:completed b c", nil, "b", nil, "c"},
+		"an agent whose step is over": {"a", nil, "b", nil, "a; b is to end"},
+		"what failed": {"a b", nil, "", func(d *leader, _ *called) {
+			d.failed[stepRef{root, "a"}] = "no"
+		}, "b; a failed: no"},
+		"what failed and a person finished": {"a:completed b", nil, "", func(d *leader, _ *called) {
+			d.failed[stepRef{root, "a"}] = "no"
+		}, "b"},
+		"a person is asked": {"a", asked(nil), "a", nil,
+			"waits for person at a, 0 tries; again within 10s; a is to end"},
+		"they do not pass it": {"a", asked(new(machine.Answer)), "", nil, "a"},
+		"while its agent ends": {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) {
+			d.agents[stepRef{root, "a"}].handedIn()
+		}, ""},
+		"they pass it": {"a", passed, "",
+			finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+		"it is refused": {"a", passed, "",
+			finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")),
+			"a (StateError: A file is gone.)"},
+		"it cannot be kept": {"a", passed, "",
+			finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
+		"the store is away": {"a", passed, "",
+			finish(machine.FinishReply{},
+				session.NotNow(codes.StoreUnavailable, "Again.").Because(store.ErrUnavailable)),
+			"error: StateError: Again."},
+		"its checks fail": {"a", passed, "",
+			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil),
+			"a (It does not build.)"},
+		"its checks run": {"a", passed, "",
+			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil),
+			"again within 1s"},
+		"its files changed": {"a", asked(nil), "", func(_ *leader, w *called) {
+			w.changed = "a.md has changed"
+		}, "a (a.md has changed)"},
+		"the turn of a merge":        {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
+		"after an item that is open": {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
+		"a merge with conflicts": {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) {
+			d.unmerged[stepRef{root, "merge:x[1]"}] = "it conflicts"
+		}, "merge:x[1] (it conflicts)"},
+		"a workflow that an agent left": {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
+		"one that has ended": {"a", nil, "", begins(machine.Completed, machine.Aborted),
+			"a after 2 workflows"},
+		"one that was pruned": {"a", nil, "", func(d *leader, _ *called) {
+			d.attemptLead.Run.Children = map[string][]string{root + "/a": {"gone"}}
+		}, "a"},
+		"the workflow of a step":         {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
+		"it ends while the leader looks": {"a b", calls, "b", meanwhile(machine.Completed), "moved"},
+		"it is aborted meanwhile":        {"a", calls, "", meanwhile(machine.Aborted), "moved"},
+		"it is aborted": {"a b", calls, "", begins(machine.Aborted),
+			"b; a failed: its workflow was aborted. Begin the step again on the page of session 12345678, then " +
+				"resume the run."},
+		"it is complete, and a person " +
+			"must act": {"a b", calls, "",
+			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("The last round is over.")}, nil),
+			"b; a failed: The last round is over."},
+		"they have let it go on": {"a", calls, "",
+			finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+		"its outputs are lost": {"a", calls, "",
+			finish(machine.FinishReply{}, session.NotNow(codes.InstructionsLost, "No.")), "a failed: No."},
+		"it is complete, and the store is away": {"a", calls, "", finish(machine.FinishReply{}, store.ErrUnavailable),
+			"error: " + store.ErrUnavailable.Error()},
+		"it is gone": {"a b", calls, "", func(_ *leader, w *called) {
+			delete(w.states, child)
+		},
+			"b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step " +
+				"again on the page of session 12345678, then resume the run."},
+		"a limit whose end is known": {"a", nil, "", limited(time.Hour),
+			"waits for limit at a, 0 tries; again within 1h0m0s"},
+		"a limit whose end is not known": {"a", nil, "", limited(0),
+			"waits for limit at a, 1 tries; again within 1m0s"},
+		"a limit that is over": {"a", nil, "", limited(-time.Hour),
+			"waits for limit at a, 1 tries; again within 1m0s"},
+		"agents that finish nothing": {"a b", nil, "",
+			before(slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)...),
+			"b; a failed: 2 agents ended without finishing it."},
+		"checks that fail again and again": {"a", checks, "", nil,
+			"a failed: Its checks failed 10 times. Check 'tests': no"},
+		"while its agent works": {"a", checks, "a", nil,
+			"a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &machine.State{SessionID: root, Revision: 1, Status: machine.Active, CurrentStepID: "a"}
 			if c.of != nil {
 				s.StepProgress = s.StepProgress.Set("a", c.of)
 			}
-			w := &called{states: map[string]*machine.State{root: s, child: {Status: machine.Completed}}, members: map[string][]machine.Member{}}
+			w := &called{
+				states:  map[string]*machine.State{root: s, child: {Status: machine.Completed}},
+				members: map[string][]machine.Member{},
+			}
 			for m := range strings.FieldsSeq(c.members) {
 				id, completed := strings.CutSuffix(m, ":completed")
-				w.members[root] = append(w.members[root], machine.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
+				w.members[root] = append(w.members[root],
+					machine.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
 			}
+
 			lead.Run.SessionID, lead.Run.Children = root, nil
 			d := newLeader(lead, w, 1)
 			if c.agent != "" {
@@ -230,30 +296,49 @@ func TestWhatIsDue(t *testing.T) {
 			testkit.Equal(t, asText(d, now, err), c.want)
 		})
 	}
+
 	// What agents start is recorded once, and found again by a leader that goes on, also in a workflow that is a step.
-	w := &called{states: map[string]*machine.State{child: {SessionID: child, CurrentStepID: "b", StepProgress: machine.State{}.StepProgress.Set("b", &machine.StepProgress{Child: "called"})}}, started: []Started{
-		{SessionID: child, Parent: root, Session: root, Step: "a"}, {SessionID: "found", Parent: root, Session: root, Step: "a"}, {SessionID: "in it", Parent: "called", Session: "called", Step: "c"},
-		{SessionID: "nested", Parent: child, Session: root, Step: "a"}, {SessionID: "of others", Parent: "x", Session: "x", Step: "a"},
-	}}
+	w := &called{
+		states: map[string]*machine.State{child: {
+			SessionID:     child,
+			CurrentStepID: "b",
+			StepProgress:  machine.State{}.StepProgress.Set("b", &machine.StepProgress{Child: "called"}),
+		}},
+		started: []Started{
+			{SessionID: child, Parent: root, Session: root, Step: "a"}, {
+				SessionID: "found",
+				Parent:    root,
+				Session:   root,
+				Step:      "a",
+			}, {SessionID: "in it", Parent: "called", Session: "called", Step: "c"},
+			{SessionID: "nested", Parent: child, Session: root, Step: "a"},
+			{SessionID: "of others", Parent: "x", Session: "x", Step: "a"},
+		},
+	}
 	lead.Run.Children = nil
 	d := newLeader(lead, w, 1)
 	for range 2 {
 		testkit.Works(t, d.adopt(t.Context(), stepRef{root, "a"}, root, child))
 		testkit.Works(t, d.find(t.Context()))
 	}
-	testkit.Same(t, lead.Run.Children, map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}, "called/c": {"in it"}})
+	testkit.Same(t, lead.Run.Children,
+		map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}, "called/c": {"in it"}})
+
 	// An item gets a worktree before its agents, and is merged and tidied away after them.
 	s := &machine.State{SessionID: root}
 	for id, folder := range map[string]string{"port[0]": ".", "fix[0]": "x", "merge:port[0]": "x"} {
 		s.StepProgress = s.StepProgress.Set(id, &machine.StepProgress{StepID: id, Folder: folder, StartedAt: begun})
 	}
+
 	at := func(step string) stepRef { return stepRef{root, step} }
 	d.unmerged[at("merge:port[0]")] = "it conflicts"
 	testkit.Need(t, d.itemWork(at("none"), s) == nil, "work of an agent is done without one")
 	testkit.Need(t, d.itemWork(at("fix[0]"), s) == nil, "work of an agent is done without one")
 	testkit.True(t, d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
-	testkit.True(t, outdated(d.start(t.Context(), []job{{stepRef: at("port[1]"), state: s}})), "an item that has begun since the session was read has an agent already")
+	testkit.True(t, outdated(d.start(t.Context(), []job{{stepRef: at("port[1]"), state: s}})),
+		"an item that has begun since the session was read has an agent already")
 	testkit.Equal(t, testkit.Get(d.itemWork(at("port[0]"), s)(t.Context())).Must(t), "")
+
 	folder := strings.TrimPrefix(w.isolated, root+" port[0] ")
 	testkit.Git(t, folder, "config", "user.name", "ann")
 	testkit.Git(t, folder, "config", "user.email", "ann@example.com")
@@ -263,6 +348,7 @@ func TestWhatIsDue(t *testing.T) {
 	w.finish = func() (*machine.FinishReply, error) { return nil, errors.New("not now") }
 	merge := d.itemWork(at("merge:port[0]"), s)
 	testkit.Fails(t, testkit.Get(merge(t.Context())).Err(), "not now")
+
 	testkit.Get(os.Stat(folder)).Must(t)
 	w.finish = func() (*machine.FinishReply, error) { return new(machine.FinishReply), nil }
 	testkit.Equal(t, testkit.Get(merge(t.Context())).Must(t), "")
@@ -272,13 +358,23 @@ func TestWhatIsDue(t *testing.T) {
 
 // Why a step is not finished is told to its next agent, and to people.
 func TestWhyAStepIsNotFinished(t *testing.T) {
-	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", ExpectedOutputs: []machine.ExpectedOutput{{Name: "doc", Type: "file", Required: true}, {Name: "notes", Type: "string"}}}
+	step := &machine.StepInfo{
+		StepID:    "draft",
+		SessionID: "0123abcd",
+		ExpectedOutputs: []machine.ExpectedOutput{{Name: "doc", Type: "file", Required: true},
+			{Name: "notes", Type: "string"}},
+	}
+
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	failed := func(a machine.Try, said ...string) *machine.StepProgress {
 		a.State, a.ClosedAt = machine.TryFailed, &at
 		a.Verdicts = []*machine.Verdict{{Passed: true, Feedback: "fine"}}
 		for _, s := range said {
-			a.Verdicts = append(a.Verdicts, &machine.Verdict{RunEach: "tests", Feedback: s, Check: &machine.CheckRun{Command: []string{"make", "test"}}})
+			a.Verdicts = append(a.Verdicts, &machine.Verdict{
+				RunEach:  "tests",
+				Feedback: s,
+				Check:    &machine.CheckRun{Command: []string{"make", "test"}},
+			})
 		}
 		return &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{&a}}
 	}
@@ -292,13 +388,23 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		told         string
 		agent, human string
 	}{
-		"told":       {person, "It hung.", "It hung.", " It hung."},
-		"nothing":    {nil, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
-		"void":       {void, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
-		"checks":     {failed(machine.Try{Checks: true}, " one ", "two"), "", "its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two", " Its check 'tests' failed:  one "},
-		"review":     {failed(machine.Try{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo", " Its last review did not pass: one two"},
-		"person":     {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
-		"same again": {again, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs, and the same ones were handed in again: Too long."},
+		"told": {person, "It hung.", "It hung.", " It hung."},
+		"nothing": {nil, "",
+			`finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`,
+			""},
+		"void": {void, "",
+			`finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`,
+			""},
+		"checks": {failed(machine.Try{Checks: true}, " one ", "two"), "",
+			"its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two",
+			" Its check 'tests' failed:  one "},
+		"review": {failed(machine.Try{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo",
+			" Its last review did not pass: one two"},
+		"person": {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not " +
+			"shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
+		"same again": {again, "", "a person looked at its outputs, and does not pass them. The same outputs are not " +
+			"shown to them again: change them.\n\nToo long.",
+			" A person did not pass its outputs, and the same ones were handed in again: Too long."},
 	} {
 		s := &machine.State{}
 		if c.of != nil {
@@ -314,12 +420,15 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		p.Tries = append(p.Tries, p.Tries[0])
 	}
 	p.CompletedAt = &at
-	testkit.True(t, checksFailed(p, at.Add(-1)) == "" && checksFailed(nil, at) == "", "a step that is done, or not begun, is given up")
+	testkit.True(t, checksFailed(p, at.Add(-1)) == "" && checksFailed(nil, at) == "",
+		"a step that is done, or not begun, is given up")
+
 	for _, c := range []struct {
 		of           *machine.StepProgress
 		began, ended time.Duration
 		want         bool
-	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Try{}, "x"), -2, -1, true}, {failed(machine.Try{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
+	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Try{}, "x"), -2, -1, true},
+		{failed(machine.Try{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
 		x := &task.Execution{CreatedAt: at.Add(c.began), EndedAt: new(at.Add(c.ended))}
 		testkit.Equal(t, failedSince(c.of, x), c.want, "%+v", c)
 	}
@@ -328,19 +437,31 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 
 func TestPromptsOfAgentsThatGoOn(t *testing.T) {
 	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", Instructions: "Merge it."}
-	children := []*machine.State{{JobName: "a", WorkflowName: "b", SessionID: "89abcdef", Status: machine.Aborted, AbortReason: new("obsolete")}, {JobName: "a", WorkflowName: "c", SessionID: "76543210", Status: machine.Completed}}
+	children := []*machine.State{{
+		JobName:      "a",
+		WorkflowName: "b",
+		SessionID:    "89abcdef",
+		Status:       machine.Aborted,
+		AbortReason:  new("obsolete"),
+	}, {JobName: "a", WorkflowName: "c", SessionID: "76543210", Status: machine.Completed}}
 	for want, got := range map[string]string{
-		"You ended, and the step draft is not finished: It hung.\n\nWhen its outputs": againPrompt(step, &machine.State{}, "It hung."),
-		"has ended. Go on where you were.\n\nWhen its outputs":                        limitPrompt(step),
-		"The workflow a/b that you started (session 89abcdef) is aborted. The reason: obsolete\nThe workflow a/c that you started (session 76543210) is completed.\nGo on with the step draft.\n\nWhen its outputs": childPrompt(step, children),
+		"You ended, and the step draft is not finished: It hung.\n\nWhen its outputs": againPrompt(step,
+			&machine.State{}, "It hung."),
+		"has ended. Go on where you were.\n\nWhen its outputs": limitPrompt(step),
+		"The workflow a/b that you started (session 89abcdef) is aborted. The reason: obsolete\nThe workflow a/c " +
+			"that you started (session 76543210) is completed.\nGo on with the step draft.\n\nWhen its " +
+			"outputs": childPrompt(step, children),
 		"# Your step: draft\n\nMerge it. x.go conflicts.\n\nResolve that": mergePrompt(step, "x.go conflicts."),
 		"p\nA person says:\n\nhurry\n":                                    adviceFor("p", " hurry\n"),
-		"did not finish. " + attempt.LimitReached + " 5m. Work so":        limitReached(&task.Execution{Error: new(attempt.LimitReached + " 5m.")}),
+		"did not finish. " + attempt.LimitReached +
+			" 5m. Work so": limitReached(&task.Execution{Error: new(attempt.LimitReached + " 5m.")}),
 	} {
 		testkit.Contains(t, got, want)
 	}
-	testkit.Equal(t, adviceFor("p", " \n")+limitReached(nil)+limitReached(&task.Execution{})+limitReached(&task.Execution{Error: new("It hung.")}), "p")
-	testkit.True(t, !strings.Contains(mergePrompt(step, "x"), "finished_step of the MCP"), "a merge is finished with finished_step")
+	testkit.Equal(t, adviceFor("p", " \n")+limitReached(nil)+limitReached(&task.Execution{})+
+		limitReached(&task.Execution{Error: new("It hung.")}), "p")
+	testkit.True(t, !strings.Contains(mergePrompt(step, "x"), "finished_step of the MCP"),
+		"a merge is finished with finished_step")
 }
 
 // An agent that handed in outputs for a person, or left a workflow to others, has done its work.

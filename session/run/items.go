@@ -9,9 +9,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The items of a list whose form asks for isolation work in worktrees of their own: one is made before the first step of
-// an item gets its agent, and its last step is the merge of its branch, after those of the items before. All of that is
-// found again from the session: a worktree by its folder or its name, and a merge that is done has nothing to do.
+// The items of a list whose form asks for isolation work in worktrees of their own: one is made before the
+// first step of an item gets its agent, and its last step is the merge of its branch, after those of the
+// items before. All of that is found again from the session: a worktree by its folder or its name, and a
+// merge that is done has nothing to do.
 
 // mayMerge reports whether it is the turn of a merge: no item before it is open. members are of the open items, in
 // their order.

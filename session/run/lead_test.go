@@ -47,14 +47,23 @@ type desk struct {
 }
 
 func (w *desk) state() *machine.State {
-	s := &machine.State{SessionID: "12345678", JobName: "texts", WorkflowName: "write", Goal: "Ship it.\n! prompt", Status: machine.Active, CurrentStepID: "draft"}
+	s := &machine.State{
+		SessionID:     "12345678",
+		JobName:       "texts",
+		WorkflowName:  "write",
+		Goal:          "Ship it.\n! prompt",
+		Status:        machine.Active,
+		CurrentStepID: "draft",
+	}
+
 	switch {
 	case w.passed:
 		s.Status = machine.Completed
 	case w.ended["draft"] >= w.agents:
 		s.CurrentStepID = "review"
 	}
-	s.StepProgress = s.StepProgress.Set(s.CurrentStepID, &machine.StepProgress{StepID: s.CurrentStepID, StartedAt: w.began, Question: w.question})
+	s.StepProgress = s.StepProgress.Set(s.CurrentStepID,
+		&machine.StepProgress{StepID: s.CurrentStepID, StartedAt: w.began, Question: w.question})
 	return s
 }
 
@@ -68,7 +77,10 @@ func (w *desk) Step(_ context.Context, id string, _ *string) (*machine.StepReply
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	step := w.state().CurrentStepID
-	return &machine.StepReply{Members: []machine.Member{{StepID: step, State: "started"}}, BeginStep: &machine.StepInfo{StepID: step, SessionID: id}}, nil
+	return &machine.StepReply{
+		Members:   []machine.Member{{StepID: step, State: "started"}},
+		BeginStep: &machine.StepInfo{StepID: step, SessionID: id},
+	}, nil
 }
 
 func (w *desk) Admit(g Grant) (Connection, func() bool, error) {
@@ -102,12 +114,22 @@ func (w *desk) Defined(context.Context, *machine.State, string) (*definition.Ste
 func begun(t *testing.T, leader attempt.Leader) (*attempt.Engine, *board.RunReply) {
 	p := attempttest.New(t)
 	e := testkit.Get(attempt.Open(t.Context(), attempt.Options{
-		Options: board.Options{Root: p.Root, Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }},
-		Leader:  leader,
-		Poll:    20 * time.Millisecond,
+		Options: board.Options{
+			Root:   p.Root,
+			Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil },
+		},
+		Leader: leader,
+		Poll:   20 * time.Millisecond,
 	})).Must(t)
+
 	t.Cleanup(func() { testkit.Same(t, e.Close(context.Background()), nil, "not stopped") })
-	return e, testkit.Get(e.RunWorkflow(t.Context(), me, attempt.RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Ship it.", Executor: new("TEST")})).Must(t)
+	return e,
+		testkit.Get(e.RunWorkflow(t.Context(), me, attempt.RunWorkflowArgs{
+			JobName:      "texts",
+			WorkflowName: "write",
+			Goal:         "Ship it.",
+			Executor:     new("TEST"),
+		})).Must(t)
 }
 
 // aLead returns what the leader of a run is given, which nobody leads.
@@ -124,9 +146,16 @@ func aLead(t *testing.T) *attempt.Lead {
 	return <-leads
 }
 
-// led starts a run that works at a desk, whose step has at most two agents. The clock of the sessions is ahead of the board's.
+// led starts a run that works at a desk, whose step has at most two agents. The clock of the sessions is
+// ahead of the board's.
 func led(t *testing.T, agents int, ahead time.Duration) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
-	w := &desk{agents: agents, began: time.Now().Add(ahead).Truncate(time.Microsecond), moved: make(chan struct{}, 1), dropped: make(chan string, 1), ended: map[string]int{}}
+	w := &desk{
+		agents:  agents,
+		began:   time.Now().Add(ahead).Truncate(time.Microsecond),
+		moved:   make(chan struct{}, 1),
+		dropped: make(chan string, 1),
+		ended:   map[string]int{},
+	}
 	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd {
 		folder, _ := l.MakeItem(ctx, "dropped")
 		w.dropped <- folder
@@ -149,17 +178,27 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	e, w, reaches := led(t, 2, 0)
 	testkit.Equal(t, len(reaches(board.WaitingForYou).Waits), 1, "waits")
 	w.mu.Lock()
-	w.question = &machine.Question{AskedAt: w.question.AskedAt, RunEach: "step", Digest: "d", Answer: &machine.Answer{Passed: true}}
+	w.question = &machine.Question{
+		AskedAt: w.question.AskedAt,
+		RunEach: "step",
+		Digest:  "d",
+		Answer:  &machine.Answer{Passed: true},
+	}
 	w.mu.Unlock()
 	w.moved <- struct{}{}
 	r := reaches(board.Completed)
 	folder := <-w.dropped
 	testkit.True(t, folder != "", "no item was made")
 	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist, "the worktree of an item that was dropped")
+
 	var steps, prompts []string
 	for _, s := range r.Steps {
 		steps = append(steps, s.StepID+" "+string(s.State))
-		tail := testkit.Get(e.TailAttempt(t.Context(), me, attempt.TailArgs{Target: board.Target{AttemptID: &r.RunID}, ExecutionID: &s.ExecutionID, AfterIndex: new(int64(-1))})).Must(t)
+		tail := testkit.Get(e.TailAttempt(t.Context(), me, attempt.TailArgs{
+			Target:      board.Target{AttemptID: &r.RunID},
+			ExecutionID: &s.ExecutionID,
+			AfterIndex:  new(int64(-1)),
+		})).Must(t)
 		prompts = append(prompts, "")
 		for _, m := range tail.Messages {
 			prompts[len(prompts)-1] += m.Text + "\n"
@@ -169,11 +208,14 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	testkit.ContainsAll(t, prompts[0], []string{"Ship it.", "# Your step: draft"})
 	testkit.Contains(t, prompts[1], "An agent has worked on this step before", "the second agent is told")
 	testkit.Contains(t, prompts[2], "# Your step: review")
+
 	w.mu.Lock()
 	g := w.granted[1]
 	w.mu.Unlock()
-	testkit.Same(t, []string{g.Execution, g.Session, g.Step}, []string{r.Steps[1].ExecutionID, "12345678", "draft"}, "the second agent may")
-	testkit.Equal(t, testkit.Get(e.GetTask(t.Context(), me, board.TaskArgs{TaskID: r.TaskID})).Must(t).Status, string(task.InReview))
+	testkit.Same(t, []string{g.Execution, g.Session, g.Step}, []string{r.Steps[1].ExecutionID, "12345678", "draft"},
+		"the second agent may")
+	testkit.Equal(t, testkit.Get(e.GetTask(t.Context(), me, board.TaskArgs{TaskID: r.TaskID})).Must(t).Status,
+		string(task.InReview))
 }
 
 // A step whose agents all end without finishing it ends the run.
@@ -181,7 +223,8 @@ func TestARunWhoseAgentsFinishNothing(t *testing.T) {
 	t.Parallel()
 	_, _, reaches := led(t, 99, time.Hour)
 	r := reaches(board.Failed)
-	testkit.True(t, len(r.Steps) == 2 && strings.Contains(*r.Reason, "Step draft: 2 agents ended without finishing it"), "%+v", r)
+	testkit.True(t, len(r.Steps) == 2 &&
+		strings.Contains(*r.Reason, "Step draft: 2 agents ended without finishing it"), "%+v", r)
 }
 
 // Only agents count that ended on their own since the run was resumed.
@@ -193,23 +236,41 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 	}
 	limited := x(task.Failed, 1)
 	limited.LimitedUntil = &since
-	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
+	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1),
+		x(task.Completed, -1)}
+	testkit.Equal(t, d.exhausted(job{
+		state:      new(machine.State),
+		executions: append(none, x(task.Failed, 1), x(task.Completed, 1)),
+	}), "")
+	testkit.Equal(t, d.exhausted(job{
+		state:      new(machine.State),
+		executions: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1)),
+	}), "3 agents ended without finishing it. its error.")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before}),
+		`3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
+
 	before[0].Error = new("On stderr: Please run /login")
-	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), executions: before}), "said"), "what its error says is repeated")
+	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), executions: before}), "said"),
+		"what its error says is repeated")
+
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, cut, cut, cut)}),
+		"3 agents ended without finishing it. its error.")
+
 	rows := slices.Repeat([]task.Execution{limited}, board.MaxLimits-1)
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, x(task.Failed, 1), limited)}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, x(task.Failed, 1), limited)}),
+		"")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, limited)}),
+		"A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
 	d.silent = map[stepRef]bool{{}: true}
-	testkit.Contains(t, d.exhausted(job{state: new(machine.State), executions: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
+	testkit.Contains(t, d.exhausted(job{
+		state:      new(machine.State),
+		executions: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)},
+	}), "never connected to the MCP server deepwork-run")
 }
 
 // An away is a Workplace whose database does not answer for a while, and then says something else.
@@ -230,12 +291,17 @@ func (*away) Defined(context.Context, *machine.State, string) (*definition.Step,
 }
 
 func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
-	s, step := &machine.State{JobName: "alpha", WorkflowName: "main"}, &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
+	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
+	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
 	before := &task.Execution{FinalMessage: new("half done\nsee notes.md")}
 	got := testkit.Get(firstPrompt(" Ship it\n", s, step, []string{"review"}, before, "the tests fail", true)).Must(t)
-	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
+	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: " +
+		"draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files",
+		`session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
+
 	alone := testkit.Get(firstPrompt("g", s, step, nil, nil, "", false)).Must(t)
-	testkit.True(t, !regexp.MustCompile("Other agents|Commit|before").MatchString(alone), "an agent alone is told of others:\n%s", alone)
+	testkit.True(t, !regexp.MustCompile("Other agents|Commit|before").MatchString(alone),
+		"an agent alone is told of others:\n%s", alone)
 }
 
 // A leader waits for stores that do not answer, until it is stopped, and ends for other errors. It gives no step up
@@ -244,12 +310,14 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	d := newLeader(&attempt.Lead{Attempt: new(task.Attempt)}, new(away), 2)
 	testkit.FailsWith(t, d.start(t.Context(), []job{{state: new(machine.State)}}), store.ErrUnavailable)
 	testkit.Equal(t, len(d.failed), 0, "steps that are given up")
+
 	synctest.Test(t, func(t *testing.T) {
 		at, l := new(away), &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
 		end := Lead(t.Context(), l, at, 2)
 		testkit.Equal(t, end.State, board.Failed, "%+v after %d looks", end, at.asked)
 		testkit.Equal(t, end.Reason, "it is damaged", "%+v after %d looks", end, at.asked)
 		testkit.Equal(t, at.asked, 20, "%+v after %d looks", end, at.asked)
+
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
@@ -283,7 +351,8 @@ func TestPanicEndsTheAgents(t *testing.T) {
 	}
 	defer func() {
 		fault := recover()
-		testkit.True(t, fault == "no idea" && len(d.agents) == 0, "it panicked with %v, and the agents %v run", fault, d.agents)
+		testkit.True(t, fault == "no idea" && len(d.agents) == 0, "it panicked with %v, and the agents %v run",
+			fault, d.agents)
 	}()
 	d.run(t.Context())
 	t.Error("it has not panicked")
@@ -310,9 +379,13 @@ func TestField22_StatesOfSteps(t *testing.T) {
 	agent := func(state board.State, started, ended *string) []board.RunStep {
 		return []board.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
 	}
+
 	progress := func(question *machine.Question) *machine.State {
 		return &machine.State{Status: machine.Active, CurrentStepID: "one",
-			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "one", Value: &machine.StepProgress{Question: question}}}}
+			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{
+				Key:   "one",
+				Value: &machine.StepProgress{Question: question},
+			}}}
 	}
 	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
 	for _, test := range []struct {
@@ -326,8 +399,13 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.Queued, active, Step{ID: "one", Agents: agent(board.Queued, nil, nil)}, false},
 		{board.Running, active, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
 		{board.WaitingForYou, asked, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
-		{board.WaitingForLimit, active, Step{ID: "one", Agents: agent(board.Failed, &began, &began), Until: &later}, false},
-		{board.Running, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began), Nested: []Tree{{}}}, false},
+		{board.WaitingForLimit, active,
+			Step{ID: "one", Agents: agent(board.Failed, &began, &began), Until: &later}, false},
+		{board.Running, active, Step{
+			ID:     "one",
+			Agents: agent(board.Completed, &began, &began),
+			Nested: []Tree{{}},
+		}, false},
 		{board.Running, active, Step{ID: "one", Nested: []Tree{{}}}, false},
 		{board.Queued, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, false},
 		{board.Paused, active, Step{ID: "one"}, true},
@@ -336,7 +414,8 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.NotBegun, active, Step{ID: "two"}, true},
 	} {
 		test.step.Session = test.state
-		got, _ := (&viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}).state(&test.step)
+		got, _ := (&viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}).
+			state(&test.step)
 		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }
@@ -345,19 +424,45 @@ func TestField22_StatesOfSteps(t *testing.T) {
 func aRun() (*board.RunReply, fakeSessions) {
 	stamp := func(seconds int) *string { return new(time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339Nano)) }
 	x := func(session, step string, state board.State, from, to int) board.RunStep {
-		a := board.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &board.ExecutionCost{USD: new(0.5)}}
+		a := board.RunStep{
+			ExecutionID: session + step,
+			SessionID:   session,
+			StepID:      step,
+			State:       state,
+			StartedAt:   stamp(from),
+			Cost:        &board.ExecutionCost{USD: new(0.5)},
+		}
 		if to > 0 {
 			a.EndedAt, a.FinalMessage = stamp(to), new("said")
 		}
 		return a
 	}
+
 	state := func(id string) *machine.State {
-		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
-			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
+		return &machine.State{
+			SessionID:     id,
+			JobName:       "j",
+			WorkflowName:  "w",
+			Status:        machine.Active,
+			CurrentStepID: "a",
+			StepProgress:  jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}},
+		}
 	}
-	r := &board.RunReply{State: board.Running, Open: true, SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
-		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
-	def := &machine.Definition{Job: &definition.Job{Steps: []definition.Step{{ID: "a"}}}, Workflow: &definition.Workflow{Sequence: definition.Sequence{Entries: []definition.Entry{{"a", "b"}, {"c"}}}}}
+
+	r := &board.RunReply{
+		State:     board.Running,
+		Open:      true,
+		SessionID: new("s"),
+		Workflow:  "j/w",
+		Kept:      board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
+		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25),
+			x("n", "a", "running", 30, 0)},
+	}
+
+	def := &machine.Definition{
+		Job:      &definition.Job{Steps: []definition.Step{{ID: "a"}}},
+		Workflow: &definition.Workflow{Sequence: definition.Sequence{Entries: []definition.Entry{{"a", "b"}, {"c"}}}},
+	}
 	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
 }
 
@@ -366,19 +471,29 @@ func TestLook(t *testing.T) {
 	r, sessions := aRun()
 	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
 	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
-	testkit.Equal(t, fmt.Sprint(r.Plan), "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]", "the plan")
+	testkit.Equal(t, fmt.Sprint(r.Plan),
+		"[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]", "the plan")
+
 	first := v.Tree.Entries[0][0]
 	testkit.Equal(t, first.Took, 7*time.Second, "the first step is %+v", first)
 	testkit.Equal(t, *first.USD, 1, "the first step is %+v", first)
 	testkit.Equal(t, first.Last, "said", "the first step is %+v", first)
 	testkit.Need(t, len(first.Agents) == 2, "the first step is %+v", first)
 	testkit.True(t, first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
-	testkit.True(t, first.Nested[0].Entries[0][0].Last == "says" && first.Nested[0].Entries[0][0].Since != nil, "the nested steps are %+v", first.Nested)
+	testkit.True(t, first.Nested[0].Entries[0][0].Last == "says" && first.Nested[0].Entries[0][0].Since != nil,
+		"the nested steps are %+v", first.Nested)
+
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
 	testkit.Equal(t, depths, "011100", "the depths")
-	ended := &board.RunReply{SessionID: r.SessionID, Waits: []board.RunWaits{{For: board.WaitsForPerson, SessionID: "s", StepID: "a"}}}
-	testkit.Equal(t, len(Look(t.Context(), ended, sessions, nil).Waits), 0, "what an ended run waits for, of a person who has answered")
+
+	ended := &board.RunReply{
+		SessionID: r.SessionID,
+		Waits:     []board.RunWaits{{For: board.WaitsForPerson, SessionID: "s", StepID: "a"}},
+	}
+	testkit.Equal(t, len(Look(t.Context(), ended, sessions, nil).Waits), 0,
+		"what an ended run waits for, of a person who has answered")
+
 	// Without its sessions, a run has the steps for which agents were started, and what its leader says of them.
 	r, sessions = aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}

@@ -54,7 +54,18 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board
 }
 
 func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
-	return &leader{attemptLead: l, workplace: at, retries: retries, agents: map[stepRef]*agent{}, failed: map[stepRef]string{}, silent: map[stepRef]bool{}, cut: map[string]bool{}, unmerged: map[stepRef]string{}, before: map[stepRef][]task.Execution{}, ended: make(chan *agent)}
+	return &leader{
+		attemptLead: l,
+		workplace:   at,
+		retries:     retries,
+		agents:      map[stepRef]*agent{},
+		failed:      map[stepRef]string{},
+		silent:      map[stepRef]bool{},
+		cut:         map[string]bool{},
+		unmerged:    map[stepRef]string{},
+		before:      map[stepRef][]task.Execution{},
+		ended:       make(chan *agent),
+	}
 }
 
 func (d *leader) run(ctx context.Context) board.RunEnd {
@@ -75,8 +86,8 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 	return end
 }
 
-// followWithRetries calls follow again until its error is not one that passes: agents work for hours, and their work is kept
-// if a database is restarted or a disk is full meanwhile.
+// followWithRetries calls follow again until its error is not one that passes: agents work for hours, and
+// their work is kept if a database is restarted or a disk is full meanwhile.
 func (d *leader) followWithRetries(ctx context.Context) (end board.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
@@ -118,12 +129,14 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		if err := d.saveAgain(ctx); err != nil {
 			return end, err
 		}
+
 		s, err := d.workplace.State(ctx, r.SessionID)
 		if err != nil {
 			return end, err
 		}
 		end.Step = s.CurrentStepID
-		if now := (task.WorkflowProgress{SessionID: s.SessionID, Status: string(s.Status), Step: s.CurrentStepID}); now != d.progress {
+		now := (task.WorkflowProgress{SessionID: s.SessionID, Status: string(s.Status), Step: s.CurrentStepID})
+		if now != d.progress {
 			if err := d.attemptLead.Progress(ctx, now); err != nil {
 				return end, err
 			}
@@ -134,12 +147,18 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 				return end, err
 			}
 		}
+
 		switch s.Status {
 		case machine.Completed:
 			return board.RunEnd{State: board.Completed}, nil
 		case machine.Aborted:
-			return board.RunEnd{State: board.Failed, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
+			return board.RunEnd{
+				State:  board.Failed,
+				Step:   s.CurrentStepID,
+				Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given."),
+			}, nil
 		}
+
 		due, err := d.due(ctx, s)
 		if err == nil {
 			err = d.keepWaits(ctx, due.waits)
@@ -150,6 +169,7 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		if due.moved {
 			continue
 		}
+
 		if (len(due.steps) > 0 || len(d.agents) > 0) && !d.ending() {
 			if why, err := d.attemptLead.OverBudget(ctx); err != nil {
 				return end, err
@@ -178,10 +198,17 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 // stuckEnd returns the end of a run in which no step can go on.
 func (d *leader) stuckEnd(step string) board.RunEnd {
 	if len(d.failed) == 0 {
-		return board.RunEnd{State: board.Failed, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
+		return board.RunEnd{
+			State:  board.Failed,
+			Step:   step,
+			Reason: "No step of the workflow is left to do, and it is not complete; look at its session.",
+		}
 	}
+
 	var steps, reasons []string
-	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b stepRef) int { return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step)) }) {
+	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b stepRef) int {
+		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step))
+	}) {
 		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
 	}
 	return board.RunEnd{State: board.Failed, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}

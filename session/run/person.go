@@ -11,14 +11,16 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// lookAgain spaces the looks at sessions that others may have moved, and at outputs that a person is asked about: if they
-// have changed since, nobody can pass them, and the agent has to hand them in again.
+// lookAgain spaces the looks at sessions that others may have moved, and at outputs that a person is asked
+// about: if they have changed since, nobody can pass them, and the agent has to hand them in again.
 const lookAgain = 10 * time.Second
 
 // person does what a person's review of a step demands: it waits for their answer, or finishes the step that
 // they have passed, with the outputs that they saw. It reports whether that is all that can be done now.
 // Otherwise told is why an agent has to hand in outputs again, or "".
-func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *dueWork) (told string, waits bool, err error) {
+func (d *leader) person(
+	ctx context.Context, s *machine.State, p stepRef, now *dueWork,
+) (told string, waits bool, err error) {
 	a := d.agents[p]
 	var q *machine.Question
 	if of := s.Progress(p.step); of != nil {
@@ -37,7 +39,8 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 		return told, false, ctx.Err()
 	}
 	if q.Open() {
-		now.waits = append(now.waits, board.RunWait{Kind: board.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
+		now.waits = append(now.waits,
+			board.RunWait{Kind: board.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
 		now.lookAt(time.Now().Add(lookAgain))
 		return "", true, nil
 	}
@@ -48,6 +51,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 	if err != nil {
 		return "", false, err
 	}
+
 	switch {
 	case r.Status != machine.NeedsWork:
 		now.moved = true
@@ -58,6 +62,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p stepRef, now *d
 	default: // its checks do not pass any more
 		return deref(r.Feedback), false, nil
 	}
+
 	return "", true, nil
 }
 

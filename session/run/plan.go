@@ -21,10 +21,18 @@ import (
 // plan says what to run for a step.
 func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	r, at := &d.attemptLead.Run, d.attemptLead.Attempt
-	a := &attempt.Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
+	a := &attempt.Agent{Execution: task.Execution{
+		ID:                uuid.NewString(),
+		LogID:             uuid.NewString(),
+		WorkflowSessionID: j.session,
+		StepID:            j.step,
+		Executor:          at.Executor,
+		Variant:           at.Variant,
+	}}
 	x := &a.Execution
 	p := j.state.Progress(j.step)
-	// An agent counts for the step as it is now, also if the clock was set back since that began, or the board has another one.
+	// An agent counts for the step as it is now, also if the clock was set back since that began, or the
+	// board has another one.
 	if x.CreatedAt = d.since(p); p != nil && p.StartedAt.After(x.CreatedAt) {
 		x.CreatedAt = p.StartedAt
 	}
@@ -52,12 +60,14 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if step == nil {
 		return nil, fmt.Errorf("the step is not described; look at its session")
 	}
+
 	var before *task.Execution
 	if len(j.executions) > 0 {
 		if before = &j.executions[0]; before.Executor == x.Executor { // which has the log
 			x.LogID = before.LogID
 		}
-		if before.Executor == x.Executor && before.Conversation != nil && d.attemptLead.Continues(ctx, x.Executor, x.Variant) {
+		if before.Executor == x.Executor && before.Conversation != nil &&
+			d.attemptLead.Continues(ctx, x.Executor, x.Variant) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)
 			switch {
@@ -80,7 +90,8 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	}
 	if definition.IsMerge(j.step) {
 		a.Prompt = mergePrompt(step, j.refusal)
-	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, otherSteps(j), before, j.refusal, !r.InPlace); err == nil && len(j.ended) > 0 {
+	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, otherSteps(j), before, j.refusal,
+		!r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
 	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.attemptLead.Advice)
@@ -103,12 +114,14 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	if len(j.reply.CompletedSteps) == 0 {
 		return nil
 	}
+
 	last := j.reply.CompletedSteps[len(j.reply.CompletedSteps)-1].StepID
 	if !isSingle(j.state, last) {
 		return nil
 	}
 	done, err := d.attemptLead.Steps(ctx, j.session, last)
-	if err != nil || len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil || !d.attemptLead.Continues(ctx, done[0].Executor, done[0].Variant) {
+	if err != nil || len(done) == 0 || done[0].Executor != executor || done[0].Conversation == nil ||
+		!d.attemptLead.Continues(ctx, done[0].Executor, done[0].Variant) {
 		return nil
 	}
 	return done[0].Conversation

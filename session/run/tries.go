@@ -21,13 +21,17 @@ func (d *leader) exhausted(j job) string {
 	p := j.state.Progress(j.step)
 	since := d.since(p)
 	if limits := limit.Row(j.executions, since); limits >= board.MaxLimits {
-		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit is over. %s", limits, deref(j.executions[0].Error))
+		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit "+
+			"is over. %s", limits, deref(j.executions[0].Error))
 	}
+
 	left := map[string]bool{} // by workflow
 	for _, x := range j.executions {
-		if x.CreatedAt.Before(since) || x.LimitedUntil != nil || asked(&x, p) || x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
+		if x.CreatedAt.Before(since) || x.LimitedUntil != nil || asked(&x, p) ||
+			x.State != task.Completed && x.State != task.Failed && !d.cut[x.ID] {
 			continue
 		}
+
 		before := len(left)
 		for _, s := range leftBy(&x, j.ended) {
 			left[s.JobName+"/"+s.WorkflowName] = true
@@ -35,6 +39,7 @@ func (d *leader) exhausted(j job) string {
 		if len(left) > before {
 			continue
 		}
+
 		if tries++; tries == 1 { // the newest
 			said = strings.Join(strings.Fields(deref(x.FinalMessage)), " ")
 		}
@@ -45,6 +50,7 @@ func (d *leader) exhausted(j job) string {
 	if tries <= d.retries {
 		return ""
 	}
+
 	agents := "1 agent"
 	if tries > 1 {
 		agents = fmt.Sprintf("%d agents", tries)
@@ -56,18 +62,21 @@ func (d *leader) exhausted(j job) string {
 			text += "."
 		}
 	}
+
 	saw := lastSaid(p, j.refusal)
 	if said != "" && saw == "" && !strings.Contains(why, said) {
 		text += fmt.Sprintf(" The last one said: %q.", jsontext.Clip(said, 300))
 	}
 	text += saw
 	if d.silent[j.stepRef] {
-		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", executors.MCPName)
+		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server "+
+			"('deepwork help tutorials/run').", executors.MCPName)
 	}
 	return text
 }
 
-// since returns from when on agents of a step count: since the run was resumed, and since a person last reviewed the step.
+// since returns from when on agents of a step count: since the run was resumed, and since a person last
+// reviewed the step.
 func (d *leader) since(p *machine.StepProgress) time.Time {
 	since := d.attemptLead.Since
 	if p != nil {
@@ -88,6 +97,7 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 	if p == nil {
 		return ""
 	}
+
 	n, last := 0, ""
 	for _, a := range p.Tries {
 		if a.Checks && a.State == machine.TryFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
@@ -103,13 +113,15 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 
 // asked reports whether an agent has handed in the outputs that a person is asked about: it has done its work.
 func asked(x *task.Execution, p *machine.StepProgress) bool {
-	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) && !p.Question.AskedAt.After(*x.EndedAt)
+	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) &&
+		!p.Question.AskedAt.After(*x.EndedAt)
 }
 
 // leftBy returns those of the workflows that an agent started and left to others: they ended after it.
 func leftBy(x *task.Execution, ended []*machine.State) (left []*machine.State) {
 	for _, s := range ended {
-		if x.EndedAt != nil && s.CompletedAt != nil && !s.StartedAt.Before(x.CreatedAt) && s.StartedAt.Before(*x.EndedAt) && s.CompletedAt.After(*x.EndedAt) {
+		if x.EndedAt != nil && s.CompletedAt != nil && !s.StartedAt.Before(x.CreatedAt) &&
+			s.StartedAt.Before(*x.EndedAt) && s.CompletedAt.After(*x.EndedAt) {
 			left = append(left, s)
 		}
 	}
@@ -122,6 +134,7 @@ func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 	if p == nil || before.EndedAt == nil {
 		return false
 	}
+
 	last := p.LastCounted()
 	if last == nil || last.State != machine.TryFailed || last.ClosedAt == nil {
 		return false
@@ -141,16 +154,19 @@ func lastSaid(p *machine.StepProgress, told string) string {
 	if told != "" {
 		return " " + told
 	}
+
 	if p == nil {
 		return ""
 	}
 	if failed := failedChecks(p); failed != nil {
 		return jsontext.Clip(fmt.Sprintf(" Its check '%s' failed: %s", failed[0].RunEach, failed[0].Feedback), maxSaid)
 	}
+
 	last := p.LastCounted()
 	if last == nil || last.State != machine.TryFailed {
 		return ""
 	}
+
 	text := " Its last review did not pass:"
 	if last.ByPerson() {
 		text = " A person did not pass its outputs:"

@@ -101,6 +101,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 			})
 		}
 	})
+
 	return v
 }
 
@@ -125,6 +126,7 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 	if err != nil {
 		return t, err
 	}
+
 	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	for i := range def.Workflow.Entries {
 		var group []*Step
@@ -145,11 +147,13 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 					}
 				}
 			}
+
 			s.State, s.Why = b.state(s)
 			group = append(group, s)
 		}
 		t.Entries = append(t.Entries, group)
 	}
+
 	return t, nil
 }
 
@@ -170,14 +174,18 @@ func (b *viewBuilder) alone(id string) Tree {
 		} else if w != nil && b.run.Live {
 			s.State, s.Why = board.WaitingForLimit, whyLimit
 		}
+
 		t.Entries = append(t.Entries, []*Step{s})
 	}
+
 	return t
 }
 
 // wait returns what the leader says that a step waits for, or nil.
 func (b *viewBuilder) wait(p stepRef) *board.RunWait {
-	i := slices.IndexFunc(b.run.Kept.Waits, func(w board.RunWait) bool { return w.SessionID == p.session && w.StepID == p.step })
+	i := slices.IndexFunc(b.run.Kept.Waits, func(w board.RunWait) bool {
+		return w.SessionID == p.session && w.StepID == p.step
+	})
 	if i < 0 {
 		return nil
 	}
@@ -191,6 +199,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 		if x.SessionID != session || x.StepID != id {
 			continue
 		}
+
 		s.Agents = append([]board.RunStep{x}, s.Agents...)
 		if x.Cost != nil && x.Cost.USD != nil {
 			s.USD = new(*x.Cost.USD + *cmp.Or(s.USD, new(0.0)))
@@ -212,6 +221,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 	default:
 		s.Last = deref(x.FinalMessage)
 	}
+
 	return s
 }
 
@@ -245,6 +255,7 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 	case s.Until != nil && s.Until.After(time.Now()):
 		return board.WaitingForLimit, whyLimit
 	}
+
 	return board.Queued, "" // its turn, or another try
 }
 
@@ -262,15 +273,23 @@ func LastSaid(ctx context.Context, engine *attempt.Engine, who session.Caller, r
 		if x.StartedAt == nil || x.EndedAt != nil || len(last) == maxTailed {
 			continue
 		}
-		t, err := engine.TailAttempt(ctx, who, attempt.TailArgs{Target: board.Target{AttemptID: &r.RunID}, ExecutionID: &x.ExecutionID, Limit: new(lastMessages), Newest: true})
+
+		t, err := engine.TailAttempt(ctx, who, attempt.TailArgs{
+			Target:      board.Target{AttemptID: &r.RunID},
+			ExecutionID: &x.ExecutionID,
+			Limit:       new(lastMessages),
+			Newest:      true,
+		})
 		if err != nil {
 			continue // it is shown without
 		}
+
 		var lines []string
 		for _, m := range t.Messages {
 			if m.Kind == "system" {
 				continue
 			}
+
 			line := strings.TrimSpace(m.Text)
 			if m.Tool != "" {
 				line = m.Tool + " " + transcript.Gist(m.Text)

@@ -36,10 +36,12 @@ func atTerminal(question string, last func(line string) bool) (answer string, er
 	if err := discard(in); err != nil {
 		return "", fmt.Errorf("discarding what was typed before the question: %w", err)
 	}
+
 	EndDrawing()
 	if _, err := fmt.Fprint(out, question); err != nil {
 		return "", fmt.Errorf("asking at the terminal: %w", err)
 	}
+
 	for typed := bufio.NewReader(in); ; {
 		line, err := typed.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -81,20 +83,24 @@ func (s *Screen) Page(ctx context.Context, text string) {
 
 // Edit has the user edit a file at the terminal, with $VISUAL, $EDITOR or else vi.
 func (s *Screen) Edit(ctx context.Context, path string) error {
-	words, err := config.SplitCommand(cmp.Or(strings.TrimSpace(s.getenv("VISUAL")), strings.TrimSpace(s.getenv("EDITOR")), "vi"))
+	words, err := config.SplitCommand(
+		cmp.Or(strings.TrimSpace(s.getenv("VISUAL")), strings.TrimSpace(s.getenv("EDITOR")), "vi"))
 	if err != nil {
 		return fmt.Errorf("reading $EDITOR: %w", err)
 	}
+
 	in, out, err := terminal()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	defer out.Close()
+
 	editor := exec.CommandContext(ctx, words[0], append(words[1:], path)...)
 	editor.Stdin, editor.Stdout, editor.Stderr = in, out, out
 	if err := editor.Run(); err != nil {
 		return fmt.Errorf("editing %s with %s (set EDITOR to use another program): %w", path, words[0], err)
 	}
+
 	return nil
 }

@@ -30,6 +30,7 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 		if len(wf.Inputs) == 0 {
 			continue
 		}
+
 		fmt.Fprintf(w, "=== %s/%s takes these inputs ===\n", j.Name, wf.Name)
 		for _, p := range wf.Inputs {
 			fmt.Fprintf(w, "%s (%s)\n", Inline(p.Name), Inline(Takes(p)))
@@ -40,6 +41,7 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 	for i := range j.Workflows {
 		order(w, j, &j.Workflows[i])
 	}
+
 	var failed []error
 	for i := range j.Steps {
 		info, err := preview(&j.Steps[i])
@@ -70,6 +72,7 @@ func order(w io.Writer, j *job.Job, wf *job.Workflow) {
 				ids[i] = Inline(id)
 				plain = plain && !strings.HasPrefix(id, job.CallPrefix)
 			}
+
 			line := indent + strings.Join(ids, ", ")
 			if len(e) > 1 {
 				line += " (concurrent)"

@@ -28,6 +28,7 @@ func (s *Screen) Pairs(pairs [][2]string) {
 			s.styled(first + "\n")
 			continue
 		}
+
 		right := Plain(p[1])
 		right = IndentRest(Wrap(right, s.Width()-left-gap), strings.Repeat(" ", left+gap))
 		if text.StringWidth(first) > left {
@@ -44,6 +45,7 @@ func Wrap(long string, width int) string {
 	if width < leastWrap {
 		return long
 	}
+
 	var lines []string
 	for line := range strings.SplitSeq(long, "\n") {
 		line = strings.TrimRightFunc(line, unicode.IsSpace)
@@ -88,6 +90,7 @@ func (s *Screen) Judge(line string, well bool, verdict string) {
 	if !well {
 		style = bad
 	}
+
 	line = Wrap(Plain(line+verdict), s.Width())
 	if before, ok := strings.CutSuffix(line, Plain(verdict)); ok { // it was not wrapped
 		line = before + s.paint(style, Plain(verdict))
@@ -103,7 +106,8 @@ func (s *Screen) Fail(program, why string) {
 // Heading prints a title and a remark, which gets separate lines if the screen is narrow.
 func (s *Screen) Heading(indent, title, about string) {
 	line := strings.TrimRight(indent+Inline(title)+" "+Inline(about), " ")
-	line = indent + IndentRest(Wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
+	line = indent + IndentRest(Wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap),
+		indent+strings.Repeat(" ", gap))
 	if rest, ok := strings.CutPrefix(line, indent+Inline(title)); ok {
 		line = indent + s.paint(strong, Inline(title)) + rest
 	}
@@ -113,7 +117,8 @@ func (s *Screen) Heading(indent, title, about string) {
 // Escapes are the sequences that color text at a terminal, or move it. None has a character of markup, which
 // pages escape.
 var Escapes = regexp.MustCompile("\x1b(?:" +
-	`\[(?:[0-;=?]|&[lg]t;)*[ !#$%()*+./-]*[@-~]?` + `|[\]P^_X][^\x07\x1b<>"']*(?:\x07|\x1b\\)` + `|[ #%()*+./-][0-9@A-Za-z]` + `|[0-9=@-Z^_a-z|}~\\])?`)
+	`\[(?:[0-;=?]|&[lg]t;)*[ !#$%()*+./-]*[@-~]?` + `|[\]P^_X][^\x07\x1b<>"']*(?:\x07|\x1b\\)` +
+	`|[ #%()*+./-][0-9@A-Za-z]` + `|[0-9=@-Z^_a-z|}~\\])?`)
 
 // colors are the sequences that color text. None conceals it.
 var colors = regexp.MustCompile("\x1b" + `\[(?:[0-79]|[1-9]\d+)?(?:;\d{2,3}|;[0-79])*m`)
@@ -136,6 +141,7 @@ func Plain(text string) string {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.String()
 }
 
@@ -144,6 +150,7 @@ func (s *Screen) Colored(text string) string {
 	if !s.color {
 		return Plain(text)
 	}
+
 	var b strings.Builder
 	at := 0
 	for _, m := range colors.FindAllStringIndex(text, -1) {
@@ -161,7 +168,8 @@ func (s *Screen) Colored(text string) string {
 // it changes their shape. Between others it would not be seen.
 func joins(before, r, after rune) bool {
 	joined := func(r rune) bool {
-		return r > unicode.MaxLatin1 && r != unicode.ReplacementChar && unicode.In(r, unicode.Letter, unicode.Mark, unicode.Symbol)
+		return r > unicode.MaxLatin1 && r != unicode.ReplacementChar &&
+			unicode.In(r, unicode.Letter, unicode.Mark, unicode.Symbol)
 	}
 	return (r == '\u200c' || r == '\u200d') && joined(before) && joined(after)
 }

@@ -81,12 +81,15 @@ func (s *Screen) Width() int {
 	if columns > 0 {
 		return columns
 	}
+
 	if given, err := strconv.Atoi(s.getenv("COLUMNS")); err == nil && given > 0 {
 		return given
 	}
+
 	if ok {
 		return 80
 	}
+
 	return 0
 }
 
@@ -145,6 +148,7 @@ func (s *Screen) Field(width int, name, value string) {
 	if value == "" {
 		return
 	}
+
 	label := fmt.Sprintf("%-*s", width, name+":")
 	rest := IndentRest(Wrap(value, s.Width()-width-1), strings.Repeat(" ", width+1))
 	if name == "status" || name == "state" {
@@ -189,11 +193,13 @@ func (s *Screen) Draw(line string) {
 	if !s.Draws() {
 		return
 	}
+
 	drawn.Lock()
 	defer drawn.Unlock()
 	if line == drawn.line && drawn.to != nil {
 		return
 	}
+
 	erase()
 	drawn.line, drawn.to = line, s.to
 	_, _ = io.WriteString(s.to, s.paint(faint, text.Trim(Inline(line), max(s.Width()-1, 0))))

@@ -25,27 +25,35 @@ func Session(w *Screen, s *machine.State, at string) {
 		ended = Ago(*s.CompletedAt)
 	}
 	if s.ImportedAt != nil {
-		imported = Ago(*s.ImportedAt) + ", from a file; reviews and decisions from before are what that says, and count for nothing"
+		imported = Ago(*s.ImportedAt) +
+			", from a file; reviews and decisions from before are what that says, and count for nothing"
 	}
+
 	if p := s.Pinned; p != nil {
 		reviewer = asTyped(p.Reviewer)
 		if p.Pin {
 			pinned = "yes: edits that weaken its reviews do not reach it"
 		}
 	}
-	w.Fields(9, "session", s.SessionID, "status", string(s.Status), "workflow", s.JobName+"/"+s.WorkflowName, "goal", s.Goal,
-		"instance", Optional(s.InstanceID), "branch", s.BranchInWords(), "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID, "place", at,
-		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
+	w.Fields(9, "session", s.SessionID, "status", string(s.Status), "workflow", s.JobName+"/"+s.WorkflowName,
+		"goal", s.Goal,
+		"instance", Optional(s.InstanceID), "branch", s.BranchInWords(), "parent", Optional(s.ParentSessionID),
+		"attempt", s.AttemptID, "place", at,
+		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason),
+		"imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
+
 	for _, in := range s.Inputs {
 		w.Text("", fmt.Sprintf("input %s: %s", in.Key, in.Value.Shown()))
 	}
+
 	for _, weak := range s.Weakened {
 		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {
 			fmt.Fprintf(w, "  %s\n", IndentRest(what, "    "))
 		}
 	}
+
 	fmt.Fprintln(w, "\nsteps:")
 	printProgress(w, s.StepProgress)
 	for _, h := range s.History {
@@ -63,7 +71,8 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		how := "in progress, started " + Ago(p.StartedAt)
 		switch {
 		case p.Dropped != nil:
-			how = fmt.Sprintf("its item was dropped %s by %s: %s", Ago(p.Dropped.At), Inline(p.Dropped.Identity), Inline(p.Dropped.Reason))
+			how = fmt.Sprintf("its item was dropped %s by %s: %s", Ago(p.Dropped.At), Inline(p.Dropped.Identity),
+				Inline(p.Dropped.Reason))
 		case p.CompletedAt != nil:
 			how = fmt.Sprintf("finished %s, after %s", Ago(*p.CompletedAt), took(p.CompletedAt.Sub(p.StartedAt)))
 		case p.Unreported:
@@ -93,10 +102,12 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 					what = "reviewed by the agent itself"
 				}
 			}
-			detail("%s %s by %s (skipped: %s): %s", what, Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
+			detail("%s %s by %s (skipped: %s): %s", what, Ago(o.At), o.Identity,
+				strings.Join(o.Skipped, ", "), o.Reason)
 		}
 		if g := p.Granted; g != nil {
-			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)
+			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity,
+				g.Channel, Ago(g.At), g.Reason)
 		}
 		if u := p.Unfit; u != nil {
 			detail("handed in %s, and not accepted:\n%s", Ago(u.At), Indent(u.Faults, "  "))
@@ -114,7 +125,8 @@ func printQuestion(detail func(format string, args ...any), q *machine.Question)
 	case q.Open():
 		detail("waits for a person, asked %s, to pass these outputs:", Ago(q.AskedAt))
 	default:
-		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity, q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
+		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity,
+			q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
 	}
 	Hashes(detail, "  handed in", q.Files)
 }
@@ -174,6 +186,7 @@ func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 			}
 			detail("%s, %s, %s%s", what, at.State, ended(at), told)
 		}
+
 		kept := 0
 		for _, v := range at.Verdicts {
 			if v.Reused && i > 0 {
@@ -194,7 +207,8 @@ func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 // printVerdict shows one verdict of a try.
 func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if c := v.Check; c != nil {
-		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At), took(time.Duration(v.Seconds*float64(time.Second))), c.Code, c.Bound, strings.Join(c.Command, " "))
+		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At),
+			took(time.Duration(v.Seconds*float64(time.Second))), c.Code, c.Bound, strings.Join(c.Command, " "))
 		if v.Feedback != "" {
 			detail("    %s", IndentRest(v.Feedback, "      "))
 		}
@@ -262,6 +276,7 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	if e == nil { // it is not finished, or has no reviews
 		return
 	}
+
 	detail("evidence: %s, %s, %s over %s", kind(e), Ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
 	if e.Reason != "" {
 		detail("  reason: %s", IndentRest(e.Reason, "    "))
@@ -270,8 +285,10 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 		detail("  although its outputs are not as their schemas demand:\n%s", Indent(e.Misfits, "    "))
 	}
 	if o := e.Others; o != nil {
-		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
+		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity,
+			cmp.Or(o.Channel, "an unknown channel"))
 	}
+
 	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")
 	}
@@ -279,8 +296,11 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
 	}
 	for _, c := range e.Checks {
-		detail("  check %s passed %s: exit code %d in %s, bound to %s sha256:%s", c.RunEach, Ago(c.At), c.Check.Code, took(time.Duration(c.Seconds*float64(time.Second))), c.Check.Bound, c.Digest[:min(shortHash, len(c.Digest))])
+		detail("  check %s passed %s: exit code %d in %s, bound to %s sha256:%s", c.RunEach, Ago(c.At), c.Check.Code,
+			took(time.Duration(c.Seconds*float64(time.Second))), c.Check.Bound,
+			c.Digest[:min(shortHash, len(c.Digest))])
 	}
+
 	if !judged(p.Newest(), e.Files) {
 		Hashes(detail, "  finished with", e.Files)
 	}
@@ -300,6 +320,7 @@ func kind(e *machine.Evidence) string {
 		own.Imported = false
 		return "imported, where it says: " + kind(&own)
 	}
+
 	switch e.Kind {
 	case machine.ByReviewer:
 		return "passed by the reviewer " + e.Reviewer

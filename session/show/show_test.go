@@ -30,10 +30,12 @@ func TestField13_EscapeSequencesAreLeftOut(t *testing.T) {
 	} {
 		testkit.Equal(t, Plain(text), want, "%q", text)
 	}
+
 	var to bytes.Buffer
 	text := "a \x1b[1;38;5;9mred\x1b[m word\x1b[8m\x1b[2J\x1b[31;8m!"
 	s := &Screen{to: &to}
 	testkit.Equal(t, s.Colored(text), "a red word!")
+
 	s.color = true
 	testkit.Equal(t, s.Colored(text), "a \x1b[1;38;5;9mred\x1b[m word!\x1b[0m")
 	testkit.Equal(t, s.Colored("plain"), "plain")
@@ -45,56 +47,187 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	now := time.Now()
 	at := func(hours float64) time.Time { return now.Add(-time.Duration(hours * float64(time.Hour))) }
 	then := func(hours float64) *time.Time { return new(at(hours)) }
-	a, b := machine.FileHash{Path: "a.md", SHA256: strings.Repeat("a", 64)}, machine.FileHash{Output: "title", SHA256: strings.Repeat("b", 64)}
+	a := machine.FileHash{Path: "a.md", SHA256: strings.Repeat("a", 64)}
+	b := machine.FileHash{Output: "title", SHA256: strings.Repeat("b", 64)}
 	check := func(passed bool, said string) *machine.Verdict {
-		return &machine.Verdict{At: at(2), RunEach: "tests", Digest: strings.Repeat("c", 64), Passed: passed, Feedback: said, Seconds: 61.234, Files: []machine.FileHash{a}, Check: &machine.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"}}
+		return &machine.Verdict{
+			At:       at(2),
+			RunEach:  "tests",
+			Digest:   strings.Repeat("c", 64),
+			Passed:   passed,
+			Feedback: said,
+			Seconds:  61.234,
+			Files:    []machine.FileHash{a},
+			Check:    &machine.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"},
+		}
 	}
-	reused := &machine.Verdict{At: at(4), RunEach: "step", Passed: true, Reused: true, Reviewer: "claude", Seconds: 0.0123}
+
+	reused := &machine.Verdict{
+		At:       at(4),
+		RunEach:  "step",
+		Passed:   true,
+		Reused:   true,
+		Reviewer: "claude",
+		Seconds:  0.0123,
+	}
 	reviewed := []*machine.Try{
 		{Number: 1, State: machine.TryVoid, OpenedAt: at(5), Error: new("it hung; the try does not count: call again")},
-		{Number: 1, State: machine.TryFailed, OpenedAt: at(4), ClosedAt: then(3), Collected: true, Verdicts: []*machine.Verdict{reused,
-			{At: at(3), RunEach: "docs", TargetFile: new("a.md"), Reviewer: "claude", Seconds: 12.34, Feedback: " too\nlong ", Files: []machine.FileHash{a},
-				Criteria: []machine.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")}, {Criterion: "Is it true?", Passed: true, Feedback: new(" ")}}}}},
-		{Checks: true, State: machine.TryFailed, OpenedAt: at(2), Verdicts: []*machine.Verdict{check(false, "one\ntwo")}},
+		{
+			Number:    1,
+			State:     machine.TryFailed,
+			OpenedAt:  at(4),
+			ClosedAt:  then(3),
+			Collected: true,
+			Verdicts: []*machine.Verdict{reused,
+				{
+					At:         at(3),
+					RunEach:    "docs",
+					TargetFile: new("a.md"),
+					Reviewer:   "claude",
+					Seconds:    12.34,
+					Feedback:   " too\nlong ",
+					Files:      []machine.FileHash{a},
+					Criteria: []machine.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
+						{Criterion: "Is it true?", Passed: true, Feedback: new(" ")}},
+				}},
+		},
+		{
+			Checks:   true,
+			State:    machine.TryFailed,
+			OpenedAt: at(2),
+			Verdicts: []*machine.Verdict{check(false, "one\ntwo")},
+		},
 		{Checks: true, State: machine.TryVoid, OpenedAt: at(2), Error: new("make is missing")},
-		{Number: 2, State: machine.TryPassed, OpenedAt: at(1), ClosedAt: then(1), Imported: true, Files: []machine.FileHash{b}, Verdicts: []*machine.Verdict{reused}},
+		{
+			Number:   2,
+			State:    machine.TryPassed,
+			OpenedAt: at(1),
+			ClosedAt: then(1),
+			Imported: true,
+			Files:    []machine.FileHash{b},
+			Verdicts: []*machine.Verdict{reused},
+		},
 		{Number: 3, State: machine.TryOpen, OpenedAt: at(1), Files: []machine.FileHash{b}},
 	}
+
 	by := func(kind machine.EvidenceKind) *machine.Evidence {
-		return &machine.Evidence{Kind: kind, At: at(1), Identity: "ann", Channel: session.ChannelStdio, Reviewer: "claude"}
+		return &machine.Evidence{
+			Kind:     kind,
+			At:       at(1),
+			Identity: "ann",
+			Channel:  session.ChannelStdio,
+			Reviewer: "claude",
+		}
 	}
 	person := by(machine.ByPerson)
 	person.Channel, person.Reason, person.Misfits = session.ChannelTerminal, "it\nis late", "no title\nno date"
 	given := by(machine.BySelf)
-	given.GivenFor, given.Digest, given.Others, given.Checks, given.Files = "x", "y", by(machine.ByReviewer), []*machine.Verdict{check(true, "")}, []machine.FileHash{a, b}
+	given.GivenFor, given.Digest, given.Others, given.Checks, given.Files = "x", "y", by(machine.ByReviewer),
+		[]*machine.Verdict{check(true, "")}, []machine.FileHash{a, b}
 	imported := by(machine.Passed)
 	imported.Imported, imported.Channel, imported.Files = true, "", []machine.FileHash{a}
 	steps := jsontext.OrderedMap[*machine.StepProgress]{}
 	for _, p := range []*machine.StepProgress{
-		{StepID: "draft", StartedAt: at(6), CompletedAt: then(5), Notes: new("one\ntwo"), Outputs: machine.Outputs{{Key: "doc", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}}}}, Evidence: imported,
-			Tries: []*machine.Try{{Number: 1, State: machine.TryPassed, OpenedAt: at(5), Collected: true, Verdicts: []*machine.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []machine.FileHash{a}}}}}},
+		{
+			StepID:      "draft",
+			StartedAt:   at(6),
+			CompletedAt: then(5),
+			Notes:       new("one\ntwo"),
+			Outputs:     machine.Outputs{{Key: "doc", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}}}},
+			Evidence:    imported,
+			Tries: []*machine.Try{{
+				Number:    1,
+				State:     machine.TryPassed,
+				OpenedAt:  at(5),
+				Collected: true,
+				Verdicts:  []*machine.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []machine.FileHash{a}}},
+			}},
+		},
 		{StepID: "review", StartedAt: at(4), Tries: reviewed, FailedChecks: 2, Unreported: true, Evidence: person,
 			Overrides: []machine.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}}},
-		{StepID: "own", StartedAt: at(1), Evidence: given, Overrides: []machine.Override{{At: given.At, Identity: "ann", Reason: "r"}},
-			Granted: &machine.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"}, Unfit: &machine.Shown{At: at(1), Faults: "no title"}},
+		{
+			StepID:    "own",
+			StartedAt: at(1),
+			Evidence:  given,
+			Overrides: []machine.Override{{At: given.At, Identity: "ann", Reason: "r"}},
+			Granted:   &machine.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"},
+			Unfit:     &machine.Shown{At: at(1), Faults: "no title"},
+		},
 		{StepID: "asked", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Files: []machine.FileHash{b}}},
-		{StepID: "port[0]", StartedAt: at(1), Dropped: &machine.Override{At: at(1), Identity: "ann", Reason: "obsolete"}},
+		{
+			StepID:    "port[0]",
+			StartedAt: at(1),
+			Dropped:   &machine.Override{At: at(1), Identity: "ann", Reason: "obsolete"},
+		},
 		{StepID: "fix", StartedAt: at(1), Round: &machine.Round{Number: 2}},
-		{StepID: "workflow:publish", StartedAt: at(1), Child: "12345678", Outputs: machine.Outputs{{Key: "page", Value: machine.OutputValue{Each: []*machine.OutputValue{nil, {Paths: []string{"b.md"}}}}}}},
-		{StepID: "answered", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Answer: &machine.Answer{At: at(1), Identity: "bob", Channel: "page"}}},
+		{
+			StepID:    "workflow:publish",
+			StartedAt: at(1),
+			Child:     "12345678",
+			Outputs: machine.Outputs{{
+				Key:   "page",
+				Value: machine.OutputValue{Each: []*machine.OutputValue{nil, {Paths: []string{"b.md"}}}},
+			}},
+		},
+		{
+			StepID:    "answered",
+			StartedAt: at(1),
+			Question: &machine.Question{
+				AskedAt: at(1),
+				Answer:  &machine.Answer{At: at(1), Identity: "bob", Channel: "page"},
+			},
+		},
 	} {
 		steps = steps.Set(p.StepID, p)
 	}
-	for _, kind := range []machine.EvidenceKind{machine.ByOverride, machine.PassedIn, machine.Unreviewed, machine.ByChecks, machine.NotDue, "other"} {
-		steps = steps.Set(string(kind), &machine.StepProgress{StepID: string(kind), StartedAt: at(1), CompletedAt: then(0.9), Evidence: by(kind)})
+	for _, kind := range []machine.EvidenceKind{machine.ByOverride, machine.PassedIn, machine.Unreviewed,
+		machine.ByChecks, machine.NotDue, "other"} {
+		steps = steps.Set(string(kind),
+			&machine.StepProgress{StepID: string(kind), StartedAt: at(1), CompletedAt: then(0.9), Evidence: by(kind)})
 	}
+
 	var out bytes.Buffer
 	w := NewScreen(&out, func(string) string { return "" })
-	Session(w, &machine.State{SessionID: "0123abcd", Status: machine.Active, JobName: "job", WorkflowName: "main", Goal: "Ship it", CurrentStepID: "asked", StartedAt: at(6), UpdatedAt: at(1), ImportedAt: then(5), Identity: "ann",
-		InstanceID: new("i"), ParentSessionID: new("89abcdef"), AttemptID: "t", BranchName: "b", BranchStatus: machine.BranchNamed, Definition: machine.DefinitionRef{JobDir: "/job"}, Pinned: &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
-		Inputs: machine.Outputs{{Key: "topic", Value: machine.OutputValue{Text: new("cats")}}}, Weakened: []machine.Weakening{{Step: "draft", At: at(5), What: []string{"a\nb"}}}, StepProgress: steps,
-		History: []*machine.Withdrawal{{At: at(5), From: "review", To: "draft", Progress: jsontext.OrderedMap[*machine.StepProgress]{}.Set("draft", &machine.StepProgress{StepID: "draft", StartedAt: at(6)})}}}, "blue (0a1b2c3d), in /srv/shop")
-	Session(w, &machine.State{SessionID: "89abcdef", Status: machine.Aborted, CurrentStepID: "x", StartedAt: at(6), UpdatedAt: at(1), CompletedAt: then(1), AbortReason: new("obsolete"), Pinned: &machine.Pinned{Reviewer: "self"}}, "")
+	Session(w, &machine.State{
+		SessionID:       "0123abcd",
+		Status:          machine.Active,
+		JobName:         "job",
+		WorkflowName:    "main",
+		Goal:            "Ship it",
+		CurrentStepID:   "asked",
+		StartedAt:       at(6),
+		UpdatedAt:       at(1),
+		ImportedAt:      then(5),
+		Identity:        "ann",
+		InstanceID:      new("i"),
+		ParentSessionID: new("89abcdef"),
+		AttemptID:       "t",
+		BranchName:      "b",
+		BranchStatus:    machine.BranchNamed,
+		Definition:      machine.DefinitionRef{JobDir: "/job"},
+		Pinned:          &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
+		Inputs:          machine.Outputs{{Key: "topic", Value: machine.OutputValue{Text: new("cats")}}},
+		Weakened:        []machine.Weakening{{Step: "draft", At: at(5), What: []string{"a\nb"}}},
+		StepProgress:    steps,
+		History: []*machine.Withdrawal{{
+			At:   at(5),
+			From: "review",
+			To:   "draft",
+			Progress: jsontext.OrderedMap[*machine.StepProgress]{}.Set("draft",
+				&machine.StepProgress{StepID: "draft", StartedAt: at(6)}),
+		}},
+	}, "blue (0a1b2c3d), in /srv/shop")
+
+	Session(w, &machine.State{
+		SessionID:     "89abcdef",
+		Status:        machine.Aborted,
+		CurrentStepID: "x",
+		StartedAt:     at(6),
+		UpdatedAt:     at(1),
+		CompletedAt:   then(1),
+		AbortReason:   new("obsolete"),
+		Pinned:        &machine.Pinned{Reviewer: "self"},
+	}, "")
 	testkit.Works(t, w.Err())
 	testkit.Golden(t, "testdata/session.txt", out.String(), *update)
 }
@@ -116,7 +249,8 @@ steps:
   - {id: a, name: A, description: A, instructions: A, outputs: {}, reviews: []}
   - {id: b, name: B, description: B, instructions: B, outputs: {}, reviews: []}
   - {id: c, name: C, description: C, instructions: C, outputs: {}, reviews: []}
-  - {id: fix, name: F, description: F, instructions: F, outputs: {state: {type: string, description: S, required: true}}, reviews: []}
+  - {id: fix, name: F, description: F, instructions: F, outputs: {state: {type: string, description: S, required: ` +
+	`true}}, reviews: []}
   - {id: d, name: D, description: D, instructions: D, outputs: {}, reviews: []}
 `
 
@@ -130,10 +264,26 @@ func TestAJobIsShownAsAnAgentReadsIt(t *testing.T) {
 		case "c":
 			return nil, errors.New("c cannot be read")
 		case "b":
-			info.Inputs = []machine.StepInput{{Name: "topic", Description: "What"}, {Name: "out", Description: "made", FromStep: "a"}}
-			info.Checks = []machine.CheckInfo{{Name: "tests", Run: []string{"make", "test"}, Protect: []string{"*_test.go", "go.mod"}}, {Name: "lint", Run: []string{"lint"}}}
-			info.ExpectedOutputs = []machine.ExpectedOutput{{Name: "doc", Type: "file", Description: "The\ndoc", Required: true, Syntax: "path"}, {Name: "more", Type: "files", Description: "More", Syntax: "paths"}}
-			info.Reviews = []machine.ReviewInfo{{RunEach: "doc", Criteria: jsontext.OrderedMap[string]{}.Set("short", "Is it?"), Guidance: new("be\nkind"), By: "human"}, {RunEach: "step"}}
+			info.Inputs = []machine.StepInput{{Name: "topic", Description: "What"},
+				{Name: "out", Description: "made", FromStep: "a"}}
+			info.Checks = []machine.CheckInfo{{
+				Name:    "tests",
+				Run:     []string{"make", "test"},
+				Protect: []string{"*_test.go", "go.mod"},
+			}, {Name: "lint", Run: []string{"lint"}}}
+			info.ExpectedOutputs = []machine.ExpectedOutput{{
+				Name:        "doc",
+				Type:        "file",
+				Description: "The\ndoc",
+				Required:    true,
+				Syntax:      "path",
+			}, {Name: "more", Type: "files", Description: "More", Syntax: "paths"}}
+			info.Reviews = []machine.ReviewInfo{{
+				RunEach:  "doc",
+				Criteria: jsontext.OrderedMap[string]{}.Set("short", "Is it?"),
+				Guidance: new("be\nkind"),
+				By:       "human",
+			}, {RunEach: "step"}}
 		}
 		return info, nil
 	})
@@ -171,9 +321,11 @@ func printed(columns int, print func(*Screen)) string {
 
 // At every width a table keeps what may not be cut, and is no wider than the screen.
 func TestATableFitsTheScreen(t *testing.T) {
-	columns := []Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WHERE", Least: 8, Optional: true}, {Title: "NONE", Optional: true}, {Title: "GOAL", Least: 10}, {Title: "COMMAND", Below: true}}
+	columns := []Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WHERE", Least: 8, Optional: true},
+		{Title: "NONE", Optional: true}, {Title: "GOAL", Least: 10}, {Title: "COMMAND", Below: true}}
 	goal := "Ship 漢字漢字 it to everybody\nwho \x1b[31mwaits for it"
-	rows := [][]string{{"0123abcd", "active", "somewhere/else", "", goal, "deepwork board show 0123abcd"}, {"89abcdef", "", "", "", "x", "deepwork x"}}
+	rows := [][]string{{"0123abcd", "active", "somewhere/else", "", goal, "deepwork board show 0123abcd"},
+		{"89abcdef", "", "", "", "x", "deepwork x"}}
 	for width := range 201 {
 		if width > 0 && width < 35 {
 			continue // what may not be cut needs this
@@ -184,18 +336,22 @@ func TestATableFitsTheScreen(t *testing.T) {
 			testkit.True(t, width <= 0 || n <= width, "%d columns of %d: %q", n, width, line)
 			testkit.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "at %d it ends with blanks", width)
 		}
-		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
+		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "},
+			"at %d", width)
 		testkit.True(t, !strings.Contains(got, "NONE") && !strings.Contains(got, "\x1b"), "at %d: %q", width, got)
 	}
 	testkit.Equal(t, printed(6, func(s *Screen) {
 		s.Table([]Column{{Title: "AB"}, {Title: "CD", Optional: true}}, [][]string{{"1", "2"}})
 	}), "AB  CD\n1   2\n", "as wide as the screen")
 	testkit.Equal(t, printed(20, func(s *Screen) {
-		s.Table([]Column{{Title: "AB", Least: 4}, {Title: "CD", Least: 4}, {Title: "EF", Least: 4}}, [][]string{{"one two three", "four five", "sixteen"}})
+		s.Table([]Column{{Title: "AB", Least: 4}, {Title: "CD", Least: 4}, {Title: "EF", Least: 4}},
+			[][]string{{"one two three", "four five", "sixteen"}})
 	}), "AB      CD     EF\none t…  four…  sixt…\n", "the widest are cut, the last first")
-	testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns, rows) }), `everybody who waits for it`, "without a limit")
+	testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns, rows) }), `everybody who waits for it`,
+		"without a limit")
 	for _, emoji := range []string{"👩\u200d💻 x", "👍🏽 x", "🏳️\u200d🌈 x"} {
-		testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }), emoji, "is cut without a limit")
+		testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }), emoji,
+			"is cut without a limit")
 	}
 }
 
@@ -206,17 +362,34 @@ func TestProseFitsTheScreen(t *testing.T) {
 		print func(*Screen)
 		want  string
 	}{
-		"a field":          {func(s *Screen) { s.Field(6, "goal", long) }, "goal:  one two three four five\n       six seven eight\n"},
-		"a path":           {func(s *Screen) { s.Field(6, "path", "/a/"+strings.Repeat("x", 40)) }, "path:  /a/" + strings.Repeat("x", 40) + "\n"},
-		"an indented text": {func(s *Screen) { s.Text("  ", "  "+long) }, "    one two three four five\n      six seven eight\n"},
-		"pairs":            {func(s *Screen) { s.Pairs([][2]string{{"a", "-> " + long}, {"bcd", ""}}) }, "a    -> one two three four\n     five six seven eight\nbcd\n"},
-		"a path in prose":  {func(s *Screen) { s.Text("", long[:13]+" /a/"+strings.Repeat("x", 40)+" "+long[14:]) }, "one two three\n  /a/" + strings.Repeat("x", 40) + "\n  four five six seven eight\n"},
-		"a wide pair":      {func(s *Screen) { s.Pairs([][2]string{{"a_long_name_of_a_step", "-> a.md, b.md"}, {"bcd", "-> c"}}) }, "a_long_name_of_a_step\n                 -> a.md, b.md\nbcd              -> c\n"},
-		"a heading":        {func(s *Screen) { s.Heading("", "notes", long) }, "notes one two three four\n  five six seven eight\n"},
-		"a judgement":      {func(s *Screen) { s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well") }, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
+		"a field": {func(s *Screen) {
+			s.Field(6, "goal", long)
+		}, "goal:  one two three four five\n       six seven eight\n"},
+		"a path": {func(s *Screen) {
+			s.Field(6, "path", "/a/"+strings.Repeat("x", 40))
+		}, "path:  /a/" + strings.Repeat("x", 40) + "\n"},
+		"an indented text": {func(s *Screen) {
+			s.Text("  ", "  "+long)
+		}, "    one two three four five\n      six seven eight\n"},
+		"pairs": {func(s *Screen) {
+			s.Pairs([][2]string{{"a", "-> " + long}, {"bcd", ""}})
+		}, "a    -> one two three four\n     five six seven eight\nbcd\n"},
+		"a path in prose": {func(s *Screen) {
+			s.Text("", long[:13]+" /a/"+strings.Repeat("x", 40)+" "+long[14:])
+		}, "one two three\n  /a/" + strings.Repeat("x", 40) + "\n  four five six seven eight\n"},
+		"a wide pair": {func(s *Screen) {
+			s.Pairs([][2]string{{"a_long_name_of_a_step", "-> a.md, b.md"}, {"bcd", "-> c"}})
+		}, "a_long_name_of_a_step\n                 -> a.md, b.md\nbcd              -> c\n"},
+		"a heading": {func(s *Screen) {
+			s.Heading("", "notes", long)
+		}, "notes one two three four\n  five six seven eight\n"},
+		"a judgement": {func(s *Screen) {
+			s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well")
+		}, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
 	} {
 		testkit.Equal(t, printed(30, c.print), c.want, "%s", name)
 	}
+
 	for want, long := range map[string]string{
 		"12345678 01234567890\n2": "12345678 01234567890 2", "12345678\n012345678901": "12345678 012345678901",
 		"  two\n1234567890123456\n\nx": "  two 1234567890123456\n" + strings.Repeat(" ", 21) + "\nx",

@@ -43,12 +43,14 @@ func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 			content = content || cell != ""
 			cell = cmp.Or(cell, "-")
 			cells[n] = append(cells[n], cell)
-			widths[i] = max(widths[i], Columns(cell)) // as text.Snip counts: more than an emoji of several characters takes
+			// as text.Snip counts: more than an emoji of several characters takes
+			widths[i] = max(widths[i], Columns(cell))
 		}
 		if content {
 			shown = append(shown, i)
 		}
 	}
+
 	below := -1
 	if limit > 0 {
 		shown, below = choose(columns, widths, shown, limit)
@@ -122,6 +124,7 @@ func (s *Screen) render(columns []Column, widths, shown []int, below int, cells 
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", strings.Repeat(" ", gap)
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
+
 	row := func(cell func(i int) string) table.Row {
 		return xslices.Map(shown, func(i int) any { return cell(i) })
 	}
@@ -135,6 +138,7 @@ func (s *Screen) render(columns []Column, widths, shown []int, below int, cells 
 			return cell
 		}))
 	}
+
 	for n, line := range strings.Split(t.Render(), "\n") {
 		lines = append(lines, line)
 		if below >= 0 && n > 0 {

@@ -22,6 +22,7 @@ func atTheTerminal(t *testing.T) {
 	for _, line := range []string{"1 of 2", "1 of 2", "2 of 2, which is cut where the screen ends"} {
 		s.Draw(line)
 	}
+
 	EndDrawing()
 	fmt.Println("drawn")
 	s.Draw("asking")
@@ -37,6 +38,7 @@ func atTheTerminal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	testkit.Works(t, s.Edit(t.Context(), path))
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "edited\n")
+
 	dumb := NewScreen(os.Stdout, func(name string) string {
 		return map[string]string{"TERM": "dumb", "PAGER": "false", "VISUAL": "false", "EDITOR": "true"}[name]
 	})
@@ -57,6 +59,7 @@ func TestATerminal(t *testing.T) {
 		atTheTerminal(t)
 		return
 	}
+
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no terminals here: ", err)
@@ -69,7 +72,8 @@ func TestATerminal(t *testing.T) {
 	side := testkit.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)).Must(t)
 	testkit.Get(terminal.WriteString("typed before\n")).Must(t)
 	c := exec.Command(os.Args[0], "-test.run=^TestATerminal$")
-	c.Env = append(os.Environ(), "AT_TERMINAL=1", "TERM=xterm", "NO_COLOR=", `PAGER=sh -c "echo paged; cat"`, "VISUAL=", `EDITOR=sh -c 'echo edited >> "$0"'`)
+	c.Env = append(os.Environ(), "AT_TERMINAL=1", "TERM=xterm", "NO_COLOR=", `PAGER=sh -c "echo paged; cat"`, "VISUAL=",
+		`EDITOR=sh -c 'echo edited >> "$0"'`)
 	c.Stdin, c.Stdout, c.Stderr = side, side, side
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	testkit.Must(t, c.Start())
@@ -91,5 +95,6 @@ func TestATerminal(t *testing.T) {
 	}
 	testkit.Works(t, c.Wait(), "%s", seen)
 	seen, _, _ = strings.Cut(seen, "PASS")
-	testkit.Golden(t, "testdata/terminal.txt", strings.ReplaceAll(strings.ReplaceAll(seen, "\x1b", "ESC"), "\r", "CR"), *update)
+	testkit.Golden(t, "testdata/terminal.txt",
+		strings.ReplaceAll(strings.ReplaceAll(seen, "\x1b", "ESC"), "\r", "CR"), *update)
 }

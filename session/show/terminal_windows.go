@@ -17,6 +17,7 @@ func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	if !ok {
 		return 0, 0, false
 	}
+
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
 		return 0, 0, false

@@ -44,9 +44,11 @@ func (f *Folder) Elsewhere() (dir, file string) {
 func (f *Folder) MovedFrom() string {
 	text, _, err := durable.Read(f.signpost(), maxProject)
 	dir := strings.TrimSpace(string(text))
-	if _, has := f.ID(); err != nil || !errors.Is(has, ErrMissing) || filepath.Dir(dir) != filepath.Join(f.Base, "projects") {
+	_, has := f.ID()
+	if err != nil || !errors.Is(has, ErrMissing) || filepath.Dir(dir) != filepath.Join(f.Base, "projects") {
 		return ""
 	}
+
 	p, err := readProject(dir)
 	if err != nil || p.Path == f.Root || p.Dir != "" {
 		return ""

@@ -131,12 +131,15 @@ func Open(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("opening the state in %s: %w", dir, err)
 	}
 	if !filepath.IsAbs(p.Path) {
-		return nil, fmt.Errorf("%s names the project %q, which must be an absolute path", filepath.Join(dir, projectFile), p.Path)
+		return nil, fmt.Errorf("%s names the project %q, which must be an absolute path",
+			filepath.Join(dir, projectFile), p.Path)
 	}
 	f, err := findIn(filepath.Dir(filepath.Dir(dir)), p.Path)
 	if err == nil && dir != f.Dir {
-		err = fmt.Errorf("%s says that it has the state of %s, which is in %s", filepath.Join(dir, projectFile), p.Path, f.Dir)
+		err = fmt.Errorf("%s says that it has the state of %s, which is in %s", filepath.Join(dir, projectFile),
+			p.Path, f.Dir)
 	}
+
 	return f, err
 }
 
@@ -182,7 +185,8 @@ func (f *Folder) locate() error {
 		f.id, f.made = p.ID, true
 		return private(f.Dir)
 	}
-	return fmt.Errorf("the folders %s-2 to -9 have the state of other projects; remove what is not needed", filepath.Join(f.Base, "projects", name))
+	return fmt.Errorf("the folders %s-2 to -9 have the state of other projects; remove what is not needed",
+		filepath.Join(f.Base, "projects", name))
 }
 
 // Name returns the name of the state folder of a project: the project's name for people, then 12
@@ -205,6 +209,7 @@ func (f *Folder) Make() error {
 	if f.lacks != nil {
 		return f.lacks
 	}
+
 	if f.made {
 		if _, err := os.Lstat(f.Dir); err == nil {
 			return nil
@@ -212,7 +217,8 @@ func (f *Folder) Make() error {
 		f.made = false // somebody removed it, and later writes must not fail for that
 	}
 	if err := f.make(); err != nil {
-		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env, durable.Explain(err, f.Dir))
+		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env,
+			durable.Explain(err, f.Dir))
 	}
 	f.made = true
 	f.post()
@@ -228,6 +234,7 @@ func (f *Folder) make() error {
 			return err
 		}
 	}
+
 	id := f.id
 	if id == "" {
 		random := make([]byte, 16)
@@ -238,7 +245,8 @@ func (f *Folder) make() error {
 	if err != nil {
 		return err
 	}
-	if err := putNew(filepath.Join(f.Dir, projectFile), append(text, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := putNew(filepath.Join(f.Dir, projectFile), append(text, '\n')); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	p, err := readProject(f.Dir) // another process may have been first
@@ -256,6 +264,7 @@ func (f *Folder) ID() (string, error) {
 	if f.id != "" {
 		return f.id, nil
 	}
+
 	p, err := readProject(f.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", ErrMissing
@@ -267,14 +276,15 @@ func (f *Folder) ID() (string, error) {
 }
 
 // Adopt makes the state of a project that was at old the state of f, which is its new place. The
-// project must be gone from old, and f must have no state, or one that empty says has nothing, which is put aside. follow
-// is called before that is so, with f at the state's place; it must be repeatable.
+// project must be gone from old, and f must have no state, or one that empty says has nothing, which is put
+// aside. follow is called before that is so, with f at the state's place; it must be repeatable.
 func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error {
 	if filepath.Clean(old) == f.Root {
 		return fmt.Errorf("%s is where the project is now; name the folder that it was moved from", old)
 	}
 	if _, err := os.Lstat(old); err == nil {
-		return fmt.Errorf("there still is something at %s; name the folder that the project was moved from, which must be gone", old)
+		return fmt.Errorf("there still is something at %s; name the folder that the project was moved from, which "+
+			"must be gone", old)
 	}
 	was := &Folder{Root: filepath.Clean(old), Base: f.Base}
 	if err := was.locate(); err != nil {
@@ -283,9 +293,11 @@ func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error
 	if was.id == "" {
 		return fmt.Errorf("there is no state of a project at %q in %s", old, filepath.Join(f.Base, "projects"))
 	}
+
 	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
 		if err != nil || !strings.HasPrefix(filepath.Base(f.Dir), Name(f.Root)) || !empty() {
-			return fmt.Errorf("%s has its own state already, in %s, with its own sessions and board; to use that of %s instead, move that state folder away first", f.Root, f.Dir, old)
+			return fmt.Errorf("%s has its own state already, in %s, with its own sessions and board; to use that of "+
+				"%s instead, move that state folder away first", f.Root, f.Dir, old)
 		}
 		if err := os.Rename(f.Dir, filepath.Join(f.Base, filepath.Base(f.Dir)+"-empty-"+rand.Text()[:8])); err != nil {
 			return fmt.Errorf("putting the empty state aside: %w", err)
@@ -293,9 +305,11 @@ func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error
 	}
 	own := f.Dir
 	f.Dir, f.id = was.Dir, was.id
+
 	if err := follow(); err != nil {
 		return err
 	}
+
 	// First add the state to the new path, then remove it from the old one: after an interruption,
 	// the same command continues.
 	moved := project{ID: was.id, Path: f.Root, Dir: filepath.Base(was.Dir)}
@@ -303,6 +317,7 @@ func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error
 		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
 			return err
 		}
+
 		if dir == was.Dir {
 			moved.Dir = ""
 		}
@@ -310,10 +325,12 @@ func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error
 		if err != nil {
 			return err
 		}
-		if err := (durable.Disk{}).Put(filepath.Join(dir, projectFile), append(text, '\n'), durable.PutOptions{}); err != nil {
+		if err := (durable.Disk{}).Put(filepath.Join(dir, projectFile), append(text, '\n'),
+			durable.PutOptions{}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -375,5 +392,6 @@ func Upwards(dir string) (project string) {
 			break
 		}
 	}
+
 	return dir
 }

@@ -30,7 +30,8 @@ type Key struct {
 // Key returns the key of the installation. If it is missing, it is created if make is set;
 // otherwise, as for read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
-	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation", "remove it, which makes this machine another one for a shared store", make)
+	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation",
+		"remove it, which makes this machine another one for a shared store", make)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,8 @@ func (f *Folder) Key(make bool) (*Key, error) {
 // cannot know whose a connection is. If it is missing, it is created if make is set; otherwise the
 // error is ErrMissing. All servers of the project have the same.
 func (f *Folder) Token(make bool) (string, error) {
-	secret, err := f.secret(filepath.Join(f.Dir, tokenFile), "the token of the project's servers", "remove it, so that the next server makes another", make)
+	secret, err := f.secret(filepath.Join(f.Dir, tokenFile), "the token of the project's servers",
+		"remove it, so that the next server makes another", make)
 	return base64.RawURLEncoding.EncodeToString(secret), err
 }
 
@@ -57,6 +59,7 @@ func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 		if err := f.Make(); err != nil {
 			return nil, err
 		}
+
 		var made [keySize]byte
 		rand.Read(made[:]) // never fails
 		if err := putNew(path, made[:]); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -85,10 +88,12 @@ func (f *Folder) Sign(name string, content []byte) ([]byte, error) {
 	if err := f.Make(); err != nil {
 		return nil, err
 	}
+
 	key, err := f.Key(true)
 	if err != nil {
 		return nil, err
 	}
+
 	id, err := f.ID()
 	if err != nil {
 		return nil, err

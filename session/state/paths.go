@@ -36,6 +36,7 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 	if err := f.OwnTmp(); err != nil {
 		return nil, err
 	}
+
 	rel := filepath.Join(".deepwork", "tmp")
 	if real, err := resolved(f.Tmp()); err == nil && within(f.Root, real) {
 		rel, _ = filepath.Rel(f.Root, real) // both are absolute
@@ -73,7 +74,8 @@ func (f *Folder) Worktrees() string {
 func Around(path string) (dir, below string) {
 	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
 		switch dir = filepath.Dir(up); {
-		case filepath.Base(up) == "worktrees" && filepath.Base(filepath.Dir(dir)) == "projects" && stateName.MatchString(filepath.Base(dir)):
+		case filepath.Base(up) == "worktrees" && filepath.Base(filepath.Dir(dir)) == "projects" &&
+			stateName.MatchString(filepath.Base(dir)):
 		case runtime.GOOS == "windows" && filepath.Base(dir) == "w":
 			found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "projects", "*"+filepath.Base(up)))
 			if len(found) != 1 {
@@ -83,9 +85,11 @@ func Around(path string) (dir, below string) {
 		default:
 			continue
 		}
+
 		below, _ = filepath.Rel(up, path) // up is a prefix of path
 		return dir, below
 	}
+
 	return "", ""
 }
 
@@ -122,6 +126,7 @@ func resolved(path string) (string, error) {
 	if err == nil {
 		return real, nil
 	}
+
 	parent := filepath.Dir(path)
 	if !os.IsNotExist(err) || parent == path {
 		return "", err

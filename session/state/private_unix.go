@@ -20,15 +20,20 @@ func private(dir string) error {
 	if err != nil {
 		return fmt.Errorf("looking at the folder of state: %w", err)
 	}
+
 	owner := fi.Sys().(*syscall.Stat_t).Uid
 	switch {
 	case !fi.IsDir():
-		return fmt.Errorf("%s must be the folder of deepwork's state, but is not a folder: remove it, or set %s to another", dir, Env)
+		return fmt.Errorf("%s must be the folder of deepwork's state, but is not a folder: remove it, or set %s to "+
+			"another", dir, Env)
 	case int(owner) != os.Geteuid():
-		return fmt.Errorf("%s, the folder of deepwork's state, belongs to the user with the id %d: set %s to a folder of your own", dir, owner, Env)
+		return fmt.Errorf("%s, the folder of deepwork's state, belongs to the user with the id %d: set %s to a "+
+			"folder of your own", dir, owner, Env)
 	case fi.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to %s, the folder of deepwork's state: run chmod 700 on it, or set %s to another", dir, Env)
+		return fmt.Errorf("others may write to %s, the folder of deepwork's state: run chmod 700 on it, or set %s to "+
+			"another", dir, Env)
 	}
+
 	return nil
 }
 

@@ -28,7 +28,8 @@ type View interface {
 	// Tasks lists the tasks of a project that a filter selects, newest first, each with
 	// a summary of its attempts (seed 004, "list_tasks provides attempt summary");
 	// total is how many match, next is as for Projects.
-	Tasks(ctx context.Context, projectID string, f task.Filter, p task.Page) (list []task.Summary, total int, next string, err error)
+	Tasks(ctx context.Context, projectID string, f task.Filter, p task.Page) (list []task.Summary, total int,
+		next string, err error)
 	Task(ctx context.Context, id string) (*task.Summary, error)
 	// CreateTask makes a task of the caller, or finds the one that the same request made before
 	// and returns it as it is now. ErrNotFound: there is no such project in the
@@ -38,7 +39,8 @@ type View interface {
 	// caller and be of the same project.
 	CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error)
 	// UpdateTask changes a task and returns it. Errors are those of CreateTask, and ErrCycle: the
-	// task would depend on itself, perhaps through others. If nothing changes, nothing is written, and UpdatedAt stays (seed 004, update_task).
+	// task would depend on itself, perhaps through others. If nothing changes, nothing is written, and
+	// UpdatedAt stays (seed 004, update_task).
 	UpdateTask(ctx context.Context, id string, c task.TaskChange) (*task.Summary, error)
 	// BeginDelete marks a task whose worktrees are about to be removed: from then on no server
 	// starts an attempt or a follow-up of it (ErrDeleting), until DeleteTask removes it or
@@ -71,7 +73,8 @@ type View interface {
 	// Attempts made before it depended on it go on.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	// CreateRun is CreateAttempt for a task that it makes, too, as CreateTask does: both or neither.
-	CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
+	CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution,
+		r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
 	// Report returns what was saved of an attempt for other machines, empty if nothing was.
 	Report(ctx context.Context, attemptID string) (*task.Report, error)
@@ -119,7 +122,8 @@ type View interface {
 	// their ids; ErrSent: one of them no longer waits, and nothing is added. ErrRepeated: the same request
 	// has added one, whose id FindRequest returns, or queued. What SetRun has recorded as the end of
 	// the last leader is removed.
-	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, r task.Request, comments ...string) (*task.Execution, error)
+	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, r task.Request,
+		comments ...string) (*task.Execution, error)
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.
 	SetTargets(ctx context.Context, attemptID string, targets map[string]string) error
@@ -139,12 +143,13 @@ type View interface {
 	Session(ctx context.Context, id string) (*task.Session, error)
 	// Queue sets or, with nil, clears what is queued in a session while an execution
 	// of its attempt has not ended, and returns what was queued before; q.At is set
-	// to now. ErrStopping: it was asked to stop, so that q would be dropped. idle: none runs, nothing was queued, and nothing was set. The comments that it has wait
-	// until it runs, and are then removed; if it is dropped or replaced, they wait as before. Errors
-	// with comments: ErrSent, as for AddExecution; ErrQueued: what is queued has no comments.
-	// ErrRepeated: as for AddExecution; of what the request has set, FindRequest returns as JSON what was
-	// queued before. Idle, only one that clears is recorded.
-	Queue(ctx context.Context, sessionID string, q *task.Queued, r task.Request, comments ...string) (before *task.Queued, idle bool, err error)
+	// to now. ErrStopping: it was asked to stop, so that q would be dropped. idle: none runs, nothing was
+	// queued, and nothing was set. The comments that it has wait until it runs, and are then removed; if it
+	// is dropped or replaced, they wait as before. Errors with comments: ErrSent, as for AddExecution;
+	// ErrQueued: what is queued has no comments. ErrRepeated: as for AddExecution; of what the request has
+	// set, FindRequest returns as JSON what was queued before. Idle, only one that clears is recorded.
+	Queue(ctx context.Context, sessionID string, q *task.Queued, r task.Request,
+		comments ...string) (before *task.Queued, idle bool, err error)
 
 	// Comments returns the comments on an attempt's diff that wait for their sending, by repository,
 	// file and line.
@@ -153,7 +158,8 @@ type View interface {
 	// returns the ids of these; or does nothing and returns the ids of those that the same request added
 	// before, of which some may be sent. ErrComments: there would be too many; ErrSent: one to be removed
 	// is queued or not there.
-	ChangeComments(ctx context.Context, attemptID string, remove []string, add []task.Comment, r task.Request) (added []string, err error)
+	ChangeComments(ctx context.Context, attemptID string, remove []string, add []task.Comment,
+		r task.Request) (added []string, err error)
 }
 
 // A Board stores projects, repositories, tasks and their attempts; as a View, it sees all. Its
@@ -206,12 +212,13 @@ type Board interface {
 	// StepsOf returns the executions of the agents of a step, the newest first.
 	StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.Execution, error)
 	// AddStep adds an execution of an agent of a run that goes on: starting if it gets a slot, else
-	// waiting. It is created now, but not before x.CreatedAt. The other arguments are those of ClaimNext. Errors of this
-	// and the next one: task.ErrEnded, the run or the execution has ended.
+	// waiting. It is created now, but not before x.CreatedAt. The other arguments are those of ClaimNext.
+	// Errors of this and the next one: task.ErrEnded, the run or the execution has ended.
 	AddStep(ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
 	// ClaimStep gives a slot to an execution that waits: it is then starting. It reports false if there is
 	// none. The other arguments are those of ClaimNext.
-	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error)
+	ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool,
+		err error)
 	// SetPushError records why the branch of an attempt was not pushed, or nil.
 	SetPushError(ctx context.Context, attemptID string, why *string) error
 	// SetBranch gives an attempt without worktrees another branch, as two servers may choose the
@@ -221,7 +228,8 @@ type Board interface {
 	// duplicates and unordered: the config may have named several over time.
 	WorktreeFolders(ctx context.Context, here task.Place) ([]string, error)
 	// SetPaths sets the workspace of an attempt that has none, and RepoPath and Worktree of its
-	// repositories: the machine that claimed it knows them. ErrInvalid: it has one. ErrEnded: it was taken from that machine.
+	// repositories: the machine that claimed it knows them. ErrInvalid: it has one. ErrEnded: it was taken
+	// from that machine.
 	SetPaths(ctx context.Context, a *task.Attempt) error
 	// SaveOutput and SaveDiff replace a part of an attempt's report by a JSON value, with the time.
 	// They do nothing if there is no such attempt.
@@ -242,8 +250,9 @@ type Board interface {
 	// Nothing is given once a limit is reached, by what has ended at that moment.
 	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its
-	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that was asked to stop is
-	// stopped instead. It reports false if it is not this owner's, or is no longer starting.
+	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that
+	// was asked to stop is stopped instead. It reports false if it is not this owner's, or is no longer
+	// starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
 	// Ready returns the tasks that servers may start without a call, by priority and then age, at most
 	// task.MaxReady, if there is room: those that are todo, have no attempt, depend on none that is not
@@ -270,10 +279,12 @@ type Board interface {
 	// EndExecution records the end of an execution, its attempt and the task, in one transaction.
 	// If the execution completed or failed, a queued follow-up of its session becomes the next,
 	// waiting, execution, which is returned, and the task is inprogress; if it was stopped or
-	// interrupted, or had been asked to stop, or is the leader of a run that is complete, the queue is dropped. A task that is no longer inprogress keeps its status; if a
-	// follow-up runs next, only done and cancelled are kept. It reports false and does nothing if
-	// the execution has ended. Conflicts that SetLanded recorded stay until e.Resolved, whatever runs meanwhile. ErrInvalid: e.State or e.Task is not allowed. The end of one for a step changes
-	// nothing else; that of a leader ends those for its steps as interrupted.
+	// interrupted, or had been asked to stop, or is the leader of a run that is complete, the queue is
+	// dropped. A task that is no longer inprogress keeps its status; if a follow-up runs next, only done and
+	// cancelled are kept. It reports false and does nothing if the execution has ended. Conflicts that
+	// SetLanded recorded stay until e.Resolved, whatever runs meanwhile. ErrInvalid: e.State or e.Task is not
+	// allowed. The end of one for a step changes nothing else; that of a leader ends those for its steps as
+	// interrupted.
 	EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error)
 
 	// Inspect checks the board: its storage, its references, and rows that contradict each other.

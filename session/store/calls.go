@@ -39,8 +39,8 @@ type LongCalls interface {
 	// End ends a call that is working, and forgets those that are not kept any more. It returns the call as it is
 	// now, which another process may have ended before.
 	End(ctx context.Context, identity, id, status string, result json.RawMessage) (*LongCall, error)
-	// Working returns the calls that are working, of an identity or, if that's "", of all: at most limit, in the order of
-	// their ids, from after an id on.
+	// Working returns the calls that are working, of an identity or, if that's "", of all: at most limit, in
+	// the order of their ids, from after an id on.
 	Working(ctx context.Context, identity, after string, limit int) ([]LongCall, error)
 	// Count returns how many calls of an identity are working.
 	Count(ctx context.Context, identity string) (int, error)

@@ -85,7 +85,8 @@ type RemoteRuns interface {
 	// Renew makes the runs that an owner follows its own for life from now on, and stores their
 	// progress, JSON, where that is not nil. It returns those that are still its own and not over. It
 	// may be lost with the power.
-	Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) (held []string, err error)
+	Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) (held []string,
+		err error)
 	// Release ends the time of all runs of an owner that are not over: other processes may take
 	// them up at once. It may be lost with the power.
 	Release(ctx context.Context, owner string) error

@@ -21,7 +21,8 @@ var (
 	ErrPending = errors.New("the store has not answered in time, and the call may still be carried out")
 )
 
-// A Database holds the stores of a project. It is opened by the first call that needs it. Its methods may be called from any goroutine.
+// A Database holds the stores of a project. It is opened by the first call that needs it. Its methods may be
+// called from any goroutine.
 type Database interface {
 	Sessions() Sessions
 	Board() Board

@@ -22,6 +22,7 @@ func TestRefused(t *testing.T) {
 	testkit.Need(t, e.Waiting() != nil, "a busy store is refused with %v", busy)
 	testkit.Contains(t, e.Message, "board.db", "a busy store is refused with %v", busy)
 	testkit.Equal(t, Refused(busy), busy, "refused twice")
+
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
 	testkit.Equal(t, Refused(unsure), error(unsure), "a call that may have been carried out is refused")
 	unknown := fmt.Errorf("%w: %w", ErrPending, ErrUnavailable)
@@ -46,13 +47,22 @@ func TestACensusAsksOnce(t *testing.T) {
 
 // Somebody works on a session if the process that moved it last lives or, if that was at another place, one there does.
 func TestSessionsInUse(t *testing.T) {
-	s := &Stores{Members: someMembers{live: map[string]bool{"lives": true}}, Place: &task.Place{MachineID: "here", Root: "/p"},
+	s := &Stores{
+		Members: someMembers{live: map[string]bool{"lives": true}},
+		Place:   &task.Place{MachineID: "here", Root: "/p"},
 		GoneFor: func(_ context.Context, p task.Place) (time.Duration, error) {
 			return time.Duration(len(p.MachineID) - len("used")), nil
-		}}
+		},
+	}
+
 	for row, want := range map[Session]bool{
-		{MovedBy: "lives"}: true, {MovedBy: "lives", MachineID: "here", Place: "/p"}: true, {MovedBy: "ended", MachineID: "used", Place: "/p"}: true,
-		{}: false, {MovedBy: "ended"}: false, {MovedBy: "lives", MachineID: "unused", Place: "/p"}: false, {MachineID: "used", Place: "/p"}: false,
+		{MovedBy: "lives"}: true,
+		{MovedBy: "lives", MachineID: "here", Place: "/p"}: true,
+		{MovedBy: "ended", MachineID: "used", Place: "/p"}: true,
+		{}:                 false,
+		{MovedBy: "ended"}: false,
+		{MovedBy: "lives", MachineID: "unused", Place: "/p"}: false,
+		{MachineID: "used", Place: "/p"}:                     false,
 	} {
 		testkit.Equal(t, s.InUse(t.Context())(&row), want, "%+v", row)
 	}

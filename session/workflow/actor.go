@@ -50,8 +50,10 @@ type sessionActor struct {
 	id     string
 	state  *machine.State
 	row    store.Session
-	wrote  bool  // the command that is being applied has written
-	unsure int64 // the revision that the command has tried to store with its reply, and that was not confirmed; 0 means none
+	wrote  bool // the command that is being applied has written
+	// the revision that the command has tried to store with its reply, and that was not confirmed; 0 means
+	// none
+	unsure int64
 
 	branchMade bool // though the state says that it is due
 
@@ -77,7 +79,9 @@ func (a *sessionActor) Start(ctx context.Context) error {
 // Stop answers callers that wait for a review, which will not come from this process.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
-		a.drop(r, session.NotNow(codes.ShuttingDown, "The server is shutting down, and the review of step '%s' was cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.", r.stepID, a.id).Wait(5*time.Second))
+		a.drop(r, session.NotNow(codes.ShuttingDown, "The server is shutting down, and the review of step '%s' was "+
+			"cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.",
+			r.stepID, a.id).Wait(5*time.Second))
 	}
 	a.engine.exports.Forget(a.id)
 }
@@ -111,7 +115,9 @@ const (
 // the state was current; if not (it read, it refused, it repeated), or if its write was overtaken, the
 // stored session is looked at and the command applied again to a newer state. A command finds what its own
 // earlier application has stored: the record has its reply.
-func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error)) (r R, err error) {
+func apply[R any](
+	ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error),
+) (r R, err error) {
 	unconfirmed := 0
 	a.unsure = 0
 	for n := range maxApplied {
@@ -125,13 +131,17 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 		if err == errLater || a.wrote && !again {
 			return r, err
 		}
+
 		changed, failed := a.refresh(ctx)
-		if failed == nil && !changed && (unconfirmed >= maxUnsure || unconfirmed > 0 && errors.Is(err, store.ErrUnavailable)) {
+		if failed == nil && !changed &&
+			(unconfirmed >= maxUnsure || unconfirmed > 0 && errors.Is(err, store.ErrUnavailable)) {
 			failed = err // an earlier, unconfirmed commit may still be made
 		}
 		switch {
 		case failed != nil && unconfirmed > 0:
-			return r, session.NotNow(codes.SessionUncertain, "Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+			return r, session.NotNow(codes.SessionUncertain,
+				"Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or "+
+					"call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed
 		case !changed && !again:
@@ -141,7 +151,9 @@ func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context,
 			_ = wait.For(ctx, rand.N(time.Duration(n)*applyPause)) // the next try reports the end of ctx
 		}
 	}
-	return r, session.NotNow(codes.SessionBusy, "Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.", a.id).With("session_id", a.id).Wait(time.Second)
+	return r, session.NotNow(codes.SessionBusy,
+		"Session '%s' is moved by several calls at once, and this one has changed nothing. Make the same call again.",
+		a.id).With("session_id", a.id).Wait(time.Second)
 }
 
 // refresh reads the session if it has changed, and reports whether it has.
@@ -159,8 +171,8 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one. A review that it no longer waits for is cancelled; the calls that wait for
-// it are then treated like later ones.
+// become makes a stored state the current one. A review that it no longer waits for is cancelled; the calls
+// that wait for it are then treated like later ones.
 func (a *sessionActor) become(next *machine.State) {
 	a.leave(a.state, next)
 	a.state = next
@@ -179,6 +191,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	if err := e.enter(ctx); err != nil {
 		return err
 	}
+
 	if w == nil {
 		w = &store.SessionWrite{}
 	}
@@ -221,8 +234,8 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	return nil
 }
 
-// sourced returns next, to which a session moves here, with the hash of the job.yml that it goes on with, if that is the
-// one here. At a place's first move it is the one here in any case.
+// sourced returns next, to which a session moves here, with the hash of the job.yml that it goes on with, if
+// that is the one here. At a place's first move it is the one here in any case.
 func (e *Engine) sourced(before, next *machine.State) *machine.State {
 	hash := next.Definition.Source // that was taken over here; the file may have been edited since
 	if next.Definition == before.Definition {
@@ -257,17 +270,23 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 			return nil, err
 		}
 	}
+
 	if c.Call.RequestID == nil {
 		own := a.state.OwnReply(c.Call)
-		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure { // others have moved it since, and may have had its reply forgotten
-			return nil, session.NotNow(codes.SessionUncertain, "Session '%s' may have been moved by this call or not: the store did not confirm it, and others have moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
+		// others have moved it since, and may have had its reply forgotten
+		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure {
+			return nil, session.NotNow(codes.SessionUncertain,
+				"Session '%s' may have been moved by this call or not: the store did not confirm it, and others have "+
+					"moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
 		}
 		return own, nil
 	}
+
 	r := a.state.StoredReply(c.Call.Tool, *c.Call.RequestID)
 	if r != nil && r.ArgsDigest != c.Call.ArgsDigest {
 		return nil, session.Wrong(codes.RequestIDReused,
-			"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, or pass a fresh request_id.", *c.Call.RequestID)
+			"request_id '%s' was used before with other arguments. Repeat a call with exactly the arguments it had, "+
+				"or pass a fresh request_id.", *c.Call.RequestID)
 	}
 	return r, nil
 }
@@ -295,12 +314,14 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	} else if r != nil {
 		return machine.ReplyOf[machine.GoToReply](r)
 	}
+
 	if a.state.Status != machine.Active {
 		return nil, a.state.Ended()
 	}
 	if err := a.branched(ctx, who); err != nil {
 		return nil, err
 	}
+
 	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
@@ -322,6 +343,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if def, err = a.engine.protect(ctx, a.root(), a.state, def, a.state.Restarts(def, to, stepID, all)); err != nil {
 		return nil, err
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
@@ -329,7 +351,8 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
 	w, made := record.Defining(def), &nestedWrites{root: a.root()}
-	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")),
+		beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
 		return nil, err
 	}
 	w.Also = made.writes
@@ -348,7 +371,8 @@ func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredR
 	}
 	if r == nil && err == nil {
 		return nil, session.NotNow(codes.ReplyForgotten,
-			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no longer kept. get_step says where the session is.",
+			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no "+
+				"longer kept. get_step says where the session is.",
 			*who.Call.RequestID, a.id).With("session_id", a.id)
 	}
 	return r, err
@@ -361,9 +385,13 @@ func (a *sessionActor) branched(ctx context.Context, who caller) error {
 	if !s.BranchDue || s.Status != machine.Active || a.branchMade || who.Anywhere {
 		return nil
 	}
+
 	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == machine.BranchCheckedOut)
 	if err != nil {
-		return session.NotNow(codes.GitFailed, "Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName, err, a.id).
+		return session.NotNow(codes.GitFailed,
+			"Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with "+
+				"session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName,
+			err, a.id).
 			With("session_id", a.id).Because(err)
 	}
 	a.branchMade = true // the next transition records it

@@ -13,10 +13,11 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An AskFunc has the client of a call ask its user. key names the question: its session and step, as askedAbout reads them,
-// the outputs, when it arose, and who is asked. The answer is nil if there's none by the end of ctx, or the client asks once the call is answered, and
-// makes the call again with what its user says; declined means that the user closed the form without an answer. With the
-// question "" nobody is asked, and only an answer that the call has counts. Only Passed and Feedback of it are used.
+// An AskFunc has the client of a call ask its user. key names the question: its session and step, as
+// askedAbout reads them, the outputs, when it arose, and who is asked. The answer is nil if there's none by
+// the end of ctx, or the client asks once the call is answered, and makes the call again with what its user
+// says; declined means that the user closed the form without an answer. With the question "" nobody is asked,
+// and only an answer that the call has counts. Only Passed and Feedback of it are used.
 type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool)
 
 type askKey struct{}
@@ -64,6 +65,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	if client == nil || within.Err() != nil {
 		return false, nil
 	}
+
 	h, err := e.HandIn(ctx, id, q.Step)
 	if err != nil || h.Digest != q.Digest {
 		return false, err
@@ -72,7 +74,9 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	if slices.Contains(h.Declined, who.Identity) {
 		question = ""
 	}
-	key := id + "/" + q.Step + "/" + machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
+	key := id + "/" + q.Step + "/" +
+		machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
+
 	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -84,10 +88,17 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 		}
 		cancel()
 	})
+
 	answer, declined := client(within, key, question)
 	switch {
 	case answer != nil:
-		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
+		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{
+			Identity: who.Identity,
+			Channel:  who.Channel,
+			Client:   true,
+			Passed:   answer.Passed,
+			Feedback: answer.Feedback,
+		})
 	case declined:
 		err = e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error {
 			next, err := a.state.Decline(q.Step, q.Digest, who.Identity, e.now())
@@ -100,6 +111,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 			e.Logger.Debug("that a user declined was not recorded", "session", id, "step", q.Step, "error", err)
 		}
 	}
+
 	return ctx.Err() == nil && e.settled(ctx, id, q), nil
 }
 
@@ -124,23 +136,30 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	if f.question == nil {
 		return false, ""
 	}
+
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID, *f.question)
+	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID,
+		*f.question)
 	if err != nil {
-		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step", f.question.Step, "error", err)
-		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question), fmt.Sprintf("The answer that your user gave in the form did not count: %v", err)
+		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step",
+			f.question.Step, "error", err)
+		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question),
+			fmt.Sprintf("The answer that your user gave in the form did not count: %v", err)
 	}
 	return settled, ""
 }
 
 // AskAbout asks the user of a call's client about a step of a run that waits for a person, for as long as a call may
 // take that came at a time, and under the conditions of a finished_step.
-func (e *Engine) AskAbout(ctx context.Context, who session.Caller, arrived time.Time, id, stepID string) (settled bool, err error) {
+func (e *Engine) AskAbout(
+	ctx context.Context, who session.Caller, arrived time.Time, id, stepID string,
+) (settled bool, err error) {
 	how, err := e.Reviewing(ctx)
 	if err != nil || clientOf(ctx) == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
+
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return false, err
@@ -149,6 +168,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, arrived time.
 	if err != nil {
 		return false, err
 	}
+
 	within, cancel := context.WithDeadline(ctx, arrived.Add(how.ReplyWithin))
 	defer cancel()
 	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Digest})

@@ -31,6 +31,7 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 			return nil, err
 		}
 	}
+
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -52,23 +53,30 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 }
 
 // once carries out a call, or finds its stored reply.
-func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, error), decode func(*machine.StoredReply) (any, error)) (r any, id string, replayed bool, err error) {
+func (c *Conn) once(
+	ctx context.Context, who caller, do func() (any, string, error), decode func(*machine.StoredReply) (any, error),
+) (r any, id string, replayed bool, err error) {
 	if who.Call.RequestID == nil {
 		r, id, err = do()
 		return r, id, false, err
 	}
+
 	key := record.Request{Identity: who.Identity, Tool: who.Call.Tool, ID: *who.Call.RequestID}
 	end, err := c.engine.claimRequest(ctx, key.Key())
 	if err != nil {
 		return nil, "", false, err
 	}
 	defer end()
+
 	stored := false
 	defer func() {
 		if stored && errors.Is(err, store.ErrUnavailable) { // which says of itself that nothing was changed
-			err = session.NotNow(codes.SessionUncertain, "This call was carried out, and its reply cannot be read: %v. Make the same call again with the same request_id.", err).Because(err)
+			err = session.NotNow(codes.SessionUncertain,
+				"This call was carried out, and its reply cannot be read: %v. Make the same call again with the same "+
+					"request_id.", err).Because(err)
 		}
 	}()
+
 	for range 2 {
 		if id, err = c.engine.records.Find(ctx, key); err != nil {
 			return nil, "", false, err
@@ -79,6 +87,7 @@ func (c *Conn) once(ctx context.Context, who caller, do func() (any, string, err
 			if _, err = c.resume(ctx, id); err != nil {
 				return nil, "", false, err
 			}
+
 			r, err = ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (any, error) {
 				stored, err := a.replay(ctx, who)
 				if err != nil {
@@ -103,7 +112,10 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 	for {
 		other, busy := e.requests.LoadOrStore(k, mine)
 		if !busy {
-			return func() { e.requests.Delete(k); close(mine) }, nil
+			return func() {
+				e.requests.Delete(k)
+				close(mine)
+			}, nil
 		}
 		select {
 		case <-other.(chan struct{}):
@@ -115,12 +127,13 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
 type FinishArgs struct {
-	Outputs        json.RawMessage `json:"outputs" arg:"Paths by output name, a list for type files, a text for type string, relative to the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}" required:"true"` // untyped: 001.5 judges it
+	// untyped: 001.5 judges it
+	Outputs        json.RawMessage `json:"outputs" required:"true"`
 	Notes          *string         `json:"notes" arg:"What reviewers should know: how you did it" max:"100000"`
 	WorkSummary    *string         `json:"work_summary" arg:"Another name of notes." max:"100000" unlisted:"true"`
-	OverrideReason *string         `json:"quality_review_override_reason" arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked for, or if a review is wrong" max:"100000"`
+	OverrideReason *string         `json:"quality_review_override_reason" max:"100000"`
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
+	StepID         *string         `json:"step_id"`
 	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
@@ -130,6 +143,17 @@ type FinishArgs struct {
 	Of *machine.Going `json:"-"`
 	// Untold says that nobody reads the reply: a verdict that refuses the outputs still waits for the next call.
 	Untold bool `json:"-"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (FinishArgs) Tags() map[string]string {
+	return map[string]string{
+		"Outputs": `arg:"Paths by output name, a list for type files, a text for type string, relative to ` +
+			`the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}"`,
+		"OverrideReason": `arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked ` +
+			`for, or if a review is wrong"`,
+		"StepID": `arg:"The step you finished; always give it. Default: the current one"`,
+	}
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
@@ -148,12 +172,15 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 			step, i, named = job.SplitItem(*a.StepID)
 		}
 		if a.StepID == nil || named && i != *a.Item {
-			return nil, session.Wrong(codes.InvalidArgument, "item is %d, and step_id does not name a step of that item. Give both, such as step_id \"port\" and item 3, or step_id alone, as \"port[3]\".", *a.Item)
+			return nil, session.Wrong(codes.InvalidArgument,
+				"item is %d, and step_id does not name a step of that item. Give both, such as step_id \"port\" and "+
+					"item 3, or step_id alone, as \"port[3]\".", *a.Item)
 		}
 		a.StepID = new(job.Item(step, *a.Item))
 	}
 	request := a.RequestID
 	a.RequestID = nil
+
 	var row store.Session
 	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*machine.FinishReply, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
@@ -183,6 +210,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
+
 	joined := ""
 	if a.Of != nil {
 		joined, a.SessionID, a.StepID = a.Of.Digest, &a.Of.SessionID, &a.Of.StepID
@@ -191,10 +219,21 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if id, step := askedAbout(ctx); id != "" && a.SessionID == nil && (a.StepID == nil || *a.StepID == step) {
 		a.SessionID, a.StepID = &id, &step
 	}
+
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
 	once := func(id, joined, step string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {
-			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: joined, step: step, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
+			return &finishCall{
+				caller:   who,
+				args:     a,
+				until:    arrived.Add(within),
+				joined:   joined,
+				step:     step,
+				from:     ctx,
+				progress: progressOf(ctx),
+				conn:     c,
+				reply:    r,
+			}
 		})
 	}
 	finish := func(id string) (*finished, error) {
@@ -218,6 +257,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		return f, err
 	}
+
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
 		// The session that this step ended has left the stack, or others are on top of it: the call may repeat the one
@@ -229,7 +269,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 					top := stack[len(stack)-1]
 					again := *f.Reply
 					again.Notice = machine.Notice(again.Notice, fmt.Sprintf(
-						"This repeats the reply to the call that finished step '%s' of session '%s'. If you meant session '%s' (%s), which is at step '%s', pass its session_id.",
+						"This repeats the reply to the call that finished step '%s' of session '%s'. If you meant "+
+							"session '%s' (%s), which is at step '%s', pass its session_id.",
 						*a.StepID, id, top.SessionID, top.Workflow, top.Step))
 					f.Reply = &again
 				}
@@ -248,12 +289,15 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 			return finish(id)
 		}
 	}
+
 	return nil, err
 }
 
 // about carries out a call about the session that it names, or about the only one. If another caller ends that one
 // meanwhile, the call is carried out for the only one that is left. id is "" if no session was found.
-func about[R any](ctx context.Context, c *Conn, named *string, do func(id string) (R, error)) (r R, id string, err error) {
+func about[R any](
+	ctx context.Context, c *Conn, named *string, do func(id string) (R, error),
+) (r R, id string, err error) {
 	if id, err = c.target(ctx, named); err != nil {
 		return r, "", err
 	}
@@ -277,9 +321,11 @@ const askedElsewhere = 20
 // error with the call to make for that session. Of several it names all: the caller knows which one is meant.
 func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
-	if refused == nil || !slices.Contains([]string{codes.StepNotCurrent, codes.UnknownStep, codes.StepFinished, codes.GroupMovedOn}, refused.Code) {
+	if refused == nil || !slices.Contains(
+		[]string{codes.StepNotCurrent, codes.UnknownStep, codes.StepFinished, codes.GroupMovedOn}, refused.Code) {
 		return err
 	}
+
 	stack := c.stackOf(ctx, id)
 	asked := 0
 	var current []machine.StackEntry
@@ -288,9 +334,10 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 			continue
 		}
 		asked = min(asked+1, askedElsewhere)
-		pending, perr := ask(ctx, c.engine, other.SessionID, func(ctx context.Context, s *sessionActor) ([]string, error) {
-			return s.pending(ctx), nil
-		})
+		pending, perr := ask(ctx, c.engine, other.SessionID,
+			func(ctx context.Context, s *sessionActor) ([]string, error) {
+				return s.pending(ctx), nil
+			})
 		if perr == nil && slices.Contains(pending, *a.StepID) {
 			current = append(current, other)
 		}
@@ -298,10 +345,12 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 	if len(current) == 0 {
 		return err
 	}
+
 	here := refused.Message
 	if a.SessionID == nil || refused.Code == codes.UnknownStep { // else the caller chose the session
 		if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
-			here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id, stack[at].Workflow, stack[at].Step)
+			here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id,
+				stack[at].Workflow, stack[at].Step)
 		}
 	}
 	if len(current) > 1 {
@@ -309,16 +358,19 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 		for _, other := range current {
 			all = append(all, fmt.Sprintf("'%s' (%s)", other.SessionID, other.Workflow))
 		}
-		refused.Message = fmt.Sprintf("%s It is current in the sessions %s. Call again with the session_id of the one whose step you have done.", here, strings.Join(all, " and "))
+		refused.Message = fmt.Sprintf("%s It is current in the sessions %s. Call again with the session_id of the "+
+			"one whose step you have done.", here, strings.Join(all, " and "))
 		return refused.With("current_in", current)
 	}
+
 	given := a.Outputs
 	if len(given) > 1000 {
 		given = json.RawMessage(`{…the same…}`)
 	}
 	other := current[0]
 	refused.Message = fmt.Sprintf(
-		`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
+		`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", `+
+			`"step_id": "%s", "outputs": %s}.`,
 		here, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
 	return refused.With("current_in", other)
 }
@@ -345,7 +397,9 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, err
 }
 
 // move asks the session for a transition.
-func move[R any](ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error)) (*R, string, error) {
+func move[R any](
+	ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error),
+) (*R, string, error) {
 	r, id, err := about(ctx, c, sessionID, func(id string) (*R, error) { return ask(ctx, c.engine, id, do) })
 	if err != nil {
 		return nil, "", err
@@ -368,6 +422,7 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 		return nil, err
 	}
 	defer c.calls.Done()
+
 	r, id, err := about(ctx, c, args.SessionID, func(id string) (*machine.StepReply, error) {
 		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
 			return a.step(ctx, caller{Identity: c.identity}, args)

@@ -22,11 +22,18 @@ import (
 
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
-	s := &check.Subject{Root: a.state.RootOf(a.root(), c.plan.Step.ID), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: a.checksOf(c),
-		Shared: a.state.Shared || c.def.Workflow.Shared(c.plan.Index)}
+	s := &check.Subject{
+		Root:   a.state.RootOf(a.root(), c.plan.Step.ID),
+		Job:    a.state.JobName,
+		Step:   c.plan.Step.ID,
+		Checks: a.checksOf(c),
+		Shared: a.state.Shared || c.def.Workflow.Shared(c.plan.Index),
+	}
+
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, o.Value.Paths...)
 	}
+
 	if p := a.state.Progress(s.Step); p != nil {
 		s.Began = p.Protected
 	}
@@ -47,18 +54,24 @@ func (a *sessionActor) checksOf(c *candidate) []job.StepCheck {
 
 // protect returns the definition with the files that the steps of an entry protect, as they are now. s is the state
 // that begins them, nil for a new session.
-func (e *Engine) protect(ctx context.Context, root string, s *machine.State, def *machine.Definition, entry job.Entry) (*machine.Definition, error) {
+func (e *Engine) protect(
+	ctx context.Context, root string, s *machine.State, def *machine.Definition, entry job.Entry,
+) (*machine.Definition, error) {
 	with := *def
 	with.Protected = map[string]*machine.Protected{}
 	for _, id := range entry {
 		p, err := check.Protect(ctx, filepath.Join(root, s.Folder(def, id)), def.Job.Step(id).Checks)
 		if err != nil {
-			return nil, session.NotNow(codes.FileUnreadable, "Step '%s' of job '%s' cannot begin, so nothing has moved: the files that its checks protect cannot be recorded: %v. Correct that and make the same call again.", id, def.Job.Name, err).With("step_id", id).Because(err)
+			return nil, session.NotNow(codes.FileUnreadable,
+				"Step '%s' of job '%s' cannot begin, so nothing has moved: the files that its checks protect cannot "+
+					"be recorded: %v. Correct that and make the same call again.", id, def.Job.Name,
+				err).With("step_id", id).Because(err)
 		}
 		if p != nil {
 			with.Protected[id] = p
 		}
 	}
+
 	return &with, nil
 }
 
@@ -69,15 +82,18 @@ func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) erro
 		if err != nil {
 			return err
 		}
+
 		_, i, item := job.SplitItem(stepID)
 		if !item || !a.state.IsCurrent(stepID) {
 			_, _, pending := a.state.Position(def)
 			return a.state.NotCurrent(def, stepID, pending)
 		}
+
 		var steps job.Entry
 		for _, step := range def.Workflow.Entries[def.Workflow.Find(stepID)] {
 			steps = append(steps, job.Item(step, i))
 		}
+
 		if folder, err = filepath.Rel(a.root(), folder); err != nil {
 			return err
 		}
@@ -107,6 +123,7 @@ func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition,
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -116,6 +133,7 @@ func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State,
 	if !p.Current() {
 		return nil
 	}
+
 	if p.Protected != nil {
 		changed, err := check.Changed(ctx, s.RootOf(root, p.StepID), p.Protected)
 		what := fmt.Sprintf("it cannot be found out whether they are (%v)", err)
@@ -123,9 +141,13 @@ func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State,
 			what = strings.Join(changed[:min(len(changed), maxUndecided)], ", ")
 		}
 		if what != "" {
-			return session.NotNow(codes.FileProtected, "The files that the checks of step '%s' protect are not as they were when it began: %s. Restore them first, and edit them after going back, if that is what the earlier step is for. Nothing has moved.", p.StepID, what).With("step_id", p.StepID)
+			return session.NotNow(codes.FileProtected,
+				"The files that the checks of step '%s' protect are not as they were when it began: %s. Restore them "+
+					"first, and edit them after going back, if that is what the earlier step is for. Nothing has "+
+					"moved.", p.StepID, what).With("step_id", p.StepID)
 		}
 	}
+
 	if p.Child == "" {
 		return nil
 	}
@@ -135,17 +157,21 @@ func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State,
 	} else if err != nil {
 		return err
 	}
+
 	for _, of := range child.State.StepProgress {
 		if err := e.leavesEdits(ctx, root, child.State, of.Value); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // checked decides about the checks of a step. It returns neither a reply nor an error if all of them have passed
 // on the content, or a person passes over those that have not.
-func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check.Content, how Reviewing) (*finished, error) {
+func (a *sessionActor) checked(
+	ctx context.Context, c *candidate, content *check.Content, how Reviewing,
+) (*finished, error) {
 	m, checks := c.m, a.checksOf(c)
 	stepID, p := c.plan.Step.ID, a.state.ProgressOrNew(c.plan.Step.ID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
@@ -154,8 +180,10 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		a.join(running, m)
 		return nil, errLater
 	}
+
 	// Whether this call is to tell the result of the last try: it has waited for it, or nobody was told.
-	reported := m.joined == c.bound || last != nil && last.Checks && !last.Collected && last.State == machine.TryFailed && last.Digest == c.bound
+	reported := m.joined == c.bound ||
+		last != nil && last.Checks && !last.Collected && last.State == machine.TryFailed && last.Digest == c.bound
 	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
 	for i := range checks {
 		if over[i] {
@@ -182,6 +210,7 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		}
 		return a.beginChecks(c, &check.Round{Subject: m.subject, Before: content, Known: known, Over: over})
 	}
+
 	var failed []*machine.Verdict
 	for _, v := range known {
 		if v != nil && v.Check.Ends {
@@ -199,9 +228,11 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	if failed == nil {
 		return nil, nil
 	}
+
 	m.joined = c.bound // if this is applied again, it has told the result
 	f := a.needsWork(c.def.Notice, a.failedChecks(c, p.FailedChecks, failed))
-	if next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state && !m.args.Untold {
+	next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil)
+	if next != a.state && !m.args.Untold {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
@@ -217,21 +248,25 @@ func (a *sessionActor) failedChecks(c *candidate, times int, failed []*machine.V
 	if slices.ContainsFunc(failed, func(v *machine.Verdict) bool { return v.Check.Bound == check.ToOutputs }) {
 		then = "the checks that failed run again"
 	}
-	fmt.Fprintf(&b, "Checks failed: %d of %d of step '%s'; calls whose checks failed so far: %d. Correct the work, then call finished_step again; %s.",
+	fmt.Fprintf(&b, "Checks failed: %d of %d of step '%s'; calls whose checks failed so far: %d. Correct the work, "+
+		"then call finished_step again; %s.",
 		len(failed), len(c.plan.Step.Checks), c.plan.Step.ID, times, then)
 	if c.m.reason() != "" {
-		fmt.Fprintf(&b, " quality_review_override_reason skips no check: only a person passes over one, by `%s` at a terminal.", overrideCommand(a.id, c.plan.Step.ID))
+		fmt.Fprintf(&b, " quality_review_override_reason skips no check: only a person passes over one, by `%s` at a "+
+			"terminal.", overrideCommand(a.id, c.plan.Step.ID))
 	}
 	for _, v := range failed {
 		fmt.Fprintf(&b, "\n\nCheck '%s' (%s) failed. %s", v.RunEach, strings.Join(v.Check.Command, " "), v.Feedback)
 	}
+
 	return b.String()
 }
 
 // passedOver reports of each check of a step whether a person passes over it.
 func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 	over, given := make([]bool, len(c.plan.Step.Checks)), a.state.Progress(c.plan.Step.ID)
-	if !given.HasGrant() || how.Override == config.OverrideNever || given.Granted.GivenFor != "" && given.Granted.GivenFor != c.bound {
+	if !given.HasGrant() || how.Override == config.OverrideNever ||
+		given.Granted.GivenFor != "" && given.Granted.GivenFor != c.bound {
 		return over
 	}
 	for i := range over {
@@ -244,7 +279,8 @@ func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished, error) {
 	e, stepID := a.engine, c.plan.Step.ID
 	if e.Checks == nil {
-		return nil, session.NotNow(codes.CheckNotRun, "Step '%s' has checks, and this process does not run any. Call a server of the project.", stepID)
+		return nil, session.NotNow(codes.CheckNotRun,
+			"Step '%s' has checks, and this process does not run any. Call a server of the project.", stepID)
 	}
 	r := &review{stepID: stepID, digest: c.bound, began: e.now(), round: round}
 	for i := range round.Known {
@@ -253,9 +289,14 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 		}
 	}
 	round.Done = func(n int) { r.done.Store(int64(n)) }
-	next := a.replacing(stepID).OpenTry(stepID, machine.Try{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
+	next := a.replacing(stepID).OpenTry(stepID,
+		machine.Try{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
 	c.holdGroup(next)
-	task := gate.Task{Key: "checks", RunEach: "step", Do: func(ctx context.Context) error { return e.Checks.Run(ctx, round) }}
+	task := gate.Task{
+		Key:     "checks",
+		RunEach: "step",
+		Do:      func(ctx context.Context) error { return e.Checks.Run(ctx, round) },
+	}
 	sub := gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
 	return a.begin(c.m, r, next, func(ctx context.Context, each func(gate.Verdict)) error {
 		return e.Checks.Pool.Run(ctx, a.id, sub, []gate.Task{task}, each)
@@ -279,15 +320,22 @@ func (a *sessionActor) notChecked(r *review, m *finishCall) (*finished, error) {
 		if refused, ok := errors.AsType[*session.Error](err); ok {
 			return nil, refused
 		}
-		return nil, session.NotNow(codes.CheckNotRun, "Step '%s': %v. Nothing counts and nothing has moved; correct that, or tell the user, and make the same call again.", r.stepID, err).
+		return nil, session.NotNow(codes.CheckNotRun,
+			"Step '%s': %v. Nothing counts and nothing has moved; correct that, or tell the user, and make the same "+
+				"call again.", r.stepID, err).
 			With("step_id", r.stepID).Because(err)
 	}
+
 	files, more := r.round.Undecided, ""
 	if n := len(files) - maxUndecided; n > 0 {
 		files, more = files[:maxUndecided], fmt.Sprintf(", and %d more", n)
 	}
-	return a.needsWork(m.notice, fmt.Sprintf("Not decided: while the checks of step '%s' ran, and when they ran once more, these files changed: %s%s. Nothing has failed, and nothing has passed. See to it that nothing changes them (if the program of a check makes them, git must ignore them, or the check must name its files), then call finished_step again.",
-		r.stepID, strings.Join(files, ", "), more)), nil
+	return a.needsWork(m.notice,
+		fmt.Sprintf("Not decided: while the checks of step '%s' ran, and when they ran once more, these files "+
+			"changed: %s%s. Nothing has failed, and nothing has passed. See to it that nothing changes them (if the "+
+			"program of a check makes them, git must ignore them, or the check must name its files), then call "+
+			"finished_step again.",
+			r.stepID, strings.Join(files, ", "), more)), nil
 }
 
 // maxUndecided is how many files the reply names that went on changing.

@@ -30,8 +30,10 @@ type checking struct {
 // checkedProject writes a job whose steps one and two have these checks, in a git repository if git is true.
 func checkedProject(t testing.TB, git bool, checks, reviews string) *checking {
 	t.Helper()
-	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: oneFile, checks: checks, reviews: reviews}, testStep{id: "two"})
+	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: oneFile, checks: checks, reviews: reviews},
+		testStep{id: "two"})
 	testkit.WriteAll(t, p.root, map[string]string{"src/a": "a", "tests/t": "t", ".gitignore": "*.cache\n"})
+
 	if git {
 		p.git("init", "-q")
 		p.git("add", "-A")
@@ -62,17 +64,24 @@ func (k *checking) hands(want machine.Status, words ...string) *machine.FinishRe
 	return r
 }
 
-func (k *checking) one() *machine.StepProgress { k.t.Helper(); return k.record(k.id).Progress("one") }
+func (k *checking) one() *machine.StepProgress {
+	k.t.Helper()
+	return k.record(k.id).Progress("one")
+}
 
 func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 	s := newScript(t, "exit 0")
-	k := checkedProject(t, true, "["+s.yaml("")+`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
+	k := checkedProject(t, true,
+		"["+s.yaml("")+
+			`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: `+
+			`src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
 	k.hands(machine.NextStep)
 	e := k.one().Evidence
 	testkit.Need(t, e != nil, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	testkit.Need(t, e.Kind == machine.ByChecks, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	testkit.Need(t, len(e.Checks) == 2, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	testkit.Need(t, s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+
 	c := e.Checks[0]
 	testkit.Equal(t, c.Check.Code, 0, "check %s", toJSON(t, c))
 	testkit.Equal(t, c.Check.Bound, check.ToTree, "check %s", toJSON(t, c))
@@ -83,10 +92,15 @@ func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 
 func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 	s := newScript(t, "exit 0")
-	checks := `[{run: [sh, -c, "echo first line; echo second line >&2; exit 3"], name: a}, ` + s.yaml("") + `, {run: [sh, -c, "kill -KILL $$"], name: b}, {run: [sh, -c, "sleep 600"], timeout: 1, name: c}, {run: [sh, -c, "sleep 600 >/dev/null 2>&1 &"], name: d}]`
+	checks := `[{run: [sh, -c, "echo first line; echo second line >&2; exit 3"], name: a}, ` + s.yaml("") +
+		`, {run: [sh, -c, "kill -KILL $$"], name: b}, {run: [sh, -c, "sleep 600"], timeout: 1, name: c}, {run: ` +
+		`[sh, -c, "sleep 600 >/dev/null 2>&1 &"], name: d}]`
 	k := checkedProject(t, true, checks, "").begin()
-	r := k.hands(machine.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3", "first line\nsecond line", "SIGKILL", "did not end within its limit of 1s", "left processes running")
-	testkit.True(t, strings.Index(*r.Feedback, "Check 'a'") < strings.Index(*r.Feedback, "Check 'd'") && !strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
+	r := k.hands(machine.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3",
+		"first line\nsecond line", "SIGKILL", "did not end within its limit of 1s", "left processes running")
+	testkit.True(t, strings.Index(*r.Feedback, "Check 'a'") < strings.Index(*r.Feedback, "Check 'd'") &&
+		!strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
+
 	p := k.one()
 	testkit.Equal(t, p.FailedChecks, 1, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.QualityTries, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
@@ -134,11 +148,13 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
 	k.alpha("[[two, one]]", testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
 	k.begin()
+
 	// The shortcut that finishes a group by its primary does not skip the checks of a member.
 	r := k.finish(k.c, `{"outputs":{}}`)
 	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
+
 	k.hands(machine.WorkflowComplete)
 	c := k.one().Evidence.Checks[0].Check
 	testkit.True(t, c.Bound == check.ToOutputs && s.runs() == 1, "%d runs, check %s", s.runs(), toJSON(t, c))
@@ -153,6 +169,7 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	testkit.Equal(t, s.runs(), 2, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.Newest().State, machine.TryVoid, "%d runs, record %s", s.runs(), toJSON(t, p))
+
 	s.says("echo same > " + filepath.Join(k.root, "made"))
 	k.hands(machine.NextStep)
 	testkit.Equal(t, s.runs(), 4, "runs in all")
@@ -171,7 +188,10 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		}
 		k.write("go.cache", "")
 		var x answered
-		testkit.Until(t, "an end", func() bool { x.r, x.err = k.c.Finish(ctx, look); return x.err != nil || x.r.Going == nil })
+		testkit.Until(t, "an end", func() bool {
+			x.r, x.err = k.c.Finish(ctx, look)
+			return x.err != nil || x.r.Going == nil
+		})
 		testkit.Need(t, x.err == nil, "later %t: %d runs, %v", later, s.runs(), x.err)
 		testkit.Equal(t, x.r.Status, machine.NextStep, "later %t: %d runs, %v", later, s.runs(), x.err)
 		testkit.True(t, s.runs() >= 2, "later %t: %d runs, %v", later, s.runs(), x.err)
@@ -194,12 +214,18 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	k := checked(t, newScript(t, "exit 1"), "")
 	k.hands(machine.NeedsWork)
 	given, _ := GivenFor(k.record(k.id), "one")
-	grant := machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "known to be flaky", GivenFor: given}
+	grant := machine.Override{
+		Identity: "local",
+		Channel:  session.ChannelTerminal,
+		Reason:   "known to be flaky",
+		GivenFor: given,
+	}
 	testkit.Must(t, k.srv.OverrideFor(t.Context(), k.id, "one", grant))
 	k.write("src/a", "something else than what the person saw")
 	k.hands(machine.NeedsWork, "Checks failed")
 	k.write("src/a", "a")
 	testkit.Contains(t, toJSON(t, k.hands(machine.NextStep).Notice), "known to be flaky")
+
 	p := k.one()
 	testkit.Equal(t, p.Evidence.Kind, machine.ByPerson, "record %s", toJSON(t, p))
 	testkit.Need(t, len(p.Overrides) == 1, "record %s", toJSON(t, p))
@@ -208,10 +234,12 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 }
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
-	s, please := newScript(t, "exit 1"), machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
+	s := newScript(t, "exit 1")
+	please := machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
 	k := checked(t, s, ", override: never")
 	k.hands(machine.NeedsWork)
-	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codes.OverrideNeedsPerson, "override: never")
+	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codes.OverrideNeedsPerson,
+		"override: never")
 	k.hands(machine.NeedsWork, "Checks failed")
 	k = checked(t, s, "")
 	k.hands(machine.NeedsWork)
@@ -224,12 +252,17 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	s := newScript(t, "exit 1")
 	checks := "[" + s.yaml(", protect: [tests/**]") + "]"
 	const plain, calls = "[zero, one, two]", "[zero, {workflow: rest}, two]"
-	for name, edit := range map[string]struct{ began, checks, main string }{"dropped": {plain, "", plain}, "without the step": {plain, checks, "[zero, two]"},
-		"of a workflow that it calls": {calls, "", calls}, "of one that is moved": {calls, checks, "[{workflow: rest}, zero, two]"}} {
+	for name, edit := range map[string]struct{ began, checks, main string }{
+		"dropped":                     {plain, "", plain},
+		"without the step":            {plain, checks, "[zero, two]"},
+		"of a workflow that it calls": {calls, "", calls},
+		"of one that is moved":        {calls, checks, "[{workflow: rest}, zero, two]"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := checkedProject(t, true, "", "")
 			write := func(checks, main string) {
-				k.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile, checks: checks}, {id: "two"}}, map[string]string{"main": main, "rest": "[one]"})
+				k.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile, checks: checks}, {id: "two"}},
+					map[string]string{"main": main, "rest": "[one]"})
 			}
 			write(checks, edit.began)
 			k.begin()
@@ -268,20 +301,24 @@ func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	testkit.Equal(t, s.runs(), 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.True(t, !p.Done(), "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
+
 	allowed = nil
 	k.hands(machine.NextStep)
 }
 
 func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
-	s := newScript(t, `while [ -e $0.wait ]; do sleep 0.02; done; [ -z "$DEEPWORK_TEST_SECRET" ] && [ "$DEEPWORK_REVIEW" = 1 ]`)
+	s := newScript(t,
+		`while [ -e $0.wait ]; do sleep 0.02; done; [ -z "$DEEPWORK_TEST_SECRET" ] && [ "$DEEPWORK_REVIEW" = 1 ]`)
 	testkit.Write(t, s.path+".wait", "")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "")
 	k.how.ReplyWithin = time.Millisecond
 	k.begin()
 	w := k.hands(machine.NeedsWork, "Checks running: the checks of step 'one' are still running (0 of 1 done").Waiting()
 	testkit.True(t, w != nil && w.Code == "review_running", "waiting %v", w)
+
 	g := testkit.Get(k.c.Step(t.Context(), StepArgs{})).Must(t)
 	testkit.True(t, g.Members[0].ReviewRunning && len(g.BeginStep.Checks) == 1, "get_step %s", toJSON(t, g))
+
 	// Another server waits for the row of the first.
 	other := k.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute})).Connect("local")
 	got := beside(t, ctx, other, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`)
@@ -299,7 +336,8 @@ func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
 	k := checked(t, s, "")
 	other, calls := k.open(reviewing(&k.how)), []chan answered{beside(t, ctx, k.c, handIn)}
 	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
-	calls = append(calls, beside(t, ctx, other.Connect("local"), `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
+	calls = append(calls, beside(t, ctx, other.Connect("local"),
+		`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
 	other.waitsElsewhere(t, k.id)
 	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one", 0))
 	for _, call := range calls {
@@ -314,7 +352,12 @@ func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
 	k := checked(t, s, "")
 	call := beside(t, ctx, k.c, handIn)
 	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
-	k.alpha("[one, two]", testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + ", {run: [sh, -c, \"exit 3\"], name: added}]"}, testStep{id: "two"})
+
+	k.alpha("[one, two]", testStep{
+		id:      "one",
+		outputs: oneFile,
+		checks:  "[" + s.yaml("") + ", {run: [sh, -c, \"exit 3\"], name: added}]",
+	}, testStep{id: "two"})
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	x := <-call
 	testkit.Must(t, x.err)
@@ -329,18 +372,25 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	k.srv.stop()
 	refused(t, (<-got).err, session.StateError, "shutting_down")
 	s.says("exit 0")
-	says(t, k.finish(k.open(reviewing(&k.how)).Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), machine.NextStep)
+	says(t, k.finish(k.open(reviewing(&k.how)).Connect("local"),
+		`{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), machine.NextStep)
 	p := k.one()
 	testkit.True(t, p.FailedChecks == 0 && p.Tries[0].State == machine.TryVoid, "record %s", toJSON(t, p))
 }
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.
 func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
-	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]",
-		"below an item": "[list, {for_each: todo, steps: [{workflow: inner}]}, two]\n  - {name: inner, summary: I, steps: [{workflow: last}]}\n  - {name: last, summary: L, steps: [one]}"} {
+	for name, workflow := range map[string]string{
+		"outside git": "[one, two]",
+		"of an item":  "[list, {for_each: todo, steps: [one]}, two]",
+		"below an item": "[list, {for_each: todo, steps: [{workflow: inner}]}, two]\n  - {name: inner, summary: I, " +
+			"steps: [{workflow: last}]}\n  - {name: last, summary: L, steps: [one]}",
+	} {
 		t.Run(name, func(t *testing.T) {
-			s, k := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a"), checkedProject(t, name != "outside git", "", "")
-			k.alpha(workflow, testStep{id: "list", outputs: oneList}, testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
+			s := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a")
+			k := checkedProject(t, name != "outside git", "", "")
+			k.alpha(workflow, testStep{id: "list", outputs: oneList},
+				testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, testStep{id: "two"})
 			k.begin()
 			step := "one"
 			if strings.Contains(workflow, "todo") {
@@ -351,7 +401,10 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 			k.how.ReplyWithin = time.Nanosecond
 			says(t, k.finish(k.c, call), machine.NeedsWork, "Checks running")
 			k.write("go.cache", "")
-			testkit.Until(t, "the check has ended", func() bool { return !k.record(k.id).Progress(step).Newest().Open() })
+			testkit.Until(t, "the check has ended", func() bool {
+				return !k.record(k.id).Progress(step).Newest().Open()
+			})
+
 			k.how.ReplyWithin = time.Minute
 			says(t, k.finish(k.c, call), machine.NeedsWork, "run again")
 			testkit.Equal(t, s.runs(), 1, "runs before the agent was told")
@@ -364,7 +417,8 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 
 func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
-	steps := []testStep{{id: "list", outputs: oneList}, {id: "first"}, {id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, {id: "two"}}
+	steps := []testStep{{id: "list", outputs: oneList}, {id: "first"},
+		{id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, {id: "two"}}
 	k.alpha("[first, one, two]", steps...)
 	k.write("tests/old", "untracked from the beginning")
 	k.begin()
@@ -380,19 +434,24 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	k.write("tests/t", "edited by the step that may")
 	k.finish(k.c, `{"outputs":{}}`)
 	k.hands(machine.NextStep)
-	// Nor do other ways to begin a step again: an edit that moves it behind the current step, its workflow, or all items.
+	// Nor do other ways to begin a step again: an edit that moves it behind the current step, its workflow,
+	// or all items.
 	k.alpha("[[first, one], two]", steps...)
 	k.begin()
 	k.write("tests/t", "t")
 	k.alpha("[first, one, two]", steps...)
 	k.finish(k.c, `{"outputs":{}}`)
 	k.hands(machine.NeedsWork, "'tests/t' was changed")
-	for form, step := range map[string]string{"{workflow: inner}": "workflow:inner", "{for_each: todo, steps: [first, one]}": "first"} {
+	for form, step := range map[string]string{
+		"{workflow: inner}":                     "workflow:inner",
+		"{for_each: todo, steps: [first, one]}": "first",
+	} {
 		k.job("alpha", steps, map[string]string{"main": "[list, " + form + "]", "inner": "[first, one]"})
 		k.begin()
 		k.finish(k.c, `{"outputs":{"todo":"[\"a\"]"}}`)
 		k.finish(k.c, `{"outputs":{}}`)
 		k.write("tests/t", "edited for "+step)
-		refused(t, errOf(k.c.GoTo(ctx, GoToArgs{StepID: step, SessionID: &k.id})), session.StateError, codes.FileProtected, "'tests/t' was changed")
+		refused(t, errOf(k.c.GoTo(ctx, GoToArgs{StepID: step, SessionID: &k.id})), session.StateError,
+			codes.FileProtected, "'tests/t' was changed")
 	}
 }

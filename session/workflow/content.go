@@ -38,41 +38,55 @@ func (a *sessionActor) hash(m *finishCall) {
 
 // decideOn has the call decided on a content.
 func (m *finishCall) decideOn(content *check.Content, err error) message {
-	return command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, content, err) }, m.reply}
+	return command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) {
+		return a.hashed(ctx, m, content, err)
+	}, m.reply}
 }
 
 // hashed decides about a call after its files were hashed.
-func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check.Content, err error) (*finished, error) {
+func (a *sessionActor) hashed(
+	ctx context.Context, m *finishCall, content *check.Content, err error,
+) (*finished, error) {
 	if err != nil {
-		return nil, session.Wrong(codes.FileUnreadable, "The outputs, or what their checks are about, cannot be read, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
+		return nil, session.Wrong(codes.FileUnreadable,
+			"The outputs, or what their checks are about, cannot be read, so nothing has moved: %v. Correct that and "+
+				"make the same call again.", err).Because(err)
 	}
+
 	hashes := content.Outputs
 	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would learn the result
 	}
+
 	// The session may have moved on while the files were read.
 	c, done, err := a.prepare(ctx, m)
 	if err != nil || done != nil {
 		return done, err
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	subject := a.subject(c)
-	if !reflect.DeepEqual(subject.Checks, m.subject.Checks) || slices.ContainsFunc(subject.Outputs, func(path string) bool { return hashes[path] == "" }) {
+	if !reflect.DeepEqual(subject.Checks, m.subject.Checks) ||
+		slices.ContainsFunc(subject.Outputs, func(path string) bool { return hashes[path] == "" }) {
 		m.outputs, m.subject = c.expanded, subject // an edit of the job changed them, or a file came into a folder
 		a.hash(m)
 		return nil, errLater
 	}
+
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
 	sub.Reviewer = how.use
 	tasks := gate.Plan(sub, hashes)
 	c.bind(content, slices.Concat(tasks, gate.PlanHuman(sub, hashes)))
+
 	if err := a.overtaken(c); err != nil {
 		return nil, err
 	}
+
 	if m.handedIn.is(c.files) {
 		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
 			return nil, err
@@ -96,11 +110,13 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		return a.approve(ctx, a.state, c)
 	}
 	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
-		c.note(fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those go on without it, these do not.", stepID))
+		c.note(fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those "+
+			"go on without it, these do not.", stepID))
 	}
 	if m.misfits != "" {
 		return a.unfit(c, how)
 	}
+
 	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
 	case p.Question != nil && p.Question.Digest == c.digest:
 		return a.approve(ctx, a.state, c) // its other reviews have passed
@@ -117,6 +133,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	case !how.External:
 		return a.selfReview(c, how)
 	}
+
 	return a.external(ctx, c, sub, tasks, hashes, how)
 }
 
@@ -143,8 +160,8 @@ func (c *candidate) note(notice string) {
 }
 
 // overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: what it handed in has
-// changed and it only looks again, the step was begun again, other outputs were handed in for it since, or the review has
-// ended without a verdict.
+// changed and it only looks again, the step was begun again, other outputs were handed in for it since, or
+// the review has ended without a verdict.
 func (a *sessionActor) overtaken(c *candidate) error {
 	stepID, newest := c.plan.Step.ID, ""
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
@@ -162,11 +179,16 @@ func (a *sessionActor) overtaken(c *candidate) error {
 		return a.outputsChanged(stepID)
 	case newest == "":
 		return a.movedOn(stepID)
-	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest) && !(last != nil && last.Digest == newest && c.checkedBy(last)):
+	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest) &&
+		!(last != nil && last.Digest == newest && c.checkedBy(last)):
 		return superseded(stepID)
-	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !strings.HasPrefix(*last.Error, notBegun):
-		return session.Wrong(codes.ReviewFailed, "There is no verdict on these outputs of step '%s': %s\nNothing has moved.", stepID, *last.Error).With("step_id", stepID)
+	case last != nil && last.Digest == newest && last.State == machine.TryVoid &&
+		!strings.HasPrefix(*last.Error, notBegun):
+		return session.Wrong(codes.ReviewFailed,
+			"There is no verdict on these outputs of step '%s': %s\nNothing has moved.", stepID,
+			*last.Error).With("step_id", stepID)
 	}
+
 	return nil
 }
 
@@ -182,11 +204,15 @@ func (c *candidate) checkedBy(try *machine.Try) bool {
 }
 
 func (a *sessionActor) outputsChanged(stepID string) error {
-	return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
+	return session.NotNow(codes.OutputsChanged,
+		"The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, "+
+			"so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
 }
 
 func superseded(stepID string) error {
-	return session.NotNow(codes.ReviewSuperseded, "The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the session is.", stepID)
+	return session.NotNow(codes.ReviewSuperseded,
+		"The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the "+
+			"session is.", stepID)
 }
 
 // submission is the input of the gate.
@@ -197,12 +223,21 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	}
 	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
 		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {
-			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Text: in.Value, Paths: in.Paths, Omitted: in.Omitted})
+			s.Inputs = append(s.Inputs, gate.Input{
+				Name:        in.Name,
+				Description: in.Description,
+				FromStep:    in.FromStep,
+				Text:        in.Value,
+				Paths:       in.Paths,
+				Omitted:     in.Omitted,
+			})
 		}
 	}
+
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths, Text: o.Value.Text})
 	}
+
 	if c.m.args.Notes != nil {
 		s.Notes = *c.m.args.Notes
 	}
@@ -210,7 +245,8 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 }
 
 // contentDigest returns the digest of what a review judges: the outputs as submitted, for each
-// task its criteria and its files' content, and the content of files that schemas or checks judge. Calls with the same digest share a review.
+// task its criteria and its files' content, and the content of files that schemas or checks judge. Calls with
+// the same digest share a review.
 func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {
@@ -225,5 +261,6 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 	for _, t := range tasks {
 		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }

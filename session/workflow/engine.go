@@ -124,20 +124,32 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
 	}
+
 	if e.Logger == nil {
 		e.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if e.State == nil {
 		e.State = state.Of(o.Root)
 	}
+
 	if e.Now == nil {
 		e.Now = session.Clock
 	}
+
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	e.records = record.Of(e.Stores.Database.Sessions(), o.Root)
 	e.records.Wrote = o.Wrote
 	e.definitions = &definition.Store{Catalog: e.Catalog, Records: e.records}
-	e.exports = &export.Files{Own: e.State, Attempt: e.Attempt, Place: e.Place, Revision: e.records.Revision, Logger: e.Logger}
+
+	e.exports = &export.Files{
+		Own:      e.State,
+		Attempt:  e.Attempt,
+		Place:    e.Place,
+		Revision: e.records.Revision,
+		Logger:   e.Logger,
+	}
+
 	e.follower.engine = e
 	e.runner, e.reviewLife = e.server()+"-"+randomID(4), 15*time.Second
 	e.system = actor.NewSystem(e.Logger)
@@ -145,6 +157,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		func(id string) (actor.Behavior[message], error) {
 			return &sessionActor{engine: e, id: id}, nil
 		})
+
 	if e.Moved != nil {
 		e.follower.start()
 	}
@@ -152,7 +165,8 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 }
 
 // Close stops every session actor; acknowledged changes are on disk already, and nothing is
-// written but the ends of sessions that a transition has left. It returns the names of the actors that did not stop before ctx ended.
+// written but the ends of sessions that a transition has left. It returns the names of the actors that did
+// not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.shut(ctx)
 	stuck := e.system.Stop(ctx)
@@ -161,6 +175,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
 		stuck = append(stuck, "reading files for reviews")
 	}
+
 	e.exports.Close()
 	return stuck
 }
@@ -182,14 +197,15 @@ type end struct {
 	done      chan struct{}
 }
 
-// ending runs f, which ends the workflow of a step, outside the actors, which f needs: Close waits for it before it stops
-// them.
+// ending runs f, which ends the workflow of a step, outside the actors, which f needs: Close waits for it
+// before it stops them.
 func (e *Engine) ending(of, child string, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return
 	}
+
 	one := &end{of, child, make(chan struct{})}
 	e.ends[one] = true
 	e.background.Go(func() {
@@ -206,7 +222,8 @@ func (e *Engine) ending(of, child string, f func()) {
 // endWithin is how long Close, and a call that has left sessions, wait for what ending runs.
 const endWithin = 3 * time.Second
 
-// ended waits for what ending runs, which may begin more, for endWithin at most: below these sessions or, without any, for all.
+// ended waits for what ending runs, which may begin more, for endWithin at most: below these sessions or,
+// without any, for all.
 func (e *Engine) ended(ctx context.Context, below ...string) {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
@@ -282,20 +299,25 @@ func (e *Engine) Stats() Stats {
 }
 
 // ask has a session's actor apply a command to the session's current state, and returns its result.
-func ask[R any](ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error)) (R, error) {
+func ask[R any](
+	ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error),
+) (R, error) {
 	return askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[R]) message {
 		return command[R]{do, reply}
 	})
 }
 
 // askWithin sends a message to a session's actor and waits for its answer.
-func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Duration, build func(actor.Reply[R]) message) (R, error) {
+func askWithin[R any](
+	ctx context.Context, e *Engine, id string, within time.Duration, build func(actor.Reply[R]) message,
+) (R, error) {
 	bounded := ctx
 	if until, ok := ctx.Deadline(); !ok || time.Until(until) > within {
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
+
 	if telemetry.On() {
 		plain := build
 		build = func(reply actor.Reply[R]) message { return aboutSession{plain(reply), ctx} }
@@ -306,10 +328,15 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 	case err == nil, refused:
 		return r, err
 	case errors.Is(err, actor.ErrStopped):
-		return r, session.NotNow(codes.ShuttingDown, "The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.", id).Because(err).Wait(5 * time.Second)
+		return r, session.NotNow(codes.ShuttingDown,
+			"The server is shutting down. Call again when it is back; session '%s' can be resumed by its session_id.",
+			id).Because(err).Wait(5 * time.Second)
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return r, session.NotNow(codes.SessionBusy, "Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where it is.", id, within).Because(err).Wait(time.Second)
+		return r, session.NotNow(codes.SessionBusy,
+			"Session '%s' did not answer within %v; the call may still be carried out. Call get_step to see where "+
+				"it is.", id, within).Because(err).Wait(time.Second)
 	}
+
 	return r, fmt.Errorf("asking session %s: %w", id, err)
 }
 
@@ -363,7 +390,8 @@ func (c *Conn) Close() {
 
 // connectionClosing returns the refusal of a call on a closing connection.
 func connectionClosing() *session.Error {
-	return session.NotNow(codes.ShuttingDown, "This connection is closing. Connect again; its sessions can be resumed by their session_id.")
+	return session.NotNow(codes.ShuttingDown,
+		"This connection is closing. Connect again; its sessions can be resumed by their session_id.")
 }
 
 // enter starts a call, which c.calls.Done ends.
@@ -385,10 +413,17 @@ func (c *Conn) caller(ctx context.Context, tool string, requestID *string, args 
 	if !c.stateless {
 		by = c.engine.server()
 	}
-	who := caller{Identity: c.identity, Channel: from.Channel, Person: from.Has(session.RightPerson), MovedBy: &by, Call: machine.Call{Tool: tool, RequestID: requestID, ID: randomID(8)}}
+	who := caller{
+		Identity: c.identity,
+		Channel:  from.Channel,
+		Person:   from.Has(session.RightPerson),
+		MovedBy:  &by,
+		Call:     machine.Call{Tool: tool, RequestID: requestID, ID: randomID(8)},
+	}
 	if requestID == nil {
 		return who, nil
 	}
+
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return caller{}, fmt.Errorf("encoding the arguments of %s: %w", tool, err)
@@ -443,6 +478,7 @@ func (f *follower) run(ctx context.Context) {
 		if moved {
 			f.engine.notifyMoved()
 		}
+
 		if err := changes.Wait(ctx, position); err != nil {
 			_ = wait.For(ctx, time.Second)
 		}

@@ -35,33 +35,46 @@ func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
 func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
-	refused(t, starting(p.open().Connect("local"), "alpha", "z"), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+	refused(t, starting(p.open().Connect("local"), "alpha", "z"), session.ToolError, "workflow_not_found",
+		"Workflow 'z' not found", "x", "y")
 }
 
 func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
-	refused(t, starting(p.open().Connect("local"), "alpha", "empty"), session.ToolError, "workflow_without_steps", "has no steps")
+	refused(t, starting(p.open().Connect("local"), "alpha", "empty"), session.ToolError, "workflow_without_steps",
+		"has no steps")
 }
 
 func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
 	p := newProject(t).alpha("[one]", testStep{
-		id:      "one",
-		outputs: "{z_report: {type: file, description: The report, required: true}, a_parts: {type: files, description: The parts, required: false}}",
-		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
+		id: "one",
+		outputs: "{z_report: {type: file, description: The report, required: true}, a_parts: {type: files, " +
+			"description: The parts, required: false}}",
+		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, " +
+			"additional_review_guidance: Look twice.}]",
 	})
 	c := p.open().Connect("local")
-	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
+	r := testkit.Get(c.Start(ctx,
+		StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
 	b := r.BeginStep
 	testkit.True(t, machine.IsSessionID(b.SessionID), "session_id %q", b.SessionID)
 	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
 	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
-	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.", "instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
-	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},`+
-		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`, "outputs")
-	testkit.Equal(t, toJSON(t, b.Reviews), `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`, "reviews")
+	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.",
+		"instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
+	testkit.Equal(t, toJSON(t, b.ExpectedOutputs),
+		`[{"name":"z_report","type":"file","description":"The report","required":true,`+
+			`"syntax_for_finished_step_tool":"filepath"},{"name":"a_parts","type":"files","description":"The `+
+			`parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`,
+		"outputs")
+	testkit.Equal(t, toJSON(t, b.Reviews),
+		`[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},`+
+			`"additional_review_guidance":"Look twice."}]`, "reviews")
 	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
-	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
+	testkit.Equal(t, toJSON(t, r.Stack),
+		`[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
+
 	s := p.record(b.SessionID)
 	testkit.Equal(t, s.Status, machine.Active, "record %s", toJSON(t, s))
 	testkit.Equal(t, s.Goal, "the goal", "record %s", toJSON(t, s))
@@ -75,9 +88,12 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 	c := newProject(t).open().Connect("local")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, refusal(t, c, `{"outputs":{},"session_id":"deadbeef"}`), session.StateError, "unknown_session", "deadbeef", "get_workflows lists the sessions")
-	refused(t, refusal(t, c, `{"outputs":{},"session_id":"../../etc"}`), session.ToolError, "bad_session_id", "../../etc")
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "no_active_session",
+		"No active workflow session")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"deadbeef"}`), session.StateError, "unknown_session",
+		"deadbeef", "get_workflows lists the sessions")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"../../etc"}`), session.ToolError, "bad_session_id",
+		"../../etc")
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
@@ -88,25 +104,29 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	testkit.Need(t, r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 1, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
+
 	s, one := p.record(id), p.record(id).Progress("one")
 	testkit.Need(t, one.CompletedAt != nil, "record %s", toJSON(t, s))
 	testkit.Equal(t, *one.Notes, "went well", "record %s", toJSON(t, s))
 	testkit.Equal(t, one.Outputs[0].Value.Paths[0], "r.md", "record %s", toJSON(t, s))
 	testkit.Equal(t, s.CurrentStepID, "two", "record %s", toJSON(t, s))
 	testkit.Equal(t, s.CurrentEntryIndex, 1, "record %s", toJSON(t, s))
+
 	r = p.finish(c, `{"outputs":{"report":"`+p.write("r2.md", "x")+`"}}`)
 	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
-	testkit.True(t, p.record(id).Status == machine.Completed && p.record(id).CompletedAt != nil, "record %s", toJSON(t, p.record(id)))
+	testkit.True(t, p.record(id).Status == machine.Completed && p.record(id).CompletedAt != nil, "record %s",
+		toJSON(t, p.record(id)))
 }
 
 func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	p, _, c, outer := begun(t)
 	p.simple("beta")
-	inner, r := p.start(c, "beta", "main").BeginStep.SessionID, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
+	inner := p.start(c, "beta", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
 	testkit.Equal(t, r.BeginStep.SessionID, outer, "reply %s", toJSON(t, r))
 	testkit.Equal(t, r.Stack[0].Step, "two", "reply %s", toJSON(t, r))
 	testkit.Equal(t, r.Stack[1].Step, "one", "reply %s", toJSON(t, r))
@@ -115,12 +135,22 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 }
 
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
-	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"})
-	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}}, map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", testStep{
+		id: "one",
+		outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, " +
+			"required: true}, extra: {type: file, description: d, required: false}}",
+	})
+	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}},
+		map[string]string{"main": "[one]"})
 	testkit.WriteAll(t, p.root, map[string]string{"a.md": "x", "dir/b.md": "x"})
+
 	outside := filepath.Join(testkit.Dir(t), "secret")
 	testkit.Write(t, outside, "")
-	for name, to := range map[string]string{"out.md": outside, "abs.md": filepath.Join(p.root, "a.md"), "loop.md": "loop.md"} {
+	for name, to := range map[string]string{
+		"out.md":  outside,
+		"abs.md":  filepath.Join(p.root, "a.md"),
+		"loop.md": "loop.md",
+	} {
 		testkit.Must(t, os.Symlink(to, filepath.Join(p.root, name)))
 	}
 	_, c, id := p.begin()
@@ -129,19 +159,27 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		name, outputs, code string
 		words               []string
 	}{
-		{"5.1", `{"report":"a.md","parts":["a.md"],"bogus":"a.md","worse":1}`, "unknown_outputs", []string{"Unknown output names: bogus, worse", "report", "parts", "extra"}},
+		{"5.1", `{"report":"a.md","parts":["a.md"],"bogus":"a.md","worse":1}`, "unknown_outputs",
+			[]string{"Unknown output names: bogus, worse", "report", "parts", "extra"}},
 		{"5.2", `{"extra":"a.md"}`, "missing_outputs", []string{"Missing required outputs: report, parts"}},
-		{"5.2 null", `{"report":null,"parts":["a.md"]}`, "missing_outputs", []string{"Missing required outputs: report"}},
-		{"5.2 empty files", `{"report":"a.md","parts":[]}`, "missing_outputs", []string{"Missing required outputs: parts"}},
-		{"5.4", `{"report":["a.md"],"parts":["a.md"]}`, "output_type", []string{"declared as type 'file' and must be a single string path"}},
+		{"5.2 null", `{"report":null,"parts":["a.md"]}`, "missing_outputs",
+			[]string{"Missing required outputs: report"}},
+		{"5.2 empty files", `{"report":"a.md","parts":[]}`, "missing_outputs",
+			[]string{"Missing required outputs: parts"}},
+		{"5.4", `{"report":["a.md"],"parts":["a.md"]}`, "output_type",
+			[]string{"declared as type 'file' and must be a single string path"}},
 		{"5.5", `{"report":"none.md","parts":["a.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
 		{"5.5 empty", `{"report":"","parts":["a.md"]}`, "file_not_found", []string{"file not found at ''"}},
-		{"5.6", `{"report":"a.md","parts":"a.md"}`, "output_type", []string{"declared as type 'files' and must be a list of paths"}},
-		{"5.7", `{"report":"a.md","parts":["a.md",{"x":1}]}`, "output_type", []string{"declared as type 'files' and must be a list of paths", "element 1", "an object"}},
-		{"5.8", `{"report":"a.md","parts":["a.md","none.md"]}`, "file_not_found", []string{"file not found at 'none.md'"}},
+		{"5.6", `{"report":"a.md","parts":"a.md"}`, "output_type",
+			[]string{"declared as type 'files' and must be a list of paths"}},
+		{"5.7", `{"report":"a.md","parts":["a.md",{"x":1}]}`, "output_type",
+			[]string{"declared as type 'files' and must be a list of paths", "element 1", "an object"}},
+		{"5.8", `{"report":"a.md","parts":["a.md","none.md"]}`, "file_not_found",
+			[]string{"file not found at 'none.md'"}},
 		{"directory", `{"report":"dir","parts":["a.md"]}`, "not_a_file", []string{"'dir' is a directory"}},
 		{"device", `{"report":"/dev/null","parts":["a.md"]}`, "outside_project", nil},
-		{"outside", `{"report":"../x","parts":["a.md"]}`, "file_not_found", []string{"outside the project", "Put the file inside"}},
+		{"outside", `{"report":"../x","parts":["a.md"]}`, "file_not_found",
+			[]string{"outside the project", "Put the file inside"}},
 		{"outside by link", `{"report":"out.md","parts":["a.md"]}`, "outside_project", []string{"outside the project"}},
 		{"loop", `{"report":"loop.md","parts":["a.md"]}`, "file_not_found", nil},
 		{"nul", `{"report":"a\u0000.md","parts":["a.md"]}`, "file_not_found", nil},
@@ -154,9 +192,13 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		})
 	}
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
+
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
-	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`), "reply %s", toJSON(t, r))
+	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+
+		`"],"report":"abs.md","extra":null}}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete &&
+		strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`), "reply %s", toJSON(t, r))
+
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
 	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
@@ -165,15 +207,19 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 func TestReq001_4_10_SelfReview(t *testing.T) {
 	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
 	_, c, id := p.begin()
-	r := p.finish(c, `{"outputs":{"report":"`+p.write("r.md", "the content that must not be inlined")+`"},"notes":"be kind","quality_review_override_reason":"  "}`)
+	r := p.finish(c, `{"outputs":{"report":"`+p.write("r.md", "the content that must not be inlined")+
+		`"},"notes":"be kind","quality_review_override_reason":"  "}`)
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
 	says(t, r, machine.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
 	text := string(testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t))
-	testkit.ContainsAll(t, text, []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "})
+	testkit.ContainsAll(t, text,
+		[]string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "})
 	testkit.True(t, !strings.Contains(text, "must not be inlined"), "the review has the file's content")
 	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "findings")
+
 	// 001.4.9: an override skips the review, and is recorded.
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`), machine.WorkflowComplete)
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`),
+		machine.WorkflowComplete)
 	o := p.record(id).Progress("one").Overrides
 	testkit.Need(t, len(o) == 1, "overrides %s", toJSON(t, o))
 	testkit.Equal(t, o[0].Reason, "a subagent passed it", "overrides %s", toJSON(t, o))
@@ -205,6 +251,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "reply %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedStep, "one", "reply %s", toJSON(t, r))
 	testkit.Equal(t, len(r.Stack), 2, "reply %s", toJSON(t, r))
+
 	s := p.record(b)
 	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
 	testkit.Equal(t, toJSON(t, abort("wrong turn", &b)), toJSON(t, r), "repeated")
@@ -226,9 +273,11 @@ func TestCheckWorkflow(t *testing.T) {
 }
 
 func FuzzOutputs(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a_out":"x"}`, `["x"]`, `[["x"]]`, `null`, ``, `{"a_out":["x",null]}`, `{"a_out":{}}`} {
+	for _, seed := range []string{`{}`, `{"a_out":"x"}`, `["x"]`, `[["x"]]`, `null`, ``, `{"a_out":["x",null]}`,
+		`{"a_out":{}}`} {
 		f.Add([]byte(seed))
 	}
+
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
 	root := f.TempDir() // an empty project
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -240,7 +289,8 @@ func FuzzOutputs(f *testing.F) {
 
 func grouped(t testing.TB) *project { return newProject(t).alpha("[[a, b, c], d]", groupSteps...) }
 
-var groupSteps = []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}}
+var groupSteps = []testStep{{id: "a", outputs: oneFile},
+	{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}}
 
 func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	p := grouped(t)
@@ -250,11 +300,16 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	testkit.Equal(t, r.ConcurrentSteps[0].StepID, "b", "reply %s", toJSON(t, r))
 	testkit.Equal(t, r.ConcurrentSteps[0].Instructions, "Do b.\n", "reply %s", toJSON(t, r))
 	testkit.Equal(t, r.ConcurrentSteps[1].StepID, "c", "reply %s", toJSON(t, r))
+
 	own, paragraph, _ := strings.Cut(r.BeginStep.Instructions, "**CONCURRENT STEPS**")
 	testkit.Equal(t, own, "Do a.\n\n", "before the paragraph about the group")
-	testkit.ContainsAll(t, paragraph, []string{" The text above is for step 'a' alone.", "'a', 'b', 'c'", "Task tool", "concurrent_steps", "concurrent_group"})
-	testkit.True(t, !strings.Contains(paragraph, "\n"), "the instructions do not end with one paragraph about the group: %s", paragraph)
+	testkit.ContainsAll(t, paragraph,
+		[]string{" The text above is for step 'a' alone.", "'a', 'b', 'c'", "Task tool", "concurrent_steps",
+			"concurrent_group"})
+	testkit.True(t, !strings.Contains(paragraph, "\n"),
+		"the instructions do not end with one paragraph about the group: %s", paragraph)
 	testkit.Contains(t, *r.ConcurrentGroup, r.BeginStep.SessionID)
+
 	s := p.record(r.BeginStep.SessionID)
 	testkit.Need(t, s.Progress("a") != nil, "not all were begun: %s", toJSON(t, s))
 	testkit.Need(t, s.Progress("b") != nil, "not all were begun: %s", toJSON(t, s))
@@ -277,11 +332,14 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 		testkit.Equal(t, b.JobDir, began.JobDir)
 		testkit.Equal(t, *b.CommonJobInfo, *began.CommonJobInfo)
 		testkit.Contains(t, toJSON(t, r.Notice), notice, id)
-		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id, toJSON(t, r))
+		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id,
+			toJSON(t, r))
 	}
+
 	err := errOf(c.Step(ctx, StepArgs{StepID: new("d")}))
 	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
-	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "get_step answers with the words of finished_step: %v", err)
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"),
+		"get_step answers with the words of finished_step: %v", err)
 	refused(t, errOf(c.Step(ctx, StepArgs{StepID: new("nothing")})), session.ToolError, "unknown_step", "nothing")
 }
 
@@ -310,48 +368,61 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	testkit.Contains(t, *r.Feedback, "wait")
 	testkit.Equal(t, toJSON(t, p.finish(c, b)), toJSON(t, r), "repeated")
 	pending(p.finish(c, `{"outputs":{"report":"r.md"}}`), "c") // the primary, without step_id
-	pending(p.finish(c, b), "a c")                             // b's reply may still be asked for, though a was finished after it
+	// b's reply may still be asked for, though a was finished after it
+	pending(p.finish(c, b), "a c")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "step_id_needed", "'c'")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	testkit.Equal(t, strings.Join(step.PendingConcurrentSteps, " "), "c", "get_step %s", toJSON(t, step))
 	testkit.Equal(t, step.Members[1].State, "completed", "get_step %s", toJSON(t, step))
 	testkit.Equal(t, step.Members[2].State, "started", "get_step %s", toJSON(t, step))
+
 	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
 	testkit.True(t, stepOf(r.BeginStep) == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
+	testkit.True(t, r.Status == machine.WorkflowComplete &&
+		toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
 }
 
 func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
-	p := newProject(t).alpha("[[a, b, c], d]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"}, testStep{id: "d"})
+	p := newProject(t).alpha("[[a, b, c], d]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"},
+		testStep{id: "d"})
 	_, c, _ := p.begin()
 	for i, step := range []string{"b", "b", "c", "b"} {
 		r := p.finish(c, `{"outputs":{},"step_id":"`+step+`"}`)
-		testkit.True(t, (r.Waiting() != nil) == (i < 3) && strings.Contains(toJSON(t, r.Notice), "get_step") == (i == 3), "report %d, of %s: %s", i, step, toJSON(t, r))
+		testkit.True(t, (r.Waiting() != nil) == (i < 3) && strings.Contains(toJSON(t, r.Notice),
+			"get_step") == (i == 3), "report %d, of %s: %s", i, step, toJSON(t, r))
 	}
 }
 
-// A step that is current in another session of the stack: the error gives the call that finishes it there, also for a member of a group.
+// A step that is current in another session of the stack: the error gives the call that finishes it there,
+// also for a member of a group.
 func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	p := grouped(t)
 	p.simple("beta")
 	_, c, below := p.begin()
 	above := p.start(c, "beta", "main").BeginStep.SessionID
 	for _, step := range []string{"a", "b"} {
-		refused(t, refusal(t, c, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`), session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
+		refused(t, refusal(t, c, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`), session.ToolError, "unknown_step",
+			"session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
 			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
 	}
-	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).PendingConcurrentSteps, " "), "a c", "the call that the error gives")
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).
+		PendingConcurrentSteps, " "), "a c", "the call that the error gives")
+
 	// Finished, so current nowhere.
-	refused(t, refusal(t, c, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`), session.ToolError, "unknown_step", "the current step is 'one'")
+	refused(t, refusal(t, c, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`), session.ToolError, "unknown_step",
+		"the current step is 'one'")
+
 	// Current in two other sessions: both are named, and neither is chosen for the caller.
 	top, twice := p.start(c, "beta", "main").BeginStep.SessionID, p.start(c, "beta", "main").BeginStep.SessionID
 	err := refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+below+`"}`)
-	refused(t, err, session.ToolError, "unknown_step", "'"+twice+"' (beta/main) and '"+top+"' (beta/main)", "with the session_id of the one")
+	refused(t, err, session.ToolError, "unknown_step", "'"+twice+"' (beta/main) and '"+top+"' (beta/main)",
+		"with the session_id of the one")
 	testkit.Equal(t, strings.Contains(err.Error(), "finished_step with"), false, "it chooses one")
 	for _, id := range []string{top, twice} {
 		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "tried", SessionID: &id})))
 	}
+
 	// The same workflow twice: a step that is ahead in the upper one.
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	p.start(c, "beta", "main")
@@ -361,8 +432,12 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 }
 
 func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
-	a, b := testStep{id: "a", outputs: oneFile}, testStep{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}", reviews: reviewedStep}
-	p := newProject(t).alpha("[[a, b, x], d]", a, b, testStep{id: "x", reviews: `[{run_each: step, by: human, quality_criteria: {good: "Is it?"}}]`}, testStep{id: "d"})
+	a := testStep{id: "a", outputs: oneFile}
+	b := testStep{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}", reviews: reviewedStep}
+	p := newProject(t).alpha("[[a, b, x], d]", a, b, testStep{
+		id:      "x",
+		reviews: `[{run_each: step, by: human, quality_criteria: {good: "Is it?"}}]`,
+	}, testStep{id: "d"})
 	srv, _, c, _ := p.reviewed()
 	says(t, p.finish(c, `{"outputs":{},"step_id":"x"}`), machine.NeedsWork, "a person must pass")
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
@@ -370,20 +445,27 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 	p.alpha("[a, d]", a, testStep{id: "d"})
 	testkit.Contains(t, toJSON(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Notice), "Call finished_step once more")
 	p.alpha("[[a, b], d]", a, b, testStep{id: "d"})
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"`+p.write("s.md", "y")+`"},"step_id":"b"}`).BeginStep), "d", "the group does not close")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"`+p.write("s.md", "y")+`"},"step_id":"b"}`).BeginStep),
+		"d", "the group does not close")
 	testkit.Same(t, testkit.Get(srv.ToReview(ctx)).Must(t), nil, "what waits for a person of a step that is gone")
 }
 
 // isolated begins a session as a run does, whose two items have worktrees of their own: the first has its folder.
 func isolated(t *testing.T) (p *project, srv *server, c *Conn, id, folder string) {
 	t.Helper()
-	p = newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 2, isolation: worktree}, sum]", testStep{id: "list", outputs: oneList},
-		testStep{id: "port", outputs: "{out: {type: file, description: d}}", checks: "[" + newScript(t, "test -f here").yaml(", protect: [tests/**]") + "]",
-			reviews: `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`}, testStep{id: "sum"})
+	p = newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 2, isolation: worktree}, sum]",
+		testStep{id: "list", outputs: oneList},
+		testStep{
+			id:      "port",
+			outputs: "{out: {type: file, description: d}}",
+			checks:  "[" + newScript(t, "test -f here").yaml(", protect: [tests/**]") + "]",
+			reviews: `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`,
+		}, testStep{id: "sum"})
 	p.write("tests/t", "t")
 	srv = p.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
 	c = srv.Connect("local")
-	id = testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Isolated: true})).Must(t).BeginStep.SessionID
+	id = testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Isolated: true})).
+		Must(t).BeginStep.SessionID
 	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
 	folder = testkit.Dir(t)
 	testkit.WriteAll(t, folder, map[string]string{"tests/t": "another item has changed it", "out.md": "x", "here": ""})
@@ -395,8 +477,11 @@ func isolated(t *testing.T) (p *project, srv *server, c *Conn, id, folder string
 // item, and the item is done when it is merged, which only the leader of the run says.
 func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	p, srv, c, id, folder := isolated(t)
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id, StepID: new("port[0]")})).Must(t).BeginStep.ProjectRoot, folder)
-	refused(t, refusal(t, c, `{"outputs":{"out":"out.md"},"step_id":"port[1]"}`), session.ToolError, codes.FileNotFound, "out.md")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id, StepID: new("port[0]")})).Must(t).
+		BeginStep.ProjectRoot, folder)
+
+	refused(t, refusal(t, c, `{"outputs":{"out":"out.md"},"step_id":"port[1]"}`), session.ToolError,
+		codes.FileNotFound, "out.md")
 	const call = `{"outputs":{"out":"out.md"},"step_id":"port[0]"}`
 	says(t, p.finish(c, call), machine.NeedsWork, "a person must pass")
 	digest, answer := p.record(id).Progress("port[0]").Question.Digest, machine.Answer{Passed: true, Identity: "me"}
@@ -408,6 +493,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	says(t, p.finish(c, call), machine.NeedsWork, "tests/t")
 	testkit.Write(t, filepath.Join(folder, "tests/t"), "another item has changed it")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "merge:port[0]", "after the step")
+
 	const merge = `{"outputs":{},"step_id":"merge:port[0]"}`
 	refused(t, refusal(t, c, merge), session.StateError, codes.StepNotCurrent, "which the run does")
 	args := finishArgs(t, merge)
@@ -417,7 +503,8 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	testkit.Equal(t, p.record(id).RootOf(p.root, "port[0]"), p.root)
 	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", machine.Override{Identity: "me", Reason: "obsolete"}))
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)), `workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")
+	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)),
+		`workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")
 }
 
 // An item goes on in its folder if go_to_step begins it again, and in another one after it was merged.
@@ -433,8 +520,10 @@ func TestIsolatedItemThatBeginsAgain(t *testing.T) {
 }
 
 func TestIsolationIsForRuns(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], isolation: worktree}]", testStep{id: "list", outputs: oneList}, testStep{id: "port"})
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], isolation: worktree}]",
+		testStep{id: "list", outputs: oneList}, testStep{id: "port"})
 	_, c, _ := p.begin()
 	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete, "after the only step of the only item")
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete,
+		"after the only step of the only item")
 }

@@ -26,15 +26,20 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	srv, c, id := p.begin()
 	disk, on := srv.makeFaulty(), p.git("symbolic-ref", "--short", "HEAD")
 	disk.full.Store(&errNoSpace)
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "not_saved", "no space left", "nothing has moved")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "not_saved", "no space left",
+		"nothing has moved")
 	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "not_saved")
 	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})), session.StateError, "not_saved")
-	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})), session.StateError, "not_saved")
+	refused(t,
+		errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})),
+		session.StateError, "not_saved")
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the branch after the failed start")
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "branches that the failed start left")
 	testkit.Equal(t, fmt.Sprint(c.stackOf(ctx, "")), "[{alpha/main one "+id+"}]", "stack")
+
 	disk.full.Store(nil)
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID,
+		"two", "reply")
 }
 
 // The folder for files in progress is made again; that the whole project is gone is said, and it is not made again.
@@ -47,11 +52,15 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
-	testkit.True(t, p.record(id).Status == machine.Completed && len(p.record(id).StepProgress) == 2, "record %s", toJSON(t, p.record(id)))
+	testkit.True(t, p.record(id).Status == machine.Completed && len(p.record(id).StepProgress) == 2, "record %s",
+		toJSON(t, p.record(id)))
+
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone", "The project folder "+p.root)
-	testkit.True(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})) == nil && os.IsNotExist(errOf(os.Stat(p.root))), "it is made again, empty")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone",
+		"The project folder "+p.root)
+	testkit.True(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})) == nil && os.IsNotExist(errOf(os.Stat(p.root))),
+		"it is made again, empty")
 }
 
 // A call without a session_id says that the database was moved away, and goes on once it is put back.
@@ -61,7 +70,8 @@ func TestADatabaseThatIsMovedAwayWhileItIsOpen(t *testing.T) {
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Skip("it is no file, or an open one cannot be moved:", err)
 	}
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "store_damaged", "moved, removed or replaced while it was open: put it back")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "store_damaged",
+		"moved, removed or replaced while it was open: put it back")
 	testkit.Must(t, os.Rename(path+".away", path))
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.NextStep)
 }
@@ -79,7 +89,8 @@ func (s *server) onlySession(t *testing.T, id string) {
 	testkit.True(t, len(all) == 1 && all[0].ID == id, "sessions %s, want %s", toJSON(t, all), id)
 }
 
-// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own reply or makes its transition once.
+// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
+// reply or makes its transition once.
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
 	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
@@ -87,12 +98,19 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			srv := p.open()
 			lose, c := lost(srv.makeFaulty()), srv.Connect("local")
 			lose.Store(1)
-			id := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t).BeginStep.SessionID
+
+			id := testkit.Get(c.Start(ctx, StartArgs{
+				Goal:         "g",
+				JobName:      "alpha",
+				WorkflowName: "main",
+				RequestID:    new("r"),
+			})).Must(t).BeginStep.SessionID
 			srv.onlySession(t, id)
 			lose.Store(1)
 			testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "two", "finished_step")
 			lose.Store(1)
-			testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).BeginStep.StepID, "one", "go_to_step")
+			testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).BeginStep.StepID, "one",
+				"go_to_step")
 			lose.Store(1)
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
@@ -108,7 +126,8 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
 	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t).alpha("[one, two, three, four]", testStep{id: "one"}, testStep{id: "two"}, testStep{id: "three"}, testStep{id: "four"})
+			p := newProject(t).alpha("[one, two, three, four]", testStep{id: "one"}, testStep{id: "two"},
+				testStep{id: "three"}, testStep{id: "four"})
 			srv, c, id := p.begin()
 			other, disk := p.open().Connect("local"), srv.makeFaulty()
 			call := `{"outputs":{},"session_id":"` + id + `"}`
@@ -121,33 +140,41 @@ func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
 			lost(disk).Store(1)
 			disk.reading.Store(&others)
 			refused(t, refusal(t, c, call), session.StateError, "session_uncertain", "Call get_step")
-			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].StepID, "three", "the step")
+			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].StepID, "three",
+				"the step")
 		})
 	}
 }
 
-// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops an item.
+// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a
+// person drops an item.
 func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t).alpha("[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]", testStep{id: "list", outputs: oneList}, testStep{id: "port"})
+			p := newProject(t).alpha("[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]",
+				testStep{id: "list", outputs: oneList}, testStep{id: "port"})
 			p.job("beta", []testStep{{id: "plan"}}, map[string]string{"main": "[plan]"})
 			srv := p.open()
 			lose, c := lost(srv.makeFaulty()), srv.Connect("local")
 			lose.Store(1)
 			r := p.start(c, "alpha", "main")
 			lose.Store(1)
-			again := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/main", SessionID: &r.Stack[0].SessionID})).Must(t)
-			testkit.Until(t, "ended, since its step was begun again", func() bool { return p.record(r.BeginStep.SessionID).Status == machine.Aborted })
+			again := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/main", SessionID: &r.Stack[0].SessionID})).
+				Must(t)
+			testkit.Until(t, "ended, since its step was begun again", func() bool {
+				return p.record(r.BeginStep.SessionID).Status == machine.Aborted
+			})
 			p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`)
 			p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
 			lose.Store(1)
-			testkit.Must(t, srv.DropFor(ctx, r.Stack[0].SessionID, "port[0]", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}))
+			testkit.Must(t, srv.DropFor(ctx, r.Stack[0].SessionID, "port[0]",
+				machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}))
 		})
 	}
 }
 
-// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was told that nothing has moved.
+// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
+// told that nothing has moved.
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
@@ -169,29 +196,34 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	refused(t, refusal(t, c, call), session.StateError, "session_uncertain")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
 	testkit.Equal(t, p.record(id).Revision, 1, "revision")
+
 	// A start that finds its own commit, and then the store away, does not say that it has changed nothing.
 	disk.lose.Store(1)
 	disk.during.Store(new(func() { disk.unread.Store(1) }))
-	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})), session.StateError, "session_uncertain")
+	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})),
+		session.StateError, "session_uncertain")
+
 	// Nor does a step whose first commit may be made yet, when the store is away before the second.
 	disk.drop.Store(1)
 	disk.reading.Store(new(func() { disk.full.Store(&store.ErrUnavailable) }))
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError, "session_uncertain")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`","step_id":"two"}`), session.StateError,
+		"session_uncertain")
 }
 
 // A faulty store fails, hangs or loses replies on demand.
 type faulty struct {
 	store.Sessions
-	twice     atomic.Bool                              // each first write of a transition is overtaken
-	overtaken atomic.Int64                             // counts those, and the second ones
-	full      atomic.Pointer[error]                    // with which writes fail, and change nothing
-	lose      atomic.Int32                             // so many replies to writes are lost, after they were made
-	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
-	unread    atomic.Int32                             // so many reads fail
-	undefined atomic.Int32                             // the read of a definition with this number fails
-	during    atomic.Pointer[func()]                   // is called after a write, before its reply
-	reading   atomic.Pointer[func()]                   // is called before a read
-	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
+	twice     atomic.Bool            // each first write of a transition is overtaken
+	overtaken atomic.Int64           // counts those, and the second ones
+	full      atomic.Pointer[error]  // with which writes fail, and change nothing
+	lose      atomic.Int32           // so many replies to writes are lost, after they were made
+	drop      atomic.Int32           // so many writes are not made, and their replies are lost
+	unread    atomic.Int32           // so many reads fail
+	undefined atomic.Int32           // the read of a definition with this number fails
+	during    atomic.Pointer[func()] // is called after a write, before its reply
+	reading   atomic.Pointer[func()] // is called before a read
+	// receives the next write instead of the store, which does not confirm it
+	delay atomic.Pointer[chan *store.SessionWrite]
 }
 
 var errNoSpace = errors.New("no space left on device")
@@ -207,11 +239,15 @@ func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool,
 	if err := f.full.Load(); err != nil {
 		return false, *err
 	}
+
 	parts := slices.Clone(w.Put)
 	slices.SortFunc(parts, func(a, b store.SessionPart) int { return cmp.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
-	if len(slices.CompactFunc(parts, func(a, b store.SessionPart) bool { return a.Kind == b.Kind && a.Key == b.Key })) < len(w.Put) {
+	if len(slices.CompactFunc(parts, func(a, b store.SessionPart) bool {
+		return a.Kind == b.Kind && a.Key == b.Key
+	})) < len(w.Put) {
 		return false, errors.New("a statement writes a part twice, which PostgreSQL refuses")
 	}
+
 	if f.drop.Load() > 0 {
 		f.drop.Add(-1)
 		return false, store.ErrPending
@@ -268,51 +304,71 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), machine.NextStep)
 	testkit.Works(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	testkit.Works(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
+
 	s := p.record(id)
-	testkit.Equal(t, rev.calls(), 2, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
-	testkit.Need(t, len(s.History) == 1, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
-	testkit.Equal(t, s.Status, machine.Aborted, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
-	testkit.True(t, disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
+	testkit.Equal(t, rev.calls(), 2, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(),
+		toJSON(t, s))
+	testkit.Need(t, len(s.History) == 1, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(),
+		toJSON(t, s))
+	testkit.Equal(t, s.Status, machine.Aborted, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(),
+		toJSON(t, s))
+	testkit.True(t, disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(),
+		toJSON(t, s))
 }
 
 // A call that names no step is about the step that is current when it arrives, also at a server that last saw
 // the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
-	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
+	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep},
+		testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
 	_, rev, c, id := p.reviewed()
 	second := p.reopen(rev).Connect("local")
 	testkit.Must(t, errOf(second.Step(ctx, StepArgs{SessionID: &id})))
 	p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	says(t, p.finish(second, `{"outputs":{"report":"`+p.write("better.md", "CONTENT OF better.md")+`"},"session_id":"`+id+`"}`), machine.WorkflowComplete)
-	refused(t, refusal(t, c, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), session.StateError, "session_ended")
+	says(t, p.finish(second, `{"outputs":{"report":"`+p.write("better.md", "CONTENT OF better.md")+`"},"session_id":"`+
+		id+`"}`), machine.WorkflowComplete)
+	refused(t, refusal(t, c, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), session.StateError,
+		"session_ended")
 }
 
 func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
-	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
+	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile},
+		testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
 	srv, c, id := p.begin()
 	reply := func(step string) string {
 		return toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"`+step+`"}`))
 	}
 	first := reply("one")
 	for i := range 30 { // with fresh request ids they do not grow the record
-		testkit.Equal(t, toJSON(t, p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","request_id":"q%d"}`, i))), first, "the reply differs")
+		testkit.Equal(t,
+			toJSON(t, p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","request_id":"q%d"}`, i))),
+			first, "the reply differs")
 	}
-	testkit.True(t, len(p.record(id).Replies) <= machine.KeptRequests+2, "%d replies are kept", len(p.record(id).Replies))
+	testkit.True(t, len(p.record(id).Replies) <= machine.KeptRequests+2, "%d replies are kept",
+		len(p.record(id).Replies))
 	before := toJSON(t, p.record(id))
 	testkit.Equal(t, reply("one"), first, "the reply differs")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
-	refused(t, refusal(t, c, `{"outputs":{"report":"`+p.write("s.md", "x")+`"},"step_id":"one"}`), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"three"}`), session.StateError, "step_not_current", "the current step is 'two'")
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"none"}`), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
+
+	refused(t, refusal(t, c, `{"outputs":{"report":"`+p.write("s.md", "x")+`"},"step_id":"one"}`), session.StateError,
+		"step_finished", "'one' is finished already", "the current step is 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"three"}`), session.StateError, "step_not_current",
+		"the current step is 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"none"}`), session.ToolError, "unknown_step",
+		"'none'", "the current step is 'two'")
 	reply("two")
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one"}`), session.StateError, "step_finished", "the current step is 'three'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one"}`), session.StateError, "step_finished",
+		"the current step is 'three'")
+
 	// After the last step, also when the session has left the stack, and from another server after a crash.
 	last := reply("three")
 	testkit.Equal(t, reply("three"), last, "the reply differs")
+
 	srv.stop()
 	c = p.open().Connect("local")
-	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`)), last, "the reply differs")
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`)),
+		last, "the reply differs")
 }
 
 func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
@@ -320,7 +376,9 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	p.job("beta", []testStep{{id: "one", outputs: oneFile}}, map[string]string{"main": "[one]"})
 	p.start(c, "beta", "main")
 	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	testkit.True(t, *first.ResumedWorkflow == "alpha/main" && *first.ResumedStep == "one", "resumed %s", toJSON(t, first))
+	testkit.True(t, *first.ResumedWorkflow == "alpha/main" && *first.ResumedStep == "one", "resumed %s",
+		toJSON(t, first))
+
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
@@ -346,6 +404,7 @@ func startedAtOnce(t *testing.T, c *Conn, a StartArgs) string {
 	for _, r := range replies {
 		testkit.Equal(t, toJSON(t, r.BeginStep), toJSON(t, replies[0].BeginStep), "two replies")
 	}
+
 	return replies[0].BeginStep.SessionID
 }
 
@@ -354,18 +413,27 @@ func TestRequestIDs(t *testing.T) {
 	srv := p.open()
 	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
 	id := startedAtOnce(t, c, start)
-	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "another", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")})), session.ToolError, "request_id_reused", "s1")
-	refused(t, refusal(t, c, `{"outputs":{},"request_id":" "}`), session.ToolError, "blank_request_id") // all such calls would be one
+	refused(t,
+		errOf(c.Start(ctx, StartArgs{Goal: "another", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")})),
+		session.ToolError, "request_id_reused", "s1")
+
+	// all such calls would be one
+	refused(t, refusal(t, c, `{"outputs":{},"request_id":" "}`), session.ToolError, "blank_request_id")
 	// Scoped to identity and tool.
-	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id, "another identity got the same session")
+	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id,
+		"another identity got the same session")
+
 	args := `{"outputs":{"report":"s.md"},"request_id":"s1"}`
 	refused(t, refusal(t, c, args), session.ToolError, "file_not_found") // and may be made again
 	p.write("s.md", "x")
 	first := p.finish(c, args)
 	testkit.Equal(t, first.BeginStep.StepID, "two")
 	testkit.Equal(t, toJSON(t, p.finish(c, args)), toJSON(t, first), "the reply differs")
+
 	back := GoToArgs{StepID: "one", RequestID: new("g1")}
-	testkit.Equal(t, toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)), toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)), "the reply differs")
+	testkit.Equal(t, toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)),
+		toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)), "the reply differs")
+
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
 	aborted := testkit.Get(c.Abort(ctx, abort)).Must(t)
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
@@ -373,14 +441,16 @@ func TestRequestIDs(t *testing.T) {
 	c = p.open().Connect("local") // to the server after one that died
 	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r := testkit.Get(c.Abort(ctx, abort)).Must(t)
-	testkit.True(t, r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s", toJSON(t, r))
+	testkit.True(t, r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s",
+		toJSON(t, r))
+
 	again := testkit.Get(c.Start(ctx, start)).Must(t)
 	testkit.Equal(t, again.BeginStep.SessionID, id, "the repeated start")
 	testkit.Contains(t, *again.Notice, "has ended since (aborted)")
 }
 
-// A call with a request_id that a review refused is answered as it was when it is repeated, also by another server, and spends no further
-// attempt. Only an attempt without a verdict is reviewed again.
+// A call with a request_id that a review refused is answered as it was when it is repeated, also by another
+// server, and spends no further attempt. Only an attempt without a verdict is reviewed again.
 func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	p, srv, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 2, ReplyWithin: patience})
 	call := func(request string) (string, error) {
@@ -394,8 +464,10 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	p.write("bad.md", "CONTENT OF bad.md")
 	void := testkit.Get(call("void")).Must(t)
 	testkit.Contains(t, void, string(machine.NeedsWork), "the void attempt, repeated")
+
 	final := errOf(call("final"))
-	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
+	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts",
+		"bad.md was read")
 	for _, when := range []string{"at once", "after a restart"} {
 		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the repetition", when)
 		testkit.Equal(t, fmt.Sprint(errOf(call("final"))), final.Error(), "%s: the repetition", when)
@@ -410,7 +482,8 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
-	c, start := srv.Connect("local"), StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")}
+	c := srv.Connect("local")
+	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")}
 	id := testkit.Get(c.Start(ctx, start)).Must(t).BeginStep.SessionID
 	goTo := func(i int) error {
 		return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id, RequestID: new(fmt.Sprint("go ", i))}))

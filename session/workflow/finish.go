@@ -70,7 +70,9 @@ type finishCall struct {
 }
 
 func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
-	command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) { return a.finish(ctx, m) }, m.reply}.receive(ctx, a)
+	command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) {
+		return a.finish(ctx, m)
+	}, m.reply}.receive(ctx, a)
 }
 
 // A candidate is a finished_step that may be carried out: its step is found and its outputs are
@@ -104,6 +106,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if done != nil || c == nil || unfit != nil && m.args.Of == nil {
 		return done, unfit
 	}
+
 	st := c.plan.Step
 	var err error
 	if m.schemas, err = a.schemas(c.def, st); err != nil {
@@ -117,6 +120,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		} else if changed {
 			return nil, errOvertaken
 		}
+
 		m.step = st.ID
 		m.outputs, m.subject, m.forPerson = c.expanded, a.subject(c), len(st.ReviewsBy(true)) > 0
 		if p := a.state.Progress(st.ID); p != nil && p.Question != nil {
@@ -129,6 +133,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 				return f, err
 			}
 		}
+
 		if unfit != nil {
 			return nil, unfit
 		}
@@ -139,6 +144,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	case len(st.Reviews) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
 	}
+
 	return a.complete(ctx, a.state, c)
 }
 
@@ -151,6 +157,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		done, err = a.repeatReply(ctx, r, m.caller)
 		return nil, done, err
 	}
+
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
@@ -162,6 +169,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		}
 	}
 	c.plan, err = a.state.PlanFinish(c.def, m.args.StepID, same)
+
 	var replay *machine.StoredReply
 	switch {
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
@@ -182,17 +190,25 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		return nil, nil, err
 	}
 	if job.IsMerge(c.plan.Step.ID) && !m.args.Merged && a.state.ImportedAt == nil {
-		return nil, nil, session.NotNow(codes.StepNotCurrent, "Step '%s' is the merge of its item, which the run does: if you are to resolve conflicts, commit, and end.", c.plan.Step.ID).With("step_id", c.plan.Step.ID)
+		return nil, nil, session.NotNow(codes.StepNotCurrent,
+			"Step '%s' is the merge of its item, which the run does: if you are to resolve conflicts, commit, and end.",
+			c.plan.Step.ID).With("step_id", c.plan.Step.ID)
 	}
-	if _, _, item := job.SplitItem(c.plan.Step.ID); item && a.state.Progress(c.plan.Step.ID) == nil { // another one waits for a person
-		return nil, nil, session.NotNow(codes.StepNotCurrent, "It is the turn of step '%s' of session '%s', but nobody was told what to do in it: call get_step with that session_id, which begins it.", c.plan.Step.ID, a.id).With("step_id", c.plan.Step.ID)
+
+	// another one waits for a person
+	if _, _, item := job.SplitItem(c.plan.Step.ID); item && a.state.Progress(c.plan.Step.ID) == nil {
+		return nil, nil, session.NotNow(codes.StepNotCurrent,
+			"It is the turn of step '%s' of session '%s', but nobody was told what to do in it: call get_step with "+
+				"that session_id, which begins it.", c.plan.Step.ID, a.id).With("step_id", c.plan.Step.ID)
 	}
 	if c.plan.Step.Call != nil {
 		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID)
 		c.expanded = c.outputs
 		return c, nil, err
 	}
-	if c.outputs, c.expanded, err = checkOutputs(a.state.RootOf(a.engine.Root, c.plan.Step.ID), c.plan.Step, m.args.Outputs); err != nil {
+	c.outputs, c.expanded, err = checkOutputs(a.state.RootOf(a.engine.Root, c.plan.Step.ID), c.plan.Step,
+		m.args.Outputs)
+	if err != nil {
 		return c, nil, a.elsewhereThen(a.repeated(err, same))
 	}
 	if err = a.state.CheckRoom(c.outputs); err != nil {
@@ -205,9 +221,11 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 // try of the step's reviews.
 func (a *sessionActor) askForAccount(c *candidate) *finished {
 	st, m := c.plan.Step, c.m
-	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" || a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
+	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" ||
+		a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
 		return nil
 	}
+
 	var b strings.Builder
 	for _, r := range st.ReviewsBy(false) {
 		for _, criterion := range r.Criteria {
@@ -216,12 +234,17 @@ func (a *sessionActor) askForAccount(c *candidate) *finished {
 			}
 		}
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
+	return a.needsWork(c.def.Notice,
+		fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, "+
+			"and with notes: your account of what you did, in what order and how, by which a reviewer can judge "+
+			"these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
 // movedOn refuses a call whose step another call has finished, begun again or, with its session, ended.
 func (a *sessionActor) movedOn(stepID string) error {
-	e := session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where the session is.", stepID, a.id)
+	e := session.NotNow(codes.StepMovedOn,
+		"Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where "+
+			"the session is.", stepID, a.id)
 	if ended, ok := errors.AsType[*session.Error](a.state.Ended()); ok && a.state.Status != machine.Active {
 		e.Message = "While this call was under way, another one ended the session; nothing was done. " + ended.Message
 	}
@@ -234,8 +257,17 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	e := a.engine
-	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence, Over: c.over, Ended: c.ended}
-	if why := base.Exhausted(c.def, c.plan, f); why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
+	f := machine.FinishInput{
+		Call:     c.m.Call,
+		At:       e.now(),
+		Outputs:  c.outputs,
+		Notes:    c.m.args.Notes,
+		Evidence: c.evidence,
+		Over:     c.over,
+		Ended:    c.ended,
+	}
+	why := base.Exhausted(c.def, c.plan, f)
+	if why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
 		by := a.override(c, Reviewing{Override: config.OverrideHuman})
 		if by == nil || by.Kind != machine.ByPerson {
 			return a.exhausted(c, why)
@@ -250,6 +282,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 		f.Evidence = new(*c.evidence)
 		f.Evidence.Checks = c.checks
 	}
+
 	var err error
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
 		return nil, err
@@ -265,7 +298,8 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if r.BeginStep != nil && len(next.DueCalls(def)) > 0 {
 		how, herr := e.Reviewing(ctx)
 		if err = herr; err == nil {
-			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made)
+			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")),
+				beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made)
 		}
 	}
 	if err == nil {
@@ -274,16 +308,19 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if err != nil {
 		return nil, err
 	}
+
 	var over *ended
 	if next.Status != machine.Active || len(made.writes) > 0 {
 		over = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
 	c.m.conn.moved(over) // before, because the caller may leave and repeat the call while it is stored
+
 	w := record.Defining(def)
 	w.Also = made.writes
 	if err := a.commit(c.m.MovedBy, next, w); err != nil {
 		return nil, err
 	}
+
 	made.written(e)
 	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
 }
@@ -298,14 +335,21 @@ func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 			return nil, err
 		}
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after which you call finished_step again with the same outputs; go_to_step starts the steps of this round again.",
-		st.ID, why, overrideCommand(a.id, st.ID))), nil
+	return a.needsWork(c.def.Notice,
+		fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after "+
+			"which you call finished_step again with the same outputs; go_to_step starts the steps of this round "+
+			"again.",
+			st.ID, why, overrideCommand(a.id, st.ID))), nil
 }
 
 // advance makes the transition that a finished step is, with the definition that it is to be stored with.
-func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput, root string) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
+func (e *Engine) advance(
+	ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput,
+	root string,
+) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
 	var err error
-	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err == nil && plan.Step.Call != nil { // of others it was checked before they were judged
+	// of others it was checked before they were judged
+	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err == nil && plan.Step.Call != nil {
 		err = base.CheckRoom(f.Outputs)
 	}
 	if err != nil {
@@ -330,12 +374,15 @@ func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.
 }
 
 // lists reads the outputs of a step that later entries go through, item by item.
-func lists(root string, def *machine.Definition, st *job.Step, outputs machine.Outputs) (all map[string][]json.RawMessage, err error) {
+func lists(
+	root string, def *machine.Definition, st *job.Step, outputs machine.Outputs,
+) (all map[string][]json.RawMessage, err error) {
 	for _, want := range machine.Lists(def, st) {
 		v, given := outputs.Get(want.Output)
 		if !given {
 			continue
 		}
+
 		raw := []byte(nil)
 		switch o := st.Output(want.Output); {
 		case v.Text != nil:
@@ -348,6 +395,7 @@ func lists(root string, def *machine.Definition, st *job.Step, outputs machine.O
 		if err != nil {
 			return nil, err
 		}
+
 		if all == nil {
 			all = map[string][]json.RawMessage{}
 		}
@@ -366,7 +414,9 @@ func readList(root, output, path string) ([]byte, error) {
 	}
 	data, _, err := durable.Read(real, machine.ListBytes)
 	if err != nil {
-		return nil, session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and cannot be read: %v.", output, err).With("output", output).Because(err)
+		return nil, session.Wrong(codes.BadList,
+			"Output '%s' is the list of items of a later entry, and cannot be read: %v.", output, err).With("output",
+			output).Because(err)
 	}
 	return data, nil
 }
@@ -382,6 +432,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 		if p.Key == except || !p.Value.Done() || !a.state.In(a.engine.Place).Reaches(p.Value) {
 			continue
 		}
+
 		for _, o := range p.Value.Outputs {
 			for _, path := range o.Value.Paths {
 				if _, info, err := gate.Locate(root, path); err != nil && (info == nil || !info.IsDir()) {
@@ -400,15 +451,18 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 			return nil, err
 		}
 	}
+
 	r, err := machine.ReplyOf[machine.FinishReply](stored)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.PendingConcurrentSteps) > 0 {
-		if pending := a.pending(ctx); !slices.Equal(r.PendingConcurrentSteps, pending[:min(len(pending), machine.ShownItems)]) {
+		pending := a.pending(ctx)
+		if !slices.Equal(r.PendingConcurrentSteps, pending[:min(len(pending), machine.ShownItems)]) {
 			r.Outdated()
 		}
 	}
+
 	return &finished{Row: a.row, Reply: r}, nil
 }
 
@@ -430,6 +484,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	if err != nil {
 		return nil, err
 	}
+
 	sub := a.submission(c)
 	name, path := a.reviewFile(st.ID)
 	err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
@@ -439,6 +494,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	if err != nil {
 		return nil, record.NotSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
 	}
+
 	if shown := a.state.ProgressOrNew(st.ID, a.engine.now()).Shown; shown == nil || shown.Digest != c.digest {
 		next := a.state.Show(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files})
 		c.holdGroup(next)
@@ -448,7 +504,8 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	}
 	return a.needsWork(c.def.Notice, fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 
-1. Spawn a subagent%s (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
+1. Spawn a subagent%s (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow `+
+		`it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if you can start a subagent.
 2. Correct what failed, and have it reviewed again until every criterion passes.
 %s`, st.ID, reviewerAgents(gate.Due(sub)), name, closing)), nil
@@ -458,7 +515,8 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 func reviewerAgents(reviews []job.Review) string {
 	var all []string
 	for _, r := range reviews {
-		if of := fmt.Sprintf("'%s' for the review of %s", r.Agent, r.RunEach); r.Agent != "" && !slices.Contains(all, of) {
+		of := fmt.Sprintf("'%s' for the review of %s", r.Agent, r.RunEach)
+		if r.Agent != "" && !slices.Contains(all, of) {
 			all = append(all, of)
 		}
 	}

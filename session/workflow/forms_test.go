@@ -19,10 +19,13 @@ import (
 // obsolete is why a person drops an item.
 var obsolete = machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}
 
-// Items are done as members of a group, as many at once as the form says, each in the order of its steps. Others are not known.
+// Items are done as members of a group, as many at once as the form says, each in the order of its steps.
+// Others are not known.
 func TestForms_ForEach(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 3}, sum]", testStep{id: "list", outputs: "{todo: {type: file, description: d}}"},
-		testStep{id: "port", outputs: "{out: {type: file, description: d}}"}, testStep{id: "verify"}, testStep{id: "sum"})
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 3}, sum]",
+		testStep{id: "list", outputs: "{todo: {type: file, description: d}}"},
+		testStep{id: "port", outputs: "{out: {type: file, description: d}}"}, testStep{id: "verify"},
+		testStep{id: "sum"})
 	_, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"todo":"`+p.write("list.json", `["a", {"b": 1}, "c"]`)+`"}}`)
 	testkit.Equal(t, r.BeginStep.StepID, "port[0]", "begin_step %s", toJSON(t, r.BeginStep))
@@ -31,33 +34,51 @@ func TestForms_ForEach(t *testing.T) {
 	testkit.Equal(t, r.BeginStep.Instructions, "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
 	testkit.Need(t, len(r.ConcurrentSteps) == 1, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
 	testkit.Equal(t, r.ConcurrentSteps[0].StepID, "port[1]", "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
-	testkit.Equal(t, string(r.ConcurrentSteps[0].Item.Value), `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
-	refused(t, refusal(t, c, `{"outputs":{"out":"r.md"}}`), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
+	testkit.Equal(t, string(r.ConcurrentSteps[0].Item.Value), `{"b": 1}`, "concurrent_steps %s",
+		toJSON(t, r.ConcurrentSteps))
+
+	refused(t, refusal(t, c, `{"outputs":{"out":"r.md"}}`), session.StateError, codes.StepIDNeeded, "port[0]",
+		"port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
-		refused(t, refusal(t, c, `{"outputs":{},"step_id":"`+early+`"}`), session.StateError, codes.StepNotCurrent, early, "port[1]")
+		refused(t, refusal(t, c, `{"outputs":{},"step_id":"`+early+`"}`), session.StateError, codes.StepNotCurrent,
+			early, "port[1]")
 	}
-	refused(t, refusal(t, c, `{"outputs":{},"step_id":"port[3]"}`), session.ToolError, codes.UnknownStep, "each of 3 items, counted from 0, as 'port[0]'")
-	refused(t, errOf(c.Step(ctx, StepArgs{StepID: new("list[0]")})), session.ToolError, codes.UnknownStep, "is done once")
+
+	refused(t, refusal(t, c, `{"outputs":{},"step_id":"port[3]"}`), session.ToolError, codes.UnknownStep,
+		"each of 3 items, counted from 0, as 'port[0]'")
+	refused(t, errOf(c.Step(ctx, StepArgs{StepID: new("list[0]")})), session.ToolError, codes.UnknownStep,
+		"is done once")
 	p.write("list.json", `["changed"]`) // after its step was finished
-	for _, step := range [][2]string{{"port[1]", "verify[1]"}, {"verify[1]", "port[2]"}, {"port[0]", "verify[0]"}, {"port[2]", "verify[2]"}, {"verify[2]", ""}} {
+	for _, step := range [][2]string{{"port[1]", "verify[1]"}, {"verify[1]", "port[2]"}, {"port[0]", "verify[0]"},
+		{"port[2]", "verify[2]"}, {"verify[2]", ""}} {
 		out := map[bool]string{true: `{"out":"r.md"}`, false: "{}"}[strings.HasPrefix(step[0], "port")]
 		r = p.finish(c, `{"outputs":`+out+`,"step_id":"`+step[0]+`"}`)
-		testkit.True(t, stepOf(r.BeginStep) == step[1] && len(r.ConcurrentSteps) == 0, "after %s: %s", step[0], toJSON(t, r))
+		testkit.True(t, stepOf(r.BeginStep) == step[1] && len(r.ConcurrentSteps) == 0, "after %s: %s", step[0],
+			toJSON(t, r))
 	}
 	testkit.Equal(t, fmt.Sprint(r.PendingConcurrentSteps), "[verify[0]]", "before the last")
 	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t)
-	testkit.True(t, step.BeginStep.StepID == "verify[0]" && len(step.ConcurrentSteps) == 0, "get_step: %s", toJSON(t, step))
-	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
+	testkit.True(t, step.BeginStep.StepID == "verify[0]" && len(step.ConcurrentSteps) == 0, "get_step: %s",
+		toJSON(t, step))
+	testkit.Equal(t, toJSON(t, step.CompletedSteps),
+		`[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},`+
+			`{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "sum", "after the last item")
-	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"todo":"list.json","out":["r.md","r.md","r.md"]}`, "at the end")
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs),
+		`{"todo":"list.json","out":["r.md","r.md","r.md"]}`, "at the end")
 }
 
 // What is no list is refused, null too, of which no item would be made; an empty list is one, however it is handed in.
 func TestForms_NoList(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {for_each: more, steps: [read]}, end]",
-		testStep{id: "list", outputs: "{todo: {type: string, description: d, required: false}, more: {type: files, description: d, required: false}}"}, testStep{id: "port"}, testStep{id: "read"}, testStep{id: "end"})
+		testStep{
+			id: "list",
+			outputs: "{todo: {type: string, description: d, required: false}, more: {type: files, description: d, " +
+				"required: false}}",
+		}, testStep{id: "port"}, testStep{id: "read"}, testStep{id: "end"})
 	_, c, _ := p.begin()
-	for _, list := range []string{"null", "", `{"a":1}`, "[1]", `["a"] b`, "[" + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + "]"} {
+	for _, list := range []string{"null", "", `{"a":1}`, "[1]", `["a"] b`,
+		"[" + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + "]"} {
 		refused(t, refusal(t, c, `{"outputs":{"todo":`+toJSON(t, list)+`}}`), session.ToolError, codes.BadList, "todo")
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{"todo":" []","more":[]}}`).BeginStep.StepID, "end", "after empty lists")
@@ -65,7 +86,8 @@ func TestForms_NoList(t *testing.T) {
 
 // Many items are shown in pages, and their replies do not grow with their number.
 func TestForms_PagesOfItems(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 50}]", testStep{id: "list", outputs: "{todo: {type: files, description: d}}"}, testStep{id: "port"})
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 50}]",
+		testStep{id: "list", outputs: "{todo: {type: files, description: d}}"}, testStep{id: "port"})
 	var paths []string
 	for i := range 70 {
 		paths = append(paths, p.write(fmt.Sprintf("f%d", i), "x"))
@@ -73,6 +95,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	_, c, _ := p.begin()
 	r := p.finish(c, `{"outputs":{"todo":`+toJSON(t, paths)+`}}`)
 	testkit.Equal(t, len(r.ConcurrentSteps), machine.ShownItems-1, "others shown")
+
 	var seen []string
 	for cursor, more := (*string)(nil), true; more; {
 		step := testkit.Get(c.Step(ctx, StepArgs{Cursor: cursor})).Must(t)
@@ -82,6 +105,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 		cursor, more = step.NextCursor, step.NextCursor != nil
 	}
 	testkit.True(t, len(seen) == 50 && seen[49] == "port[49]", "get_step shows %v", seen)
+
 	refused(t, errOf(c.Step(ctx, StepArgs{Cursor: new("99")})), session.ToolError, codes.BadCursor)
 	for i := range 70 {
 		call := fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i)
@@ -93,11 +117,14 @@ func TestForms_PagesOfItems(t *testing.T) {
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
 func TestForms_Repeat(t *testing.T) {
-	p := newProject(t).alpha(`[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`, testStep{id: "look"}, testStep{id: "fix", outputs: oneText}, testStep{id: "end"})
+	p := newProject(t).alpha(`[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`,
+		testStep{id: "look"}, testStep{id: "fix", outputs: oneText}, testStep{id: "end"})
 	srv := p.open()
 	c := srv.Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	testkit.Same(t, began.Round, &machine.Round{Number: 1, AtMost: 2, Until: `output said is "done"`}, "the first round")
+	testkit.Same(t, began.Round, &machine.Round{Number: 1, AtMost: 2, Until: `output said is "done"`},
+		"the first round")
+
 	const broken = `{"outputs":{"said":"broken"}}`
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, broken)
@@ -107,25 +134,32 @@ func TestForms_Repeat(t *testing.T) {
 	says(t, r, machine.NextStep, "Round 2 of 2")
 	testkit.Same(t, p.record(began.SessionID).Faults(), nil, "what deepwork check would find")
 	p.finish(c, `{"outputs":{}}`)
-	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2, "back in the round")
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2,
+		"back in the round")
 	p.finish(c, `{"outputs":{}}`)
-	says(t, p.finish(c, broken), machine.NeedsWork, "round 2 of 2 is over", "deepwork sessions override "+began.SessionID+" fix")
-	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
+	says(t, p.finish(c, broken), machine.NeedsWork, "round 2 of 2 is over",
+		"deepwork sessions override "+began.SessionID+" fix")
+	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix",
+		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
 	testkit.Equal(t, stepOf(p.finish(c, broken).BeginStep), "end", "after a person's word")
 	s := p.record(began.SessionID)
-	testkit.True(t, len(s.History) == 2 && len(s.Progress("fix").Overrides) == 1, "the record has %d withdrawals and %d overrides", len(s.History), len(s.Progress("fix").Overrides))
+	testkit.True(t, len(s.History) == 2 && len(s.Progress("fix").Overrides) == 1,
+		"the record has %d withdrawals and %d overrides", len(s.History), len(s.Progress("fix").Overrides))
+
 	p.finish(c, `{"outputs":{}}`)
 	p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"said":"done"}}`).BeginStep), "end", "done in the first round")
 }
 
-// A condition is about what the last step that has the output handed in: left out there, it is the empty text, whatever an earlier step handed in.
+// A condition is about what the last step that has the output handed in: left out there, it is the empty
+// text, whatever an earlier step handed in.
 func TestForms_LeftOutIsEmpty(t *testing.T) {
 	said, p := "{said: {type: string, description: d, required: false}}", newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: said}, {id: "two", outputs: said}, {id: "more"}, {id: "end"}}, map[string]string{
-		"chosen": `[one, two, {when: {output: said, is: done}, steps: [more]}, end]`,
-		"rounds": `[{repeat: {steps: [one, two], until: {output: said, is: done}, at_most: 2}}, end]`})
+	p.job("alpha", []testStep{{id: "one", outputs: said}, {id: "two", outputs: said}, {id: "more"}, {id: "end"}},
+		map[string]string{
+			"chosen": `[one, two, {when: {output: said, is: done}, steps: [more]}, end]`,
+			"rounds": `[{repeat: {steps: [one, two], until: {output: said, is: done}, at_most: 2}}, end]`})
 	c := p.open().Connect("local")
 	for flow, next := range map[string]string{"chosen": "end", "rounds": "one"} {
 		p.start(c, "alpha", flow)
@@ -140,8 +174,10 @@ func (p *project) beta(outputs, workflow, more string) {
 
 // called makes a project whose workflow main has a workflow as its second step, and starts it.
 func called(t *testing.T) (*project, *server, *Conn, string) {
-	p := newProject(t).alpha("[one, {workflow: beta/publish}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
-	p.job("beta", []testStep{{id: "write", outputs: "{page: {type: file, description: d}}"}, {id: "check"}}, map[string]string{"publish": "[write, check]"})
+	p := newProject(t).alpha("[one, {workflow: beta/publish}, last]", testStep{id: "one", outputs: oneText},
+		testStep{id: "last"})
+	p.job("beta", []testStep{{id: "write", outputs: "{page: {type: file, description: d}}"}, {id: "check"}},
+		map[string]string{"publish": "[write, check]"})
 	srv, c, id := p.begin()
 	return p, srv, c, id
 }
@@ -157,7 +193,9 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	testkit.Need(t, len(r.Stack) == 2, "the call: %s", toJSON(t, r))
 	testkit.Need(t, r.Stack[1].SessionID == r.BeginStep.SessionID, "the call: %s", toJSON(t, r))
 	testkit.Need(t, r.Stack[0].Step == "workflow:beta/publish", "the call: %s", toJSON(t, r))
-	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow, r.BeginStep.SessionID, "'write'")
+
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`"}`), session.StateError, codes.StepIsWorkflow,
+		r.BeginStep.SessionID, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, r.Status, machine.WorkflowComplete, "the end of the call: %s", toJSON(t, r))
@@ -169,18 +207,25 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	testkit.Equal(t, len(r.Stack), 1, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"said":"hello","page":"r.md"}`, "the end")
 	testkit.Equal(t, srv.Stats().Figures, record.Figures{Started: 2, Completed: 2, Steps: 5}, "what is counted")
+
 	for _, c := range []*Conn{srv.Connect("ann"), srv.ConnectStateless("bob")} {
 		p.start(c, "alpha", "main")
-		testkit.Equal(t, toJSON(t, p.finish(c, hello).BeginStep), toJSON(t, p.finish(c, `{"outputs":{"said":"hello"},"step_id":"one"}`).BeginStep), "a call whose reply was lost")
+		testkit.Equal(t, toJSON(t, p.finish(c, hello).BeginStep),
+			toJSON(t, p.finish(c, `{"outputs":{"said":"hello"},"step_id":"one"}`).BeginStep),
+			"a call whose reply was lost")
 	}
 }
 
-// The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a check, and one that is taken back is.
+// The workflow that calls another one follows the edits made meanwhile as in any other call: none drops a
+// check, and one that is taken back is.
 func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	p := newProject(t)
 	p.beta("", "publish", "")
 	write := func(rest string) {
-		p.alpha("[{workflow: beta/publish}, "+rest+"]", testStep{id: "guard", checks: "[" + newScript(t, "exit 1").yaml("") + "]"}, testStep{id: "mid"}, testStep{id: "added"}, testStep{id: "last"})
+		p.alpha("[{workflow: beta/publish}, "+rest+"]", testStep{
+			id:     "guard",
+			checks: "[" + newScript(t, "exit 1").yaml("") + "]",
+		}, testStep{id: "mid"}, testStep{id: "added"}, testStep{id: "last"})
 	}
 	write("mid, last")
 	srv, c, _ := p.begin()
@@ -195,10 +240,12 @@ func TestForms_TheCallerIsEditedMeanwhile(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "guard", "after an edit that drops a check")
 }
 
-// A workflow whose caller was removed before it ended goes on, also to one that is its own step, of whose group the reply has all.
+// A workflow whose caller was removed before it ended goes on, also to one that is its own step, of whose
+// group the reply has all.
 func TestForms_TheCallerIsRemoved(t *testing.T) {
 	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one"}, {id: "last"}}, map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
+	p.job("alpha", []testStep{{id: "one"}, {id: "last"}},
+		map[string]string{"main": "[{workflow: inner}]", "inner": "[one, {workflow: leaf}]", "leaf": "[[one, last]]"})
 	srv := p.open()
 	r, disk := p.start(srv.Connect("local"), "alpha", "main"), srv.makeFaulty()
 	disk.during.Store(new(func() { disk.full.Store(&errNoSpace) }))
@@ -214,18 +261,26 @@ func TestForms_TheCallerIsRemoved(t *testing.T) {
 	testkit.True(t, leaf.ConcurrentGroup != nil, "its steps: %s", toJSON(t, leaf))
 }
 
-// A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not removed as old.
+// A complete workflow that its caller has yet to take over, here since a person has to let that go on, is not
+// removed as old.
 func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
-	p := newProject(t).alpha("[{repeat: {steps: [one, {workflow: beta/publish}], until: {output: said, is: yes}, at_most: 1}}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
+	p := newProject(t).alpha("[{repeat: {steps: [one, {workflow: beta/publish}], until: {output: said, is: yes}, "+
+		"at_most: 1}}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
 	p.beta("", "publish", "")
 	srv, c, _ := p.begin()
 	p.finish(c, hello)
 	notice := toJSON(t, p.finish(c, `{"outputs":{}}`).Notice)
-	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"), "a command that finds nothing to override yet: %s", notice)
+	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"),
+		"a command that finds nothing to override yet: %s", notice)
+
 	id := c.stackOf(ctx, "")[0].SessionID
-	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "is completed, call finished_step with step_id 'workflow:beta/publish'")
+	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions,
+		"is completed, call finished_step with step_id 'workflow:beta/publish'")
+
 	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
-	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil, "what a person is to let through is not recorded")
+	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil,
+		"what a person is to let through is not recorded")
+
 	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.True(t, err == nil && old == nil, "removed %v, %v", old, err)
 	testkit.Must(t, srv.OverrideFor(ctx, id, "workflow:beta/publish", obsolete))
@@ -236,8 +291,10 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, id := called(t)
 	child, r := p.finish(c, hello).BeginStep.SessionID, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Must(t)
-	testkit.True(t, *r.ResumedStep == "workflow:beta/publish" && strings.Contains(*r.Notice, "session '"+id+"'"), "reply %s", toJSON(t, r))
-	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded, "step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
+	testkit.True(t, *r.ResumedStep == "workflow:beta/publish" && strings.Contains(*r.Notice, "session '"+id+"'"),
+		"reply %s", toJSON(t, r))
+	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded,
+		"step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	goTo := func() *machine.GoToReply {
 		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish", SessionID: &id})).Must(t)
@@ -245,18 +302,24 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	for range 20 { // each takes the place of the last
 		testkit.Equal(t, len(goTo().Stack), 2, "again")
 	}
+
 	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
 	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 	testkit.Equal(t, goTo().BeginStep.StepID, "write", "after it was removed")
-	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})).Must(t).BeginStep.StepID, "one", "back")
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})).Must(t).BeginStep.StepID,
+		"one", "back")
+
 	begun := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+id+`"}`).BeginStep
 	srv.stop()
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+begun.SessionID+`"}`)
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last", "the end of the call")
-	testkit.True(t, len(goTo().Stack) == 2 && len(testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no", SessionID: &id})).Must(t).Stack) == 0, "its stack")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last",
+		"the end of the call")
+	testkit.True(t, len(goTo().Stack) == 2 &&
+		len(testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no", SessionID: &id})).Must(t).Stack) == 0, "its stack")
+
 	for range 20 { // a command that aborts the one that calls it ends after that, too
 		c := p.open().Connect("local")
 		id, child := p.start(c, "alpha", "main").BeginStep.SessionID, p.finish(c, hello).BeginStep.SessionID
@@ -269,7 +332,8 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 func TestForms_CallsInACircle(t *testing.T) {
 	p := newProject(t).alpha("[a, {workflow: beta/main}]", testStep{id: "a"})
 	p.job("beta", []testStep{{id: "b"}}, map[string]string{"main": "[{workflow: alpha/other}]"})
-	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]", "other": "[{workflow: beta/main}, a]"})
+	p.job("alpha", []testStep{{id: "a"}},
+		map[string]string{"main": "[a, {workflow: beta/main}]", "other": "[{workflow: beta/main}, a]"})
 	_, c, _ := p.begin()
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.TooDeep, "16")
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "a", "it has moved")
@@ -277,30 +341,43 @@ func TestForms_CallsInACircle(t *testing.T) {
 
 // A person may drop an item: the others go on, and the last one that is dropped ends the entry.
 func TestForms_DroppedItem(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 2}, sum]", testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "sum"})
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 2}, sum]",
+		testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "sum"})
 	srv, c, id := p.begin()
 	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
 	refused(t, srv.DropFor(ctx, id, "port[9]", obsolete), session.StateError, codes.StepNotCurrent)
 	testkit.Must(t, srv.DropFor(ctx, id, "port[0]", obsolete))
-	refused(t, refusal(t, c, `{"outputs":{"said":"x"},"step_id":"port[0]"}`), session.StateError, codes.StepFinished, "obsolete")
-	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
-	p.alpha("[list, {for_each: todo, steps: [port], at_once: 2}, added, sum]", testStep{id: "list", outputs: oneList}, testStep{id: "port", outputs: oneText}, testStep{id: "added"}, testStep{id: "sum"})
+	refused(t, refusal(t, c, `{"outputs":{"said":"x"},"step_id":"port[0]"}`), session.StateError, codes.StepFinished,
+		"obsolete")
+	testkit.Equal(t, fmt.Sprint(p.finish(c,
+		`{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
+	p.alpha("[list, {for_each: todo, steps: [port], at_once: 2}, added, sum]", testStep{id: "list", outputs: oneList},
+		testStep{id: "port", outputs: oneText}, testStep{id: "added"}, testStep{id: "sum"})
 	testkit.Must(t, srv.DropFor(ctx, id, "port[2]", obsolete))
-	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of a session whose step has come with an edit")
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil,
+		"of a session whose step has come with an edit")
 	x := testkit.Get(srv.Progress(ctx, "local", id)).Must(t)
 	testkit.Equal(t, fmt.Sprint(x.Done, " of ", x.Total), "4 of 6", "steps that are done")
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added", "after the last item")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "added",
+		"after the last item")
+
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{}}`)
-	testkit.ContainsAll(t, toJSON(t, r.AllOutputs)+*r.Summary, []string{`"said":[null,"x",null]`, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)"})
+	testkit.ContainsAll(t, toJSON(t, r.AllOutputs)+*r.Summary,
+		[]string{`"said":[null,"x",null]`, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)"})
 }
 
-// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit away. One that drops
-// a check is kept away, also from a step that came with it, and one that renames the step which made the items while they are done.
+// Steps with checks that have had their turn, as items or since a condition does not hold, keep no later edit
+// away. One that drops a check is kept away, also from a step that came with it, and one that renames the
+// step which made the items while they are done.
 func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
-	guard, others := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}, []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
+	guard := testStep{id: "guard", checks: "[" + newScript(t, "exit 0").yaml("") + "]"}
+	others := []testStep{{id: "look", outputs: oneText}, {id: "added"}, {id: "last"}}
 	how := reviewing(&Reviewing{ReplyWithin: patience})
-	for form, said := range map[string]string{"{for_each: said, steps: [guard]}": `["a"]`, "{when: {output: said, is: yes}, steps: [guard]}": "no"} {
+	for form, said := range map[string]string{
+		"{for_each: said, steps: [guard]}":                `["a"]`,
+		"{when: {output: said, is: yes}, steps: [guard]}": "no",
+	} {
 		p := newProject(t).alpha("[look, "+form+", last]", append(others, guard)...)
 		_, c, _ := p.begin(how)
 		p.alpha("[look, "+form+", added, last]", append(others, guard)...)
@@ -323,7 +400,8 @@ func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.
 func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *machine.StepInfo) {
 	p, ids := newProject(t), xslices.Map(steps, func(st testStep) string { return st.id })
-	p.alpha(fmt.Sprintf(`[{repeat: {steps: [%s], until: {run: [sh, %s]}, at_most: 9}}, end]`, strings.Join(ids, ", "), s.path), append(steps, testStep{id: "end"})...)
+	p.alpha(fmt.Sprintf(`[{repeat: {steps: [%s], until: {run: [sh, %s]}, at_most: 9}}, end]`, strings.Join(ids, ", "),
+		s.path), append(steps, testStep{id: "end"})...)
 	c := p.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute})).Connect("local")
 	return p, c, p.start(c, "alpha", "main").BeginStep
 }
@@ -332,16 +410,20 @@ func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *ma
 func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	s := newScript(t, "echo three tests fail; exit 3")
 	p, c, began := repeating(t, s, testStep{id: "look"}, testStep{id: "fix"})
-	testkit.True(t, began.Round != nil && strings.HasSuffix(began.Round.Until, "check.sh passes"), "the first round: %s", toJSON(t, began))
+	testkit.True(t, began.Round != nil && strings.HasSuffix(began.Round.Until, "check.sh passes"),
+		"the first round: %s", toJSON(t, began))
+
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, s.runs(), 0, "it ran before the last step of the round")
 	r := p.finish(c, `{"outputs":{}}`)
-	testkit.Need(t, stepOf(r.BeginStep) == "look" && r.BeginStep.Round.Number == 2, "the second round: %s", toJSON(t, r))
+	testkit.Need(t, stepOf(r.BeginStep) == "look" && r.BeginStep.Round.Number == 2, "the second round: %s",
+		toJSON(t, r))
 	testkit.ContainsAll(t, r.BeginStep.Round.Failed, []string{"exit code 3", "three tests fail"})
 	p.finish(c, `{"outputs":{}}`)
 	s.says("exit 0")
 	p.write("work", "changed") // else the result of the same content stands
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "end", "after it has passed")
+
 	fix := p.record(began.SessionID).Progress("fix")
 	testkit.True(t, s.runs() >= 2, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 	testkit.Equal(t, fix.FailedChecks, 0, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
@@ -352,19 +434,22 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 
 // A person who lets a workflow go on after the last round does so for the outputs that they were shown.
 func TestForms_OverrideAfterTheLastRound(t *testing.T) {
-	p := newProject(t).alpha("[{repeat: {steps: [fix], until: {run: [sh, "+newScript(t, "exit 3").path+"]}, at_most: 1}}, end]", testStep{id: "fix", outputs: oneFile}, testStep{id: "end"})
+	p := newProject(t).alpha("[{repeat: {steps: [fix], until: {run: [sh, "+newScript(t, "exit 3").path+
+		"]}, at_most: 1}}, end]", testStep{id: "fix", outputs: oneFile}, testStep{id: "end"})
 	srv, c, id := p.begin(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
 	const call = `{"outputs":{"report":"r.md"}}`
 	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
 	given, _ := GivenFor(p.record(id), "fix")
-	testkit.Must(t, srv.OverrideFor(ctx, id, "fix", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
+	testkit.Must(t, srv.OverrideFor(ctx, id, "fix",
+		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
 	p.write("r.md", "other")
 	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
 	p.write("r.md", "x")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "end")
 }
 
-// Of two calls that wait for the program at the end of a round, the second one does not hand in for the next round what was made for this one.
+// Of two calls that wait for the program at the end of a round, the second one does not hand in for the next
+// round what was made for this one.
 func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done; exit 3")
 	testkit.Write(t, s.path+".wait", "")
@@ -376,6 +461,7 @@ func TestForms_TwoCallsEndOneRound(t *testing.T) {
 		calls = append(calls, beside(t, with, c, `{"outputs":{"said":"x"},"step_id":"fix"}`))
 		<-waiting
 	}
+
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	for _, call := range calls {
 		if x := <-call; x.err != nil {
@@ -383,7 +469,8 @@ func TestForms_TwoCallsEndOneRound(t *testing.T) {
 			again++
 		}
 	}
-	testkit.True(t, again == 1 && s.runs() == 1, "%d calls are refused, and the program has run %d times", again, s.runs())
+	testkit.True(t, again == 1 && s.runs() == 1, "%d calls are refused, and the program has run %d times",
+		again, s.runs())
 	testkit.Equal(t, len(p.record(began.SessionID).History), 1, "rounds that have ended")
 }
 
@@ -397,7 +484,9 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	testkit.Equal(t, r.BeginStep.SessionID, child, "the same call: %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 2, "the same call: %s", toJSON(t, r))
 	testkit.Equal(t, r.Stack[1].SessionID, child, "the same call: %s", toJSON(t, r))
-	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "get_step with session_id '"+child+"'", "get_step")
+	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions,
+		"get_step with session_id '"+child+"'", "get_step")
+
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	last := `{"outputs":{},"request_id":"r2","session_id":"` + child + `"}`
 	done := p.finish(c, last)
@@ -407,11 +496,15 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	testkit.Equal(t, r.Stack[0].Step, "last", "the last call again: %s", toJSON(t, r))
 }
 
-// Each item may be a workflow, whose first step is shown with both: texts it hands over stay texts, and the values of all are outputs of the entry.
-// One whose conditions leave nothing to do is complete at once, so that the next call finishes its step.
+// Each item may be a workflow, whose first step is shown with both: texts it hands over stay texts, and the
+// values of all are outputs of the entry. One whose conditions leave nothing to do is complete at once, so
+// that the next call finishes its step.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]", testStep{id: "list", outputs: oneList}, testStep{id: "last"})
-	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[{when: {input: what, is_not: c}, steps: [write]}]\n    inputs: [{name: what, description: w}]"})
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], "+
+		"at_once: 2}, last]", testStep{id: "list", outputs: oneList}, testStep{id: "last"})
+	p.job("beta", []testStep{{id: "write", outputs: oneText}},
+		map[string]string{"publish": "[{when: {input: what, is_not: c}, steps: [write]}]\n    inputs: [{name: what, " +
+			"description: w}]"})
 	srv, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"todo":"[\"a\",{\"b\": 1},\"c\"]"}}`)
 	testkit.Need(t, len(r.ConcurrentSteps) == 1, "the items: %s", toJSON(t, r))
@@ -420,8 +513,13 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.Need(t, r.ConcurrentSteps[0].Item != nil, "the items: %s", toJSON(t, r))
 	testkit.Need(t, string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "the items: %s", toJSON(t, r))
 	testkit.Contains(t, *r.ConcurrentGroup, "session_id of its own")
-	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b":1}`} {
-		testkit.Equal(t, toJSON(t, machine.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`, "what the workflow was given")
+
+	for session, want := range map[string]string{
+		r.BeginStep.SessionID:          "a",
+		r.ConcurrentSteps[0].SessionID: `{"b":1}`,
+	} {
+		testkit.Equal(t, toJSON(t, machine.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`,
+			"what the workflow was given")
 	}
 	finish := func(session, said string) *machine.FinishReply {
 		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
@@ -430,26 +528,44 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.Need(t, r.Status == machine.WorkflowComplete, "the third: %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep != nil, "the third: %s", toJSON(t, r))
 	testkit.Need(t, string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
-	testkit.Contains(t, r.BeginStep.Instructions, "nothing to do: call finished_step with session_id '"+id+"', step_id 'workflow:beta/publish[2]'")
+	testkit.Contains(t, r.BeginStep.Instructions,
+		"nothing to do: call finished_step with session_id '"+id+"', step_id 'workflow:beta/publish[2]'")
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "of one with nothing to do")
 	srv.stop()
 	c = p.open().Connect("local")
-	second := testkit.Get(c.GoTo(ctx, GoToArgs{SessionID: &id, StepID: "workflow:beta/publish[1]"})).Must(t).BeginStep.SessionID
-	testkit.Equal(t, toJSON(t, machine.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`, "the item after a restart")
+	second := testkit.Get(c.GoTo(ctx, GoToArgs{SessionID: &id, StepID: "workflow:beta/publish[1]"})).Must(t).
+		BeginStep.SessionID
+	testkit.Equal(t, toJSON(t, machine.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`,
+		"the item after a restart")
+
 	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
 	testkit.Equal(t, stepOf(finish(r.BeginStep.SessionID, "three").BeginStep), "last", "after the items")
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two",null]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two",null]`) &&
+		!strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
 }
 
 // A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
 // a list of their paths, also of no items.
 func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
-	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]",
-		testStep{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},
-		testStep{id: "port", outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, description: d, required: false}}"},
-		testStep{id: "list_again", outputs: oneList}, testStep{id: "last", outputs: "{}\n    dependencies: [port]\n    inputs: [{file: todo, from_step: port}, {file: page, from_step: port}, {file: any, from_step: port}]"})
-	p.beta("", "publish", "\n    inputs: [{name: texts, description: d}, {name: pages, type: files, description: d}, {name: first, required: false, description: d}]")
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, "+
+		"pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]",
+		testStep{
+			id:      "list",
+			outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}",
+		},
+		testStep{
+			id: "port",
+			outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, " +
+				"description: d, required: false}}",
+		},
+		testStep{id: "list_again", outputs: oneList}, testStep{
+			id: "last",
+			outputs: "{}\n    dependencies: [port]\n    inputs: [{file: todo, from_step: port}, {file: page, " +
+				"from_step: port}, {file: any, from_step: port}]",
+		})
+	p.beta("", "publish", "\n    inputs: [{name: texts, description: d}, {name: pages, type: files, description: d}, "+
+		"{name: first, required: false, description: d}]")
 	c := p.open().Connect("local")
 	for name, want := range map[string]struct{ todo, texts, pages, files string }{
 		"two": {`[\"a\",\"b\"]`, `["one","two"]`, `["0.md","1.md"]`, `["0.md","1.md","m.md","1.md"]`},
@@ -464,7 +580,8 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 				r = p.finish(c, `{"outputs":{"todo":"two","page":"1.md","more":["m.md","1.md"]},"step_id":"port[1]"}`)
 			}
 			testkit.Equal(t, stepOf(r.BeginStep), "write")
-			testkit.Equal(t, toJSON(t, machine.Plain(p.record(r.BeginStep.SessionID).Inputs)), `{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
+			testkit.Equal(t, toJSON(t, machine.Plain(p.record(r.BeginStep.SessionID).Inputs)),
+				`{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
 			p.finish(c, `{"outputs":{}}`)
 			r = p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
 			if name != "two" {
@@ -472,25 +589,29 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 				return
 			}
 			in := r.BeginStep.Inputs
-			testkit.Equal(t, fmt.Sprint(r.BeginStep.StepID, *in[0].Value, toJSON(t, in[1].Paths), toJSON(t, in[2].Paths)), "last[0]"+want.texts+want.pages+want.files)
+			testkit.Equal(t, fmt.Sprint(r.BeginStep.StepID, *in[0].Value, toJSON(t, in[1].Paths),
+				toJSON(t, in[2].Paths)), "last[0]"+want.texts+want.pages+want.files)
 		})
 	}
 }
 
 // A workflow whose required input has no value does not begin, and the refusal says what helps.
 func TestForms_AWorkflowWithoutARequiredInput(t *testing.T) {
-	p := newProject(t).alpha("[one, {workflow: beta/publish, inputs: {what: said}}]", testStep{id: "one", outputs: "{said: {type: string, description: d, required: false}}"})
+	p := newProject(t).alpha("[one, {workflow: beta/publish, inputs: {what: said}}]",
+		testStep{id: "one", outputs: "{said: {type: string, description: d, required: false}}"})
 	p.beta("", "publish", "\n    inputs: [{name: what, description: w}]")
 	_, c, _ := p.begin()
 	err := refusal(t, c, `{"outputs":{}}`)
-	refused(t, err, session.ToolError, codes.BadInputs, "nothing has moved", "what (string)", "go_to_step", "required: false")
+	refused(t, err, session.ToolError, codes.BadInputs, "nothing has moved", "what (string)", "go_to_step",
+		"required: false")
 	testkit.True(t, !strings.Contains(err.Error(), "pass them as inputs"), "%v", err)
 	testkit.Equal(t, p.finish(c, hello).BeginStep.StepID, "write")
 }
 
 // A workflow that is repeated is given the newest value, also that of the round before.
 func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
-	p := newProject(t).alpha("[first, {repeat: {steps: [{workflow: beta/fix, inputs: {last: said}}, look], until: {output: said, is: done}, at_most: 3}}, end]",
+	p := newProject(t).alpha("[first, {repeat: {steps: [{workflow: beta/fix, inputs: {last: said}}, look], until: "+
+		"{output: said, is: done}, at_most: 3}}, end]",
 		testStep{id: "first", outputs: oneText}, testStep{id: "look", outputs: oneText}, testStep{id: "end"})
 	p.beta("", "fix", "\n    inputs: [{name: last, description: d}]")
 	_, c, _ := p.begin()
@@ -501,7 +622,8 @@ func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
 	}
 }
 
-// The workflow of a step works where the session of the step does, also if a server of another folder begins it for a person.
+// The workflow of a step works where the session of the step does, also if a server of another folder begins
+// it for a person.
 func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p, srv, _, _ := called(t)
 	worktree := filepath.Join(p.root, "worktree")
@@ -515,7 +637,8 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	testkit.True(t, child.Row.Root == worktree && child.Row.AttemptID == "attempt-1", "the row %+v", child.Row)
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
 	r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`)
-	testkit.True(t, stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id, "the end of the call: %s", toJSON(t, r))
+	testkit.True(t, stepOf(r.BeginStep) == "last" && r.BeginStep.SessionID == id, "the end of the call: %s",
+		toJSON(t, r))
 }
 
 // A command, which begins no workflows, may drop the item before a step that is one, also if that is a step of the
@@ -527,7 +650,8 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 	} {
 		p := newProject(t)
 		p.beta("", "publish", "")
-		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: oneList}, {id: "port"}}, map[string]string{"main": main + "\n    post_workflow_instructions: Tell them.", "last": last})
+		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: oneList}, {id: "port"}},
+			map[string]string{"main": main + "\n    post_workflow_instructions: Tell them.", "last": last})
 		c := p.open(reviewing(&Reviewing{External: true, Reviewer: `["r"]`})).Connect("local")
 		begun := p.start(c, "alpha", "main")
 		p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
@@ -535,56 +659,79 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		id := begun.Stack[0].SessionID
 		step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep
 		testkit.Equal(t, step.StepID, "workflow:beta/publish", "get_step")
+
 		child := p.record(id).Progress("workflow:beta/publish").Child
 		testkit.Contains(t, step.Instructions, "call get_step with session_id '"+child+"'")
-		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &child})).Must(t).BeginStep.StepID, "write", "get_step of the workflow")
-		testkit.Equal(t, p.finish(c, `{"outputs":{},"session_id":"`+child+`"}`).Closing, "Tell them.", "at the end of both")
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &child})).Must(t).BeginStep.StepID, "write",
+			"get_step of the workflow")
+		testkit.Equal(t, p.finish(c, `{"outputs":{},"session_id":"`+child+`"}`).Closing, "Tell them.",
+			"at the end of both")
 		testkit.Same(t, p.record(id).Weakened, nil, "what the command has weakened")
 	}
 }
 
-// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, also with one that is complete, or alone.
+// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together,
+// also with one that is complete, or alone.
 func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 	project := func(t *testing.T) *project {
-		p := newProject(t).alpha("[list, {for_each: todo, steps: [port, {workflow: beta/publish, inputs: {what: item}}]}, end]", testStep{id: "list", outputs: oneList}, testStep{id: "port"}, testStep{id: "end"})
-		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[{when: {input: what, is_not: b}, steps: [write]}]\n    inputs: [{name: what, description: w}]"})
+		p := newProject(t).alpha("[list, {for_each: todo, steps: [port, {workflow: beta/publish, inputs: {what: "+
+			"item}}]}, end]", testStep{id: "list", outputs: oneList}, testStep{id: "port"}, testStep{id: "end"})
+		p.job("beta", []testStep{{id: "write", outputs: oneText}},
+			map[string]string{"publish": "[{when: {input: what, is_not: b}, steps: [write]}]\n    inputs: [{name: " +
+				"what, description: w}]"})
 		return p
 	}
 	from := project(t)
 	srv, c, id := from.begin()
 	from.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
 	from.finish(c, `{"outputs":{},"step_id":"port[1]"}`)
-	child, complete := from.finish(c, `{"outputs":{},"step_id":"port[0]"}`).BeginStep.SessionID, from.record(id).Progress("workflow:beta/publish[1]").Child
+	child := from.finish(c, `{"outputs":{},"step_id":"port[0]"}`).BeginStep.SessionID
+	complete := from.record(id).Progress("workflow:beta/publish[1]").Child
 	srv.stop()
-	for name, sessions := range map[string][]string{"all": {id, child, complete}, "the workflows of the steps": {child, complete}, "the one that calls it": {id}} {
+	for name, sessions := range map[string][]string{
+		"all":                        {id, child, complete},
+		"the workflows of the steps": {child, complete},
+		"the one that calls it":      {id},
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := project(t)
 			srv := p.open()
 			p.importFrom(from, srv, sessions...)
 			testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "what deepwork check would find")
+
 			c := srv.Connect("local")
 			if name == "the one that calls it" {
-				refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`","step_id":"workflow:beta/publish[0]"}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				refused(t, refusal(t, c, `{"outputs":{},"session_id":"`+id+`","step_id":"workflow:beta/publish[0]"}`),
+					session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 				return
 			}
+
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
-			testkit.True(t, r.Status == machine.WorkflowComplete && (name != "all" || stepOf(p.finish(c, `{"outputs":{},"session_id":"`+id+`"}`).BeginStep) == "end"), "at the end: %s", toJSON(t, r))
+			testkit.True(t, r.Status == machine.WorkflowComplete &&
+				(name != "all" || stepOf(p.finish(c, `{"outputs":{},"session_id":"`+id+`"}`).BeginStep) == "end"),
+				"at the end: %s", toJSON(t, r))
 		})
 	}
 }
 
-// Behind an item that waits for a person get_step begins the next one: with its workflow, or what its checks protect as it is then.
+// Behind an item that waits for a person get_step begins the next one: with its workflow, or what its checks
+// protect as it is then.
 func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 	s, k := newScript(t, "exit 0"), checkedProject(t, true, "", "")
 	for next, form := range map[string]string{"gate[1]": "gate", "workflow:inner[1]": "{workflow: inner}, gate"} {
-		k.job("alpha", []testStep{{id: "list", outputs: oneList}, {id: "plain"}, {id: "gate", outputs: oneText, reviews: humanStep, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}},
-			map[string]string{"main": "[list, {for_each: todo, steps: [" + form + "], at_once: 1}]", "inner": "[plain]"})
+		k.job("alpha", []testStep{{id: "list", outputs: oneList}, {id: "plain"},
+			{id: "gate", outputs: oneText, reviews: humanStep, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}},
+			map[string]string{
+				"main":  "[list, {for_each: todo, steps: [" + form + "], at_once: 1}]",
+				"inner": "[plain]",
+			})
 		k.begin()
 		if r := k.finish(k.c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`); r.BeginStep.StepID == "plain" {
 			k.finish(k.c, `{"outputs":{},"session_id":"`+r.BeginStep.SessionID+`"}`)
 		}
 		waits(t, k.finish(k.c, `{"outputs":{"said":"x"},"step_id":"gate[0]","session_id":"`+k.id+`"}`))
-		refused(t, refusal(t, k.c, `{"outputs":{"said":"x"},"step_id":"`+next+`","session_id":"`+k.id+`"}`), session.StateError, codes.StepNotCurrent, "call get_step")
+		refused(t, refusal(t, k.c, `{"outputs":{"said":"x"},"step_id":"`+next+`","session_id":"`+k.id+`"}`),
+			session.StateError, codes.StepNotCurrent, "call get_step")
 		testkit.Works(t, errOf(k.c.Step(ctx, StepArgs{SessionID: &k.id})))
 		p := k.record(k.id).Progress(next)
 		testkit.Need(t, p != nil, "%s: %s", next, toJSON(t, p))
@@ -596,11 +743,13 @@ func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 func TestForms_TheTextsOfWorkflowsAreBounded(t *testing.T) {
 	outputs, all := "", ""
 	for i := range machine.MaxTexts / machine.MaxText {
-		outputs, all = outputs+fmt.Sprintf("o%d: {type: string, description: d}, ", i), all+fmt.Sprintf(`"o%d":"%0*d",`, i, machine.MaxText, i)
+		outputs, all = outputs+fmt.Sprintf("o%d: {type: string, description: d}, ", i),
+			all+fmt.Sprintf(`"o%d":"%0*d",`, i, machine.MaxText, i)
 	}
 	p := newProject(t).alpha("[list, {workflow: beta/publish}]", testStep{id: "list", outputs: "{" + outputs + "}"})
 	p.beta(oneText, "publish", "")
 	_, c, _ := p.begin()
 	p.finish(c, `{"outputs":{`+strings.TrimSuffix(all, ",")+`}}`)
-	refused(t, refusal(t, c, fmt.Sprintf(`{"outputs":{"said":"%0*d"}}`, machine.MaxText, 999)), session.ToolError, codes.ArgumentTooLarge, "16777216 are the most")
+	refused(t, refusal(t, c, fmt.Sprintf(`{"outputs":{"said":"%0*d"}}`, machine.MaxText, 999)), session.ToolError,
+		codes.ArgumentTooLarge, "16777216 are the most")
 }

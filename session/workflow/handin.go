@@ -35,8 +35,9 @@ type HandIn struct {
 	Folder                          string   // the files are in
 	Reviews                         []job.Review
 	Files                           []HandedFile
-	Judged                          bool     // a person has failed the hand-in that the diffs are to; else nobody need have seen it
-	Gone                            []string // names of what that hand-in had, and this one lacks
+	// a person has failed the hand-in that the diffs are to; else nobody need have seen it
+	Judged bool
+	Gone   []string // names of what that hand-in had, and this one lacks
 }
 
 // A HandedFile is an output for a person to read. What an agent wrote is unchanged: code that shows it makes it safe.
@@ -85,8 +86,15 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 		return nil, err
 	}
 	h := &HandIn{
-		SessionID: id, Workflow: r.State.JobName + "/" + r.State.WorkflowName, Goal: r.State.Goal, Step: stepID, Digest: q.Digest, Asked: q.AskedAt, Declined: q.Declined,
-		Folder: r.State.RootOf(e.exports.RootOf(r.Row), stepID), Reviews: step.ReviewsBy(true),
+		SessionID: id,
+		Workflow:  r.State.JobName + "/" + r.State.WorkflowName,
+		Goal:      r.State.Goal,
+		Step:      stepID,
+		Digest:    q.Digest,
+		Asked:     q.AskedAt,
+		Declined:  q.Declined,
+		Folder:    r.State.RootOf(e.exports.RootOf(r.Row), stepID),
+		Reviews:   step.ReviewsBy(true),
 	}
 	if q.Notes != nil {
 		h.Notes = *q.Notes
@@ -95,6 +103,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 	if err != nil {
 		return nil, err
 	}
+
 	var earlier *handedIn
 	if kept.Newest.is(q.Files) {
 		earlier = kept.Earlier
@@ -103,6 +112,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 	if err != nil {
 		return nil, fmt.Errorf("reading what step %s of session %s handed in before: %w", stepID, id, err)
 	}
+
 	failed := r.State.Progress(stepID).LastByPerson()
 	h.Judged = failed != nil && earlier.is(failed.Files)
 	room := maxHandedTexts
@@ -137,10 +147,12 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	if h.Full = filepath.FromSlash(f.Path); !filepath.IsAbs(h.Full) {
 		h.Full = filepath.Join(root, h.Full)
 	}
+
 	most := int64(min(maxHandedText, room))
 	if slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(filepath.Ext(f.Path))) {
 		most = MaxHandedImage
 	}
+
 	var size int64
 	var data []byte
 	root, err := filepath.EvalSymlinks(root)
@@ -267,6 +279,7 @@ func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) 
 			room -= len(h.Text)
 		}
 	}
+
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
 	err := json.NewEncoder(z).Encode(texts)
@@ -281,6 +294,7 @@ func (h *handedIn) texts() (texts map[string]string, err error) {
 	if h == nil {
 		return nil, nil
 	}
+
 	z, err := gzip.NewReader(bytes.NewReader(h.Texts))
 	if err == nil {
 		err = json.NewDecoder(io.LimitReader(z, 8*maxHandedTexts)).Decode(&texts)
@@ -326,13 +340,16 @@ const (
 // Brief returns a hand-in in short, as a client shows it to its user.
 func (h *HandIn) Brief() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", h.SessionID, h.Goal, h.Step, h.Folder)
+	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", h.SessionID,
+		h.Goal, h.Step, h.Folder)
+
 	b.WriteString("Criteria:\n")
 	for _, r := range h.Reviews {
 		for _, c := range r.Criteria {
 			fmt.Fprintf(&b, "- %s: %s\n", c.Name, strings.TrimSpace(c.Question))
 		}
 	}
+
 	b.WriteString("Outputs:\n")
 	for _, f := range h.Files {
 		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(f.Name()+" "+f.Note))
@@ -353,5 +370,6 @@ func (h *HandIn) Brief() string {
 			b.WriteString("    | " + strings.ReplaceAll(text, "\n", "\n    | ") + "\n")
 		}
 	}
+
 	return jsontext.Clip(seen(b.String()), 2*maxBrief)
 }

@@ -37,7 +37,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it
+// never waits that long for what does not.
 const patience = time.Minute
 
 var ctx = context.Background()
@@ -52,17 +53,20 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, pgtest.Leaks) }))
 }
 
-// onPostgres are the tests that run with PostgreSQL, too: those about servers that share sessions, and what is stored of
-// each form. The others are about rules that ask the store for no more.
+// onPostgres are the tests that run with PostgreSQL, too: those about servers that share sessions, and what
+// is stored of each form. The others are about rules that ask the store for no more.
 const onPostgres = `
-	TestACallWhoseReplyIsForgottenIsNotDoneAgain TestACallerThatLeavesMidCallRepeatsItSafely TestACheckOutlivesItsCallAndIsJoinedByTheNext
+	TestACallWhoseReplyIsForgottenIsNotDoneAgain TestACallerThatLeavesMidCallRepeatsItSafely ` +
+	`TestACheckOutlivesItsCallAndIsJoinedByTheNext
 	TestACheckoutOfAnotherPathIsReviewed TestACommandAppliedTwiceHasOneEffect TestACommitOfANewSessionThatArrivesLate
 	TestACommitWhoseFateIsUnknown TestAQuestionIsSettledElsewhere TestAReviewElsewhereIsSuperseded
 	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
 	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
 	TestAStoreThatIsAwayAfterALostReply TestAnyServerServesAnySession
-	TestDefinitionsOfAJobEditedAllDayAreForgotten TestForms_ACommitWhoseFateIsUnknown TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
-	TestMovedIsToldOfEachTransition TestProgress TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
+	TestDefinitionsOfAJobEditedAllDayAreForgotten TestForms_ACommitWhoseFateIsUnknown ` +
+	`TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
+	TestMovedIsToldOfEachTransition TestProgress TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs ` +
+	`TestResumableSessions
 	TestServersRaceForOneSession TestStepsOfOneNameInTwoWorkflows TestTwoServersShareAReview`
 
 // A project is a project folder in a test.
@@ -81,6 +85,7 @@ func newProject(t testing.TB) *project {
 			test.Parallel()
 		}
 	}
+
 	p := &project{t: t, root: testkit.Dir(t)}
 	if pgtest.OnPostgres() {
 		p.url = testkit.Get(oneURL()).Must(t).URL()
@@ -106,7 +111,14 @@ func (p *project) newStores() *store.Stores {
 	if p.url == "" {
 		return local.Stores(p.state(), false, nil)
 	}
-	pg := testkit.Get(postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})).Must(p.t)
+
+	pg := testkit.Get(postgres.Open(postgres.Options{
+		URL:        p.url,
+		Project:    p.root,
+		Repository: postgres.Repository{RootCommit: p.root},
+		Machine:    "12345678",
+		Root:       p.root,
+	})).Must(p.t)
 	return backend.Of(pg, session.NewMember(p.state(), nil), nil, p.root)
 }
 
@@ -120,18 +132,23 @@ func (p *project) write(name, text string) string {
 
 // A testStep is a step of a job that a test writes.
 type testStep struct {
-	id, outputs, reviews, checks string // outputs in YAML as a flow mapping, the others as flow sequences; "" means none
+	// outputs in YAML as a flow mapping, the others as flow sequences; "" means none
+	id, outputs, reviews, checks string
 }
 
 // job writes a job folder whose workflows are given as name: entries in YAML.
 func (p *project) job(name string, steps []testStep, workflows map[string]string) {
 	p.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: The job %s\ncommon_job_info_provided_to_all_steps_at_runtime: Common to all steps of %s.\nsteps:\n", name, name, name)
+	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: The job "+
+		"%s\ncommon_job_info_provided_to_all_steps_at_runtime: Common to all steps of %s.\nsteps:\n", name, name, name)
 	for _, s := range steps {
-		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n    checks: %s\n", s.id, s.id, s.id, s.id, cmp.Or(s.outputs, "{}"), cmp.Or(s.reviews, "[]"), cmp.Or(s.checks, "[]"))
+		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: "+
+			"steps/%s.md\n    outputs: %s\n    reviews: %s\n    checks: %s\n", s.id, s.id, s.id, s.id,
+			cmp.Or(s.outputs, "{}"), cmp.Or(s.reviews, "[]"), cmp.Or(s.checks, "[]"))
 		p.write(".deepwork/jobs/"+name+"/steps/"+s.id+".md", "Do "+s.id+".\n")
 	}
+
 	b.WriteString("workflows:\n")
 	for n, entries := range workflows {
 		fmt.Fprintf(&b, "  - name: %s\n    summary: The workflow %s\n    steps: %s\n", n, n, entries)
@@ -153,7 +170,8 @@ const (
 
 // simple writes a job of two steps, one then two, that deliver a report each.
 func (p *project) simple(name string) *project {
-	p.job(name, []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}}, map[string]string{"main": "[one, two]"})
+	p.job(name, []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}},
+		map[string]string{"main": "[one, two]"})
 	return p
 }
 
@@ -190,10 +208,15 @@ func reviewing(how *Reviewing) func(*Options) {
 func (p *project) open(change ...func(*Options)) *server {
 	p.t.Helper()
 	c := testkit.Get(catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})).Must(p.t)
-	pool := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} }})
+	pool := gate.Open(gate.Options{
+		Root:     p.root,
+		Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} },
+	})
 	p.t.Cleanup(func() { testkit.Must(p.t, pool.Close(ctx)) })
 	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true, Checks: &check.Runner{
-		Pool: pool, Secrets: func() []string { return []string{"DEEPWORK_TEST_SECRET"} }, Program: func(name string) (string, error) { return process.Look(name) },
+		Pool: pool, Secrets: func() []string {
+			return []string{"DEEPWORK_TEST_SECRET"}
+		}, Program: func(name string) (string, error) { return process.Look(name) },
 		Allowed: func(context.Context, *check.Subject, *job.StepCheck) error { return nil },
 	}}
 	for _, f := range change {
@@ -299,7 +322,8 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
 	testkit.Need(t, ok, "the call was not refused: %v", err)
-	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
+	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind,
+		code, err)
 	testkit.ContainsAll(t, e.Error(), words)
 }
 
@@ -317,7 +341,8 @@ func (p *project) export(id string) string {
 func (p *project) importFrom(from *project, srv *server, ids ...string) []*export.Import {
 	p.t.Helper()
 	for _, id := range ids {
-		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(id)), string(testkit.Get(os.ReadFile(from.export(id))).Must(p.t)))
+		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(id)),
+			string(testkit.Get(os.ReadFile(from.export(id))).Must(p.t)))
 	}
 	all := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(p.t))).Must(p.t)
 	testkit.Equal(p.t, testkit.Get(srv.Importer().Import(ctx, all)).Must(p.t), len(ids), "imported")
@@ -331,8 +356,8 @@ func toJSON(t testing.TB, v any) string {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`. It notes that it was called, waits while DIR/wait exists,
-// and prints DIR/say; DIR/exit is its exit code.
+// reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`. It notes that it was called,
+// waits while DIR/wait exists, and prints DIR/say; DIR/exit is its exit code.
 func reviewerMain(dir string) int {
 	prompt, _ := io.ReadAll(os.Stdin)
 	f, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -345,9 +370,11 @@ func reviewerMain(dir string) int {
 		time.Sleep(2 * time.Millisecond)
 		_, err = os.Stat(filepath.Join(dir, "wait"))
 	}
+
 	for name, say := range map[string]string{"bad.md": "bad.md was read", "worse.md": "worse.md was read"} {
 		if strings.Contains(string(prompt), "CONTENT OF "+name) {
-			fmt.Printf(`{"passed": false, "feedback": %q, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`, say)
+			fmt.Printf(`{"passed": false, "feedback": %q, "criteria_results": [{"criterion": "Good", "passed": `+
+				`false, "feedback": "no"}]}`, say)
 			return 0
 		}
 	}
@@ -358,10 +385,12 @@ func reviewerMain(dir string) int {
 		fmt.Fprintln(os.Stderr, "the last words of the reviewer")
 		return 3
 	}
+
 	return 0
 }
 
-const passes = `{"passed": true, "feedback": "fine", "criteria_results": [{"criterion": "Good", "passed": true, "feedback": null}]}`
+const passes = `{"passed": true, "feedback": "fine", "criteria_results": [{"criterion": "Good", "passed": true, ` +
+	`"feedback": null}]}`
 
 // A reviewer is the program that a test's gate runs, and the switches it has.
 type reviewer struct {
@@ -434,7 +463,11 @@ const reviewedStep = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"
 // reviewedJob writes a job whose first step has these reviews, and files for the reviewer.
 func (p *project) reviewedJob(reviews string) *project {
 	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviews}, testStep{id: "two"})
-	testkit.WriteAll(p.t, p.root, map[string]string{"good.md": "CONTENT OF good.md", "bad.md": "CONTENT OF bad.md", "worse.md": "CONTENT OF worse.md"})
+	testkit.WriteAll(p.t, p.root, map[string]string{
+		"good.md":  "CONTENT OF good.md",
+		"bad.md":   "CONTENT OF bad.md",
+		"worse.md": "CONTENT OF worse.md",
+	})
 	return p
 }
 

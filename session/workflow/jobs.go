@@ -24,6 +24,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		return nil, err
 	}
 	defer c.calls.Done()
+
 	snap, err := c.engine.Catalog.Fresh(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("looking at the job folders: %w", err)
@@ -40,7 +41,8 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	r := last.reply
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
-			r.Notice = machine.Notice(r.Notice, session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval))
+			r.Notice = machine.Notice(r.Notice,
+				session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval))
 		}
 	}
 	for _, fault := range c.engine.Catalog.FolderFaults() {
@@ -76,14 +78,17 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 	if err == nil && whole < len(snap.Jobs) {
 		// Names and summaries are enough to choose from.
 		r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
-		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: they are in each job.yml.")
+		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: "+
+			"they are in each job.yml.")
 		if whole < len(snap.Jobs) {
-			notices = append(notices, fmt.Sprintf("Only the first %d of %d jobs are listed; `deepwork jobs` lists all, and start_workflow takes each of them.", whole, len(snap.Jobs)))
+			notices = append(notices, fmt.Sprintf("Only the first %d of %d jobs are listed; `deepwork jobs` lists "+
+				"all, and start_workflow takes each of them.", whole, len(snap.Jobs)))
 		}
 	}
 	if err != nil {
 		return r, err
 	}
+
 	faulty := slices.Concat(snap.Errors, missing)
 	r.Errors, whole, err = encodeList(faulty, loadErrorsBytes, func(e catalog.LoadError) any {
 		text := e.Diagnostics.Error()
@@ -93,7 +98,8 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
 	if cut || whole < len(faulty) {
-		notices = append(notices, fmt.Sprintf("There are more errors than are listed, in %d jobs: `deepwork validate` prints all.", len(faulty)))
+		notices = append(notices, fmt.Sprintf("There are more errors than are listed, in %d jobs: `deepwork "+
+			"validate` prints all.", len(faulty)))
 	}
 	if len(faulty) > 0 && snap.Job(repairJob) != nil {
 		notices = append(notices, "The workflow "+repairJob+"/repair fixes jobs with errors, of every format.")
@@ -105,14 +111,26 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 }
 
 func jobInfo(j *job.Job, description *string) machine.JobInfo {
-	info := machine.JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]machine.WorkflowInfo, len(j.Workflows))}
+	info := machine.JobInfo{
+		Name:        j.Name,
+		Summary:     j.Summary,
+		Description: description,
+		Workflows:   make([]machine.WorkflowInfo, len(j.Workflows)),
+	}
 	for i, wf := range j.Workflows {
 		w := machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary, Agent: wf.Agent}
 		if wf.Agent != "" {
-			w.HowToStart = fmt.Sprintf("Start a subagent of the type %s (with the Task tool, or another tool that starts one), and let it call start_workflow and follow the workflow.", wf.Agent)
+			w.HowToStart = fmt.Sprintf("Start a subagent of the type %s (with the Task tool, or another tool that "+
+				"starts one), and let it call start_workflow and follow the workflow.", wf.Agent)
 		}
 		for _, p := range wf.Inputs {
-			w.Inputs = append(w.Inputs, machine.ParameterInfo{Name: p.Name, Description: p.Description, Required: p.Required && p.Default == nil, Type: string(p.Type), Default: p.Default})
+			w.Inputs = append(w.Inputs, machine.ParameterInfo{
+				Name:        p.Name,
+				Description: p.Description,
+				Required:    p.Required && p.Default == nil,
+				Type:        string(p.Type),
+				Default:     p.Default,
+			})
 		}
 		info.Workflows[i] = w
 	}
@@ -148,14 +166,19 @@ func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflow
 		return nil, err
 	}
 	if j.Name != jobName {
-		return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
+		return nil, session.Wrong(codes.JobNotFound,
+			"Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200),
+			j.Name).With("job_name", jobName)
 	}
+
 	wf, err := findWorkflow(j, workflowName)
 	if err != nil {
 		return nil, err
 	}
 	if wf.Name != workflowName {
-		return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
+		return nil, session.Wrong(codes.WorkflowNotFound,
+			"Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200),
+			j.Name, wf.Name).
 			With("job_name", j.Name).With("available", []string{wf.Name})
 	}
 	return wf, nil
@@ -171,7 +194,9 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return j, nil
 	}
 	if bad := snap.Err(name); bad != nil {
-		return nil, session.Wrong(codes.JobBroken, "Job '%s' in %s does not load:\n%s\nCorrect it, as with the workflow deepwork_jobs/repair (get_workflows lists the errors that remain), and call again.",
+		return nil, session.Wrong(codes.JobBroken,
+			"Job '%s' in %s does not load:\n%s\nCorrect it, as with the workflow deepwork_jobs/repair (get_workflows "+
+				"lists the errors that remain), and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
 	return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
@@ -184,14 +209,17 @@ func lastGood(jobs *catalog.Catalog, j *job.Job) string {
 	if bad == nil || bad.JobDir != j.Dir { // of a copy of a bundled job, for instance
 		return ""
 	}
-	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until that is corrected or the server ends. The first error: %s.",
+	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used "+
+		"until that is corrected or the server ends. The first error: %s.",
 		j.Name, bad.JobDir, j.Version, strings.TrimSuffix(jsontext.Clip(bad.Diagnostics[0].String(), 500), "."))
 }
 
 func jobsThereAre(snap *catalog.Snapshot) string {
 	if len(snap.Jobs) == 0 {
-		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml into .deepwork/jobs."
+		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml " +
+			"into .deepwork/jobs."
 	}
+
 	var names []string
 	for _, j := range snap.Jobs {
 		names = append(names, j.Name)
@@ -212,10 +240,13 @@ func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 	for i, wf := range j.Workflows {
 		names[i] = wf.Name
 	}
+
 	available := "Available workflows: " + strings.Join(names, ", ") + "."
 	if len(names) == 0 {
 		available = "The job has no workflows; add one to " + j.Dir + "/" + job.FileName + "."
 	}
-	return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. %s", jsontext.Clip(name, 200), j.Name, available).
-		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value", jsontext.Clip(name, 200))
+	return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. %s",
+		jsontext.Clip(name, 200), j.Name, available).
+		With("job_name", j.Name).With("available", names).With("argument", "workflow_name").With("value",
+		jsontext.Clip(name, 200))
 }

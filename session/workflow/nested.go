@@ -61,11 +61,17 @@ func noReply() beginReply {
 
 // calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
 // steps take the place of these steps; one without steps to do is complete, and the reply says so. next is being made.
-func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply, made *nestedWrites) error {
+func (e *Engine) calls(
+	ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply,
+	made *nestedWrites,
+) error {
 	for _, st := range next.DueCalls(def) {
 		depth, err := e.depth(ctx, next, made)
 		if err == nil && depth > maxDepth {
-			err = session.NotNow(codes.TooDeep, "Step '%s' cannot begin, so nothing has moved: the workflow '%s' would be the %dth within another, and %d are the most. Have the user change the jobs: they may call each other in a circle.", st.ID, st.Call, depth, maxDepth)
+			err = session.NotNow(codes.TooDeep,
+				"Step '%s' cannot begin, so nothing has moved: the workflow '%s' would be the %dth within another, "+
+					"and %d are the most. Have the user change the jobs: they may call each other in a circle.", st.ID,
+				st.Call, depth, maxDepth)
 		}
 		if err != nil {
 			return err
@@ -76,17 +82,23 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		}
 		next.Called(st.ID, child.SessionID)
 		at := len(made.writes)
-		made.writes, made.states, made.before = append(made.writes, w), append(made.states, child), append(made.before, nil)
-		if err := e.calls(ctx, how, child, r.def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+		made.writes, made.states, made.before = append(made.writes, w), append(made.states, child),
+			append(made.before, nil)
+		if err := e.calls(ctx, how, child, r.def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup},
+			made); err != nil {
 			return err
 		}
 		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
 			return err
 		}
+
 		if child.Status == machine.Completed {
 			r.BeginStep = next.Describe(def, job.Entry{st.ID}, nil).First
-			r.BeginStep.Instructions = fmt.Sprintf("This step is the workflow '%s', and its conditions leave nothing to do: call finished_step with session_id '%s', step_id '%s' and outputs {}.", st.Call, next.SessionID, st.ID)
+			r.BeginStep.Instructions = fmt.Sprintf("This step is the workflow '%s', and its conditions leave nothing "+
+				"to do: call finished_step with session_id '%s', step_id '%s' and outputs {}.", st.Call,
+				next.SessionID, st.ID)
 		}
+
 		others := *of.others
 		if first := *of.first; first.StepID == st.ID {
 			r.BeginStep.Item, r.BeginStep.Round = first.Item, first.Round
@@ -95,6 +107,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 				*of.others, *of.group = r.ConcurrentSteps, r.ConcurrentGroup
 			}
 		}
+
 		for i := range others {
 			if others[i].StepID == st.ID {
 				r.BeginStep.Item = others[i].Item
@@ -102,6 +115,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -112,10 +126,12 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 	if e.Catalog == nil || len(turns) == 0 && len(a.state.DueCalls(def)) == 0 {
 		return nil
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return err
 	}
+
 	next, made := a.state.Next(e.now()), &nestedWrites{root: a.root()}
 	if len(turns) > 0 {
 		texts, err := e.definitions.Texts(def, turns)
@@ -138,6 +154,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 	if err := a.commit(nil, next, w); err != nil {
 		return err
 	}
+
 	made.written(e)
 	return nil
 }
@@ -172,17 +189,22 @@ type begunCall struct {
 }
 
 // callee makes the session of a step that is a workflow.
-func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, root string) (*machine.State, *begunCall, *store.SessionWrite, error) {
+func (e *Engine) callee(
+	ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, root string,
+) (*machine.State, *begunCall, *store.SessionWrite, error) {
 	st := of.Job.Step(stepID)
 	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
 		if refused, ok := err.(*session.Error); ok {
-			refused.Message = fmt.Sprintf("Step '%s' is the workflow '%s', which cannot begin, so nothing has moved: %s", stepID, st.Call, refused.Message)
+			refused.Message = fmt.Sprintf("Step '%s' is the workflow '%s', which cannot begin, so nothing has "+
+				"moved: %s", stepID, st.Call, refused.Message)
 		}
 		return nil, nil, nil, err
 	}
 	if e.Catalog == nil {
-		return refuse(session.NotNow(codes.WorkflowNotFound, "only a server can begin it: have the agent call go_to_step or finished_step."))
+		return refuse(session.NotNow(codes.WorkflowNotFound,
+			"only a server can begin it: have the agent call go_to_step or finished_step."))
 	}
+
 	name := cmp.Or(st.Call.Job, parent.JobName)
 	j, err := findJob(ctx, e.Catalog, name)
 	if err != nil && of.Kept && name == parent.JobName { // it is gone, or does not load
@@ -204,7 +226,8 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	wf := j.Workflow(st.Call.Workflow)
 	if wf == nil {
 		_, err := findWorkflow(j, st.Call.Workflow)
-		return refuse(cmp.Or[error](err, session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
+		return refuse(cmp.Or[error](err,
+			session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
 	}
 	def := machine.Define(j, wf.Name).For(parent)
 	if len(wf.Entries) == 0 {
@@ -212,7 +235,10 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if refused, ok := err.(*session.Error); ok {
-		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "Its entry does not name them, or what it names is blank, was not handed in, or was left out by a condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, for example with required: false.", 1)
+		refused.Message = strings.Replace(refused.Message, machine.AskForInputs,
+			"Its entry does not name them, or what it names is blank, was not handed in, or was left out by a "+
+				"condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, "+
+				"for example with required: false.", 1)
 	}
 	if err != nil {
 		return refuse(err)
@@ -222,10 +248,25 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(err)
 	}
 	child, r, err := machine.Begin(def, machine.NewSession{
-		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated, Shared: parent.Shared || of.Workflow.Shared(of.Workflow.Find(stepID)),
-		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
-		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
-		Notice: e.unclosable(how, def, 0), Pinned: e.pinUnder(parent, how, def), Trace: telemetry.Text(refOf(parent)),
+		SessionID:  randomID(4),
+		Goal:       parent.Goal,
+		Inputs:     inputs,
+		InstanceID: parent.InstanceID,
+		CalledAs:   stepID,
+		Parent:     &parent.SessionID,
+		Isolated:   parent.Isolated,
+		Shared:     parent.Shared || of.Workflow.Shared(of.Workflow.Find(stepID)),
+		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt),
+		Branch:     machine.BranchNamed,
+		Identity:   parent.Identity,
+		Place:      e.Place,
+		AttemptID:  parent.AttemptID,
+		At:         parent.UpdatedAt,
+		Call:       machine.Call{Tool: machine.ToolStart},
+		Texts:      texts,
+		Notice:     e.unclosable(how, def, 0),
+		Pinned:     e.pinUnder(parent, how, def),
+		Trace:      telemetry.Text(refOf(parent)),
 	})
 	if err != nil {
 		return refuse(err)
@@ -255,38 +296,53 @@ func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Def
 
 // resume goes on with the session that has called the one that is complete in next: the reply to the call that has
 // completed it says how. Both transitions are made together.
-func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply, made *nestedWrites) error {
+func (a *sessionActor) resume(
+	ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply,
+	made *nestedWrites,
+) error {
 	e := a.engine
 	if next.Status != machine.Completed || next.CalledAs == "" {
 		return nil
 	}
+
 	parent, err := e.records.Read(ctx, *next.ParentSessionID, nil)
 	if session.CodeOf(err) == codes.UnknownSession {
 		return nil // it was removed
 	} else if err != nil {
 		return err
 	}
-	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row} // its rules, for this transition
+
+	// its rules, for this transition
+	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row}
 	pdef, err := p.definition(ctx)
 	if err != nil {
-		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
+		r.Notice = machine.Notice(r.Notice,
+			fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
 		return nil
 	}
 	plan := parent.State.PlanCall(pdef, next.CalledAs, next.SessionID)
 	if plan == nil {
 		return nil // it has gone on without this one
 	}
+
 	how, err := e.Reviewing(ctx)
 	if err != nil {
 		return err
 	}
-	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.Results(def)}
+
+	f := machine.FinishInput{
+		Call:    machine.Call{Tool: machine.ToolFinish},
+		At:      next.UpdatedAt,
+		Outputs: next.Results(def),
+	}
 	if f.Weakened, err = p.weakened(ctx, pdef); err != nil {
 		return err
 	}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
-		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. Call finished_step with session_id '%s' and step_id '%s': the reply says how they may let it go on.",
-			why, parent.State.SessionID, next.CalledAs))
+		r.Notice = machine.Notice(r.Notice,
+			fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. Call finished_step with "+
+				"session_id '%s' and step_id '%s': the reply says how they may let it go on.",
+				why, parent.State.SessionID, next.CalledAs))
 		return nil
 	}
 	pnext, pr, pdef, err := e.advance(ctx, parent.State, pdef, plan, f, e.exports.RootOf(parent.Row))
@@ -298,23 +354,29 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	if by != nil {
 		row.MovedBy = *by
 	}
+
 	w := record.Defining(pdef)
-	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext), append(made.before, parent.State)
+	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext),
+		append(made.before, parent.State)
 	if pr.BeginStep != nil && e.Catalog != nil { // else see beginDue
-		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, beginReply{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made); err != nil {
+		err := e.calls(ctx, how, pnext, pdef, row.MovedBy,
+			beginReply{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made)
+		if err != nil {
 			return err
 		}
 	}
 	if err := record.Fill(w, parent.State, row, pnext); err != nil {
 		return err
 	}
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.Notice = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup, machine.Notice(r.Notice, pdef.Notice)
+	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.Notice = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup,
+		machine.Notice(r.Notice, pdef.Notice)
 	r.Feedback = pr.Feedback
 	if pnext.Status == machine.Completed {
 		r.Closing = strings.TrimSpace(r.Closing + "\n\n" + pr.Closing)
 		r.Notice = machine.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
 		return a.resume(ctx, pnext, pdef, by, r, made)
 	}
+
 	return nil
 }
 
@@ -323,7 +385,9 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machine.Outputs, error) {
 	p := a.state.Progress(stepID)
 	if p == nil || p.Child == "" {
-		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call get_step with session_id '%s', which begins it.", stepID, a.id).With("session_id", a.id)
+		return nil, session.NotNow(codes.StepIsWorkflow,
+			"Step '%s' is a workflow that has not begun: call get_step with session_id '%s', which begins it.", stepID,
+			a.id).With("session_id", a.id)
 	}
 	child, err := a.engine.records.Read(ctx, p.Child, nil)
 	if session.CodeOf(err) == codes.UnknownSession {
@@ -345,7 +409,8 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 }
 
 // leave ends the sessions of steps that are workflows which a go_to_step, an abort or a person who dropped an item has
-// left between two states. Close waits for that; one that is not ended, because this process is killed, goes on by itself.
+// left between two states. Close waits for that; one that is not ended, because this process is killed, goes
+// on by itself.
 func (a *sessionActor) leave(before, next *machine.State) {
 	e := a.engine
 	for _, p := range before.StepProgress {
@@ -361,8 +426,10 @@ func (a *sessionActor) leave(before, next *machine.State) {
 			reason = "A person has dropped its item."
 		}
 		e.ending(a.id, p.Value.Child, func() {
-			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {
-				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child, "error", err)
+			err := e.AbortFor(e.ctx, p.Value.Child, reason)
+			if err != nil && session.CodeOf(err) != codes.SessionEnded {
+				e.Logger.Warn("the workflow of a step that was left is not ended", "session", p.Value.Child,
+					"error", err)
 			}
 		})
 	}

@@ -29,10 +29,12 @@ func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded
 	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
 		return out, out, err
 	}
+
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, nil, record.ProjectGone(root, err)
 	}
+
 	expanded = slices.Clone(out)
 	for i, o := range out {
 		declared := st.Output(o.Key)
@@ -45,10 +47,13 @@ func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded
 			paths = append(paths, files...)
 		}
 		if declared.Required && o.Value.Text == nil && len(paths) == 0 {
-			return nil, nil, session.Wrong(codes.MissingOutputs, "Output '%s' is required, and there is no file in %s. Write the files, or correct the path.", o.Key, o.Value.Shown()).With("output", o.Key)
+			return nil, nil, session.Wrong(codes.MissingOutputs,
+				"Output '%s' is required, and there is no file in %s. Write the files, or correct the path.", o.Key,
+				o.Value.Shown()).With("output", o.Key)
 		}
 		expanded[i].Value.Paths = paths
 	}
+
 	return out, expanded, nil
 }
 
@@ -63,7 +68,9 @@ func filesOf(root, kind, name string, of job.OutputType, path string) ([]string,
 	}
 	files, err := gate.FilesIn(real, path, maxFolder)
 	if err != nil {
-		return nil, session.Wrong(codes.NotAFile, "%s '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to it.", kind, name, jsontext.Clip(path, 500), err).With(strings.ToLower(kind), name)
+		return nil, session.Wrong(codes.NotAFile,
+			"%s '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to it.", kind,
+			name, jsontext.Clip(path, 500), err).With(strings.ToLower(kind), name)
 	}
 	return files, nil
 }
@@ -75,6 +82,7 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 	if err != nil || len(in) == 0 {
 		return in, err
 	}
+
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, record.ProjectGone(root, err)
@@ -86,6 +94,7 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 			}
 		}
 	}
+
 	return in, nil
 }
 
@@ -98,11 +107,15 @@ func checkPath(root, kind, name, path string) error {
 				args[i] = jsontext.Clip(text, 500)
 			}
 		}
-		return session.Wrong(code, "%s '%s': "+format, append([]any{kind, name}, args...)...).With(strings.ToLower(kind), name).With("path", jsontext.Clip(path, 500))
+		return session.Wrong(code, "%s '%s': "+format, append([]any{kind, name}, args...)...).
+			With(strings.ToLower(kind), name).With("path", jsontext.Clip(path, 500))
 	}
 	if len(path) > 1024 || strings.ContainsAny(path, "\r\n") {
-		return refuse(codes.BadPath, "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))
+		return refuse(codes.BadPath,
+			"'%s' looks like file content, not a path. Write the content to a file, and give the file's path, "+
+				"relative to the project root.", jsontext.Clip(path, 100))
 	}
+
 	_, info, err := gate.Locate(root, path)
 	switch {
 	case err == nil:
@@ -110,15 +123,21 @@ func checkPath(root, kind, name, path string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return refuse(codes.FileUnreadable, "'%s' cannot be reached: permission denied.", path)
 	case errors.Is(err, gate.ErrOutside):
-		return refuse(codes.OutsideProject, "'%s' leads outside the project root (%s). Put the file inside it.", path, root)
+		return refuse(codes.OutsideProject, "'%s' leads outside the project root (%s). Put the file inside it.",
+			path, root)
 	case errors.Is(err, gate.ErrNotRegular) && info.IsDir():
 		return refuse(codes.NotAFile, "'%s' is a directory. Give the path of each file in it.", path)
 	case errors.Is(err, gate.ErrNotRegular):
 		return refuse(codes.NotAFile, "'%s' is not a regular file.", path)
 	case leaves(root, path):
-		return refuse(codes.FileNotFound, "file not found at '%s', which leads outside the project root (%s). Put the file inside it, and give its path there.", path, root)
+		return refuse(codes.FileNotFound,
+			"file not found at '%s', which leads outside the project root (%s). Put the file inside it, and give its "+
+				"path there.", path, root)
 	}
-	return refuse(codes.FileNotFound, "file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct the path.", path, root)
+
+	return refuse(codes.FileNotFound,
+		"file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct "+
+			"the path.", path, root)
 }
 
 // leaves reports whether a relative path leads out of root by its text. An absolute path may go
@@ -137,7 +156,8 @@ func (a *sessionActor) elsewhereThen(err error) error {
 	e, ok := errors.AsType[*session.Error](err)
 	last, here := a.row.PlaceOf(), a.engine.Place
 	if ok && e.Code == codes.FileNotFound && last != nil && here != nil && !last.Is(*here) {
-		e.Message += fmt.Sprintf(" This session was moved last on the machine %s: if the file is there, call a server there.", last.Describe())
+		e.Message += fmt.Sprintf(" This session was moved last on the machine %s: if the file is there, call a "+
+			"server there.", last.Describe())
 	}
 	return err
 }
@@ -149,15 +169,19 @@ func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) erro
 	if !ok {
 		return err
 	}
+
 	for _, r := range slices.Backward(a.state.Replies) {
 		if r.Tool != machine.ToolFinish {
 			continue
 		}
+
 		if p := a.state.Progress(r.StepID); p.Done() && len(p.Outputs) > 0 && same(p.Outputs) {
-			e.Message += fmt.Sprintf(" These are the outputs of step '%s', which is finished already; if you lost its reply, call get_step, or repeat the call with step_id '%s'.", r.StepID, r.StepID)
+			e.Message += fmt.Sprintf(" These are the outputs of step '%s', which is finished already; if you lost "+
+				"its reply, call get_step, or repeat the call with step_id '%s'.", r.StepID, r.StepID)
 		}
 		break
 	}
+
 	return e
 }
 
@@ -173,17 +197,22 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 	if !st.HasSchema() && !a.edited(def) {
 		return nil, nil
 	}
+
 	kept := def
 	if !def.Kept || a.edited(def) {
 		ref := a.state.Definition
 		if p := a.state.Pinned; p != nil && p.Definition.Hash != "" {
 			ref = p.Definition
 		}
+
 		var err error
 		if kept, err = a.engine.definitions.Kept(ref); err != nil && !st.HasSchema() {
 			return nil, nil // the session records that it cannot be read
 		} else if err != nil {
-			return nil, session.NotNow(codes.DefinitionLost, "The outputs of step '%s' of session '%s' cannot be checked: the definition that it began with cannot be read (%v). Nothing has moved; abort the session if that remains so.", st.ID, a.id, err).Because(err)
+			return nil, session.NotNow(codes.DefinitionLost,
+				"The outputs of step '%s' of session '%s' cannot be checked: the definition that it began with "+
+					"cannot be read (%v). Nothing has moved; abort the session if that remains so.", st.ID, a.id,
+				err).Because(err)
 		}
 	}
 	began := kept.Job.Of(kept.Workflow.Name).Step(st.ID)
@@ -195,18 +224,23 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 		}
 		compiled, err := of.Compile(def.Job.Dir)
 		if err != nil {
-			return nil, session.NotNow(codes.DefinitionLost, "Output '%s' of step '%s' cannot be checked: %v. Nothing has moved.", o.Name, st.ID, err).Because(err)
+			return nil, session.NotNow(codes.DefinitionLost,
+				"Output '%s' of step '%s' cannot be checked: %v. Nothing has moved.", o.Name, st.ID, err).Because(err)
 		}
 		if compiled != nil {
 			all[o.Name] = compiled
 		}
 	}
+
 	return all, nil
 }
 
 // misfits returns what is wrong with outputs by their schemas, a line for each file, or "". hashes are those of the
 // files.
-func misfits(ctx context.Context, root string, outputs machine.Outputs, schemas map[string]*schema.Schema, hashes map[string]string) (string, error) {
+func misfits(
+	ctx context.Context, root string, outputs machine.Outputs, schemas map[string]*schema.Schema,
+	hashes map[string]string,
+) (string, error) {
 	var b strings.Builder
 	more := 0
 	for _, o := range outputs {
@@ -214,10 +248,12 @@ func misfits(ctx context.Context, root string, outputs machine.Outputs, schemas 
 		if s == nil {
 			continue
 		}
+
 		report := func(what string, data []byte, err error) {
 			if err == nil {
 				err = misfit(s, data)
 			}
+
 			switch line := fmt.Sprintf("- output '%s', %s: %v\n", o.Key, what, err); {
 			case err == nil:
 			case b.Len()+len(line) > maxMisfits:
@@ -233,6 +269,7 @@ func misfits(ctx context.Context, root string, outputs machine.Outputs, schemas 
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
+
 			data, err := gate.ReadFile(root, path, maxChecked)
 			if sum := sha256.Sum256(data); err == nil && hex.EncodeToString(sum[:]) != hashes[path] {
 				return "", fmt.Errorf("'%s' was changed while it was read", path)
@@ -240,6 +277,7 @@ func misfits(ctx context.Context, root string, outputs machine.Outputs, schemas 
 			report(path, data, err)
 		}
 	}
+
 	if more > 0 {
 		fmt.Fprintf(&b, "- and %s more that do not satisfy their schemas\n", machine.Count(more, "file"))
 	}
@@ -261,6 +299,7 @@ func misfit(s *schema.Schema, data []byte) error {
 	for i, v := range wrong.Violations {
 		all[i] = fmt.Sprintf("%s (%s)", v, v.Keyword)
 	}
+
 	return errors.New(strings.Join(all, "; "))
 }
 
@@ -269,15 +308,20 @@ func misfit(s *schema.Schema, data []byte) error {
 func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
 	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
-		next := a.state.Misfit(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: c.m.misfits})
+		next := a.state.Misfit(st.ID,
+			machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: c.m.misfits})
 		c.holdGroup(next)
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}
+
 	person := ""
 	if how.Override != config.OverrideNever {
-		person = fmt.Sprintf(" Only a person may pass over this: if the user wants that, ask them to run `%s` at a terminal, in the project, and hand in the same outputs again.", overrideCommand(a.id, st.ID))
+		person = fmt.Sprintf(" Only a person may pass over this: if the user wants that, ask them to run `%s` at a "+
+			"terminal, in the project, and hand in the same outputs again.", overrideCommand(a.id, st.ID))
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step again. Nothing was reviewed, and no try was used up.%s", st.ID, c.m.misfits, person)), nil
+	return a.needsWork(c.def.Notice,
+		fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step "+
+			"again. Nothing was reviewed, and no try was used up.%s", st.ID, c.m.misfits, person)), nil
 }

@@ -32,6 +32,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	if len(reviews) == 0 || c.evidence != nil && c.evidence.Kind == machine.ByPerson {
 		return a.complete(ctx, base, c)
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,15 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		c.evidence = q.Others // its other reviews have passed this
 	}
 	if q == nil || q.Digest != c.digest || again {
-		q = &machine.Question{AskedAt: a.engine.now(), RunEach: reviews[0].RunEach, Outputs: c.outputs, Files: c.files, Digest: c.digest, Notes: c.m.args.Notes, Others: c.evidence}
+		q = &machine.Question{
+			AskedAt: a.engine.now(),
+			RunEach: reviews[0].RunEach,
+			Outputs: c.outputs,
+			Files:   c.files,
+			Digest:  c.digest,
+			Notes:   c.m.args.Notes,
+			Others:  c.evidence,
+		}
 		if len(reviews) > 1 {
 			q.RunEach = "step"
 		}
@@ -69,8 +78,13 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 			return nil, err
 		}
 	}
+
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
-		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
+		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their "+
+			"review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a "+
+			"terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change "+
+			"nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is "+
+			"not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, session.InShell(stepID), a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
 	if how.Override == config.OverrideAgent || how.Override == "" {
@@ -89,7 +103,8 @@ func (c *candidate) asksAgain(p *machine.StepProgress) bool {
 
 // decide records a person's answer, which the next finished_step of the step collects.
 func (a *sessionActor) decide(d decision) error {
-	if p := a.state.Progress(d.Step); p != nil && p.Question != nil && p.Question.Digest == d.Digest && p.Question.Answer != nil {
+	p := a.state.Progress(d.Step)
+	if p != nil && p.Question != nil && p.Question.Digest == d.Digest && p.Question.Answer != nil {
 		if old := p.Question.Answer; old.At.Equal(d.Answer.At) && old.Identity == d.Answer.Identity {
 			return nil // it is stored, though that was not confirmed
 		}
@@ -111,11 +126,18 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	}
 	changed, err := Changed(ctx, s.RootOf(root, stepID), q)
 	if err != nil {
-		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works or, if they were removed, have it hand them in again.", stepID, s.SessionID, err).Because(err)
+		return session.NotNow(codes.OutputsChanged,
+			"The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. "+
+				"Answer where the agent works or, if they were removed, have it hand them in again.", stepID,
+			s.SessionID, err).Because(err)
 	}
 	if changed != nil {
-		return session.NotNow(codes.OutputsChanged, "%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: have the agent hand in the outputs as they are now, and look at those.", strings.Join(changed, ", "), stepID, s.SessionID)
+		return session.NotNow(codes.OutputsChanged,
+			"%s changed after the agent handed in the outputs of step '%s' of session '%s'. Nothing was recorded: "+
+				"have the agent hand in the outputs as they are now, and look at those.", strings.Join(changed, ", "),
+			stepID, s.SessionID)
 	}
+
 	return nil
 }
 
@@ -183,23 +205,27 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err != nil {
 			return err
 		}
+
 		how, err := e.Reviewing(ctx)
 		if err != nil {
 			return err
 		}
+
 		if p := a.state.Progress(stepID); p != nil && p.Dropped != nil && p.Dropped.At.Equal(o.At) {
 			return nil // it is stored, though that was not confirmed
 		}
-		next, err := a.state.Drop(def, stepID, o, func(entry job.Entry) (*machine.Definition, machine.Instructions, error) {
-			texts, err := e.definitions.Texts(def, entry)
-			if err != nil {
-				return nil, nil, err
-			}
-			if def, err = e.protect(ctx, a.root(), a.state, def, entry); err == nil {
-				def, err = e.definitions.Keep(def, texts)
-			}
-			return def, texts, err
-		})
+
+		next, err := a.state.Drop(def, stepID, o,
+			func(entry job.Entry) (*machine.Definition, machine.Instructions, error) {
+				texts, err := e.definitions.Texts(def, entry)
+				if err != nil {
+					return nil, nil, err
+				}
+				if def, err = e.protect(ctx, a.root(), a.state, def, entry); err == nil {
+					def, err = e.definitions.Keep(def, texts)
+				}
+				return def, texts, err
+			})
 		if err != nil {
 			return err
 		}
@@ -212,11 +238,13 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err := a.resume(ctx, next, def, nil, machine.NewFinishReply(machine.WorkflowComplete), made); err != nil {
 			return err
 		}
+
 		w := record.Defining(def)
 		w.Also = made.writes
 		if err := a.commit(nil, next, w); err != nil {
 			return err
 		}
+
 		made.written(e)
 		return nil
 	})
@@ -227,7 +255,9 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) error {
 	return e.actFor(ctx, id, machine.ToolGoTo, func(ctx context.Context, a *sessionActor, who caller) error {
 		if seen != 0 && seen != a.state.Revision && a.state.OwnReply(who.Call) == nil {
-			return session.NotNow(codes.StepMovedOn, "Session '%s' has moved on since you were shown it, so nothing was done: look at where it is now, and go back again if you still want to.", id)
+			return session.NotNow(codes.StepMovedOn,
+				"Session '%s' has moved on since you were shown it, so nothing was done: look at where it is now, "+
+					"and go back again if you still want to.", id)
 		}
 		_, err := a.goTo(ctx, who, stepID, false)
 		return err
@@ -264,17 +294,29 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	if err != nil {
 		return err
 	}
-	if e.exports.RootOf(r.Row) != e.Root || len(step.Checks)+len(step.ReviewsBy(false)) > 0 || step.HasSchema() || r.State.Progress(stepID).HasGrant() {
-		return session.NotNow(codes.OutputsChanged, "The outputs changed, so the agent of session '%s' has to hand in step '%s' again: tell it to hand them in as they are now. In a run, that happens automatically. Then review them again.", id, stepID)
+	if e.exports.RootOf(r.Row) != e.Root || len(step.Checks)+len(step.ReviewsBy(false)) > 0 || step.HasSchema() ||
+		r.State.Progress(stepID).HasGrant() {
+		return session.NotNow(codes.OutputsChanged,
+			"The outputs changed, so the agent of session '%s' has to hand in step '%s' again: tell it to hand them "+
+				"in as they are now. In a run, that happens automatically. Then review them again.", id, stepID)
 	}
+
 	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return err
 	}
 	_, err = askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[*finished]) message {
 		return &finishCall{
-			caller: caller{Identity: r.Row.Identity, Anywhere: true, Call: machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true}},
-			args:   FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes}, until: e.now().Add(e.AskTimeout), from: ctx, conn: e.ConnectStateless(r.Row.Identity), reply: reply,
+			caller: caller{
+				Identity: r.Row.Identity,
+				Anywhere: true,
+				Call:     machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true},
+			},
+			args:  FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes},
+			until: e.now().Add(e.AskTimeout),
+			from:  ctx,
+			conn:  e.ConnectStateless(r.Row.Identity),
+			reply: reply,
 		}
 	})
 	return err
@@ -286,7 +328,13 @@ func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err 
 	for _, row := range rows {
 		for _, o := range record.WaitingIn(row).Steps {
 			if !o.Asked.IsZero() {
-				all = append(all, session.AwaitingStep{SessionID: row.ID, Step: o.ID, Goal: row.Goal, Review: true, Since: o.Asked})
+				all = append(all, session.AwaitingStep{
+					SessionID: row.ID,
+					Step:      o.ID,
+					Goal:      row.Goal,
+					Review:    true,
+					Since:     o.Asked,
+				})
 			}
 		}
 	}
@@ -296,7 +344,9 @@ func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err 
 
 // actFor has a session's actor do what a person asks for. The process that moved the session last over a
 // connection stays what is recorded.
-func (e *Engine) actFor(ctx context.Context, id, tool string, do func(context.Context, *sessionActor, caller) error) error {
+func (e *Engine) actFor(
+	ctx context.Context, id, tool string, do func(context.Context, *sessionActor, caller) error,
+) error {
 	call := machine.Call{Tool: tool, ID: randomID(8)}
 	_, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (none struct{}, err error) {
 		who := caller{Identity: a.state.Identity, Anywhere: true, Call: call}
@@ -349,17 +399,21 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 
 // Awaiting returns the steps that wait for a person: those of the caller's active sessions in the project (of all
 // sessions, if it's the owner), and those of attempts.
-func (e *Engine) Awaiting(ctx context.Context, who session.Caller, attempts []string) (all []session.AwaitingStep, err error) {
+func (e *Engine) Awaiting(
+	ctx context.Context, who session.Caller, attempts []string,
+) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Waiting: true, Limit: triedListed})
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
-		if row.AttemptID == "" && (who.Owner || who.Identity == row.Identity) || slices.Contains(attempts, row.AttemptID) {
+		if row.AttemptID == "" && (who.Owner || who.Identity == row.Identity) ||
+			slices.Contains(attempts, row.AttemptID) {
 			all = append(all, awaiting(row, how)...)
 		}
 	}

@@ -18,11 +18,14 @@ import (
 
 const (
 	humanStep = `[{run_each: step, by: human, quality_criteria: {Sound: "Would you sign it?"}}]`
-	bothStep  = `[{run_each: step, by: human, quality_criteria: {Sound: "Would you sign it?"}}, {run_each: step, quality_criteria: {Good: "Is it good?"}}]`
+	bothStep  = `[{run_each: step, by: human, quality_criteria: {Sound: "Would you sign it?"}}, {run_each: step, ` +
+		`quality_criteria: {Good: "Is it good?"}}]`
 )
 
 // underJudgement makes a project whose job has these reviews, and starts that as underReview does.
-func underJudgement(t testing.TB, reviews string, how ...Reviewing) (p *project, srv *server, rev *reviewer, c *Conn, id string) {
+func underJudgement(
+	t testing.TB, reviews string, how ...Reviewing,
+) (p *project, srv *server, rev *reviewer, c *Conn, id string) {
 	t.Helper()
 	p = newProject(t).reviewedJob(reviews)
 	srv, rev, c, id = p.reviewed(how...)
@@ -33,7 +36,8 @@ func underJudgement(t testing.TB, reviews string, how ...Reviewing) (p *project,
 func waits(t *testing.T, r *machine.FinishReply) string {
 	t.Helper()
 	says(t, r, machine.NeedsWork, "Waiting: a person must pass")
-	testkit.Need(t, r.FailedReviews == nil && r.Waiting() != nil, "the call does not wait for a person: %s", toJSON(t, r))
+	testkit.Need(t, r.FailedReviews == nil && r.Waiting() != nil, "the call does not wait for a person: %s",
+		toJSON(t, r))
 	return *r.Feedback
 }
 
@@ -45,7 +49,8 @@ func (p *project) question(id, step string) *machine.Question {
 // atTerminal answers as a command does.
 func (p *project) atTerminal(id, stepID, digest string, passed bool, feedback string) error {
 	p.t.Helper()
-	return p.command(Reviewing{}).ReviewFor(ctx, id, stepID, digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: feedback})
+	return p.command(Reviewing{}).ReviewFor(ctx, id, stepID, digest,
+		machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: feedback})
 }
 
 // A person is asked after the reviewer has passed the outputs. Neither repeated calls nor the agent's
@@ -56,22 +61,28 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	says(t, p.finish(c, bad), machine.NeedsWork, "bad.md was read")
 	said := waits(t, p.finish(c, good))
 	testkit.Contains(t, said, "deepwork sessions review "+id+" one`")
-	testkit.Equal(t, waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)), said, "repeated")
+	testkit.Equal(t, waits(t, p.finish(c,
+		`{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)), said, "repeated")
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, rev.calls(), 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.True(t, !one.Done(), "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.True(t, one.Question.Digest != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.True(t, one.Question.Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+
 	p.awaiting(srv, how, id+" one")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
+	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s",
+		toJSON(t, step))
+
 	// Other outputs are judged in place of these.
 	old := one.Question.Digest
 	p.write("good.md", "CONTENT OF good.md, revised")
-	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "'good.md' changed")
+	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed",
+		"'good.md' changed")
 	waits(t, p.finish(c, good))
-	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "not those that you were shown")
+	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed",
+		"not those that you were shown")
 	srv.stop()
 	now := p.question(id, "one")
 	refused(t, p.atTerminal(id, "two", now.Digest, true, ""), session.StateError, "person_not_asked")
@@ -85,11 +96,13 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	waits(t, p.finish(c, call))
 	p.write("good.md", "CONTENT OF good.md, revised")
 	waits(t, p.finish(c, call)) // the other outputs withdrew the answer
-	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest,
+		machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls, r := rev.calls(), p.finish(c, call)
 	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
 	testkit.Contains(t, toJSON(t, r.Notice), "Well done", "reply %s", toJSON(t, r))
 	testkit.Equal(t, rev.calls(), calls, "reply %s", toJSON(t, r))
+
 	e := p.record(id).Progress("one").Evidence
 	testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
 	testkit.Equal(t, e.Identity, "ann", "evidence %s", toJSON(t, e))
@@ -119,28 +132,34 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	testkit.Need(t, len(one.Tries) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.True(t, one.Tries[0].Collected, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, rev.calls(), 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+
 	p.write("good.md", "longer")
 	waits(t, p.finish(c, good))
 	no("Still too short")
-	refused(t, refusal(t, c, good), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
+	refused(t, refusal(t, c, good), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short",
+		"a person failed these")
 	p.write("good.md", "longer still")
 	waits(t, p.finish(c, good))
 	testkit.Same(t, p.record(id).Faults(), nil, "faults")
+
 	// Going back takes the question along.
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	p.awaiting(srv, *rev.how.Load())
+
 	// Where nothing is handed in, what was corrected does not show: the next call asks again.
 	p = newProject(t).alpha("[one]", testStep{id: "one", reviews: bothStep})
 	srv, rev, c, id = p.reviewed()
 	rev.set("say", `{"passed": true}`)
 	waits(t, p.finish(c, `{"outputs":{}}`))
 	no("Not yet")
-	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, "Try 1 of 3. ", "Not yet") // one hand-in is one try, though the reviewer passed it
+	// one hand-in is one try, though the reviewer passed it
+	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, "Try 1 of 3. ", "Not yet")
 	waits(t, p.finish(c, `{"outputs":{}}`))
 	testkit.Equal(t, p.question(id, "one").Others.Kind, machine.ByReviewer, "why its other reviews passed")
 }
 
-// An agent's word closes the other reviews alone, a person's override all of them; a server without reviews waits for people all the same.
+// An agent's word closes the other reviews alone, a person's override all of them; a server without reviews
+// waits for people all the same.
 func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	off := func(o *Options) { o.Reviews = false }
 	for name, test := range map[string]struct {
@@ -158,8 +177,10 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			srv, c, id := p.begin(test.server)
 			if test.others == machine.BySelf {
 				says(t, p.finish(c, good), machine.NeedsWork, "Quality review required")
-				text := string(testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t))
-				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"), "the agent is to judge for a person: %s", text)
+				text := string(testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).
+					Must(t))
+				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"),
+					"the agent is to judge for a person: %s", text)
 			}
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 			waits(t, p.finish(c, good))
@@ -171,13 +192,15 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
 			testkit.Equal(t, (e.Others == nil), (test.others == ""), "evidence %s", toJSON(t, e))
 			testkit.True(t, (e.Others == nil || e.Others.Kind == test.others), "evidence %s", toJSON(t, e))
-			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil, "progress %s", toJSON(t, one))
+			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil,
+				"progress %s", toJSON(t, one))
 		})
 	}
 	t.Run("a person's override", func(t *testing.T) {
 		p, srv, _, c, id := underJudgement(t, bothStep)
 		waits(t, p.finish(c, good))
-		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
+		testkit.Must(t, srv.OverrideFor(ctx, id, "one",
+			machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
 		says(t, p.finish(c, good), machine.NextStep)
 		one := p.record(id).Progress("one")
 		testkit.Equal(t, one.Evidence.Kind, machine.ByPerson, "progress %s", toJSON(t, one))
@@ -202,7 +225,12 @@ func TestAClientAsksItsUser(t *testing.T) {
 		asked  int // in two calls
 		want   machine.Status
 	}{
-		"pass":       {mode: config.OverrideAgent, answer: &machine.Answer{Passed: true, Feedback: "Yes"}, asked: 1, want: machine.NextStep},
+		"pass": {
+			mode:   config.OverrideAgent,
+			answer: &machine.Answer{Passed: true, Feedback: "Yes"},
+			asked:  1,
+			want:   machine.NextStep,
+		},
 		"fail":       {mode: config.OverrideAgent, answer: &machine.Answer{}, asked: 1, want: machine.NeedsWork},
 		"decline":    {mode: config.OverrideAgent, asked: 1},
 		"no answer":  {mode: config.OverrideAgent, hangs: true, asked: 2},
@@ -220,21 +248,27 @@ func TestAClientAsksItsUser(t *testing.T) {
 				if question == "" { // it was declined
 					return nil, false
 				}
+
 				asked++
 				testkit.ContainsAll(t, question, []string{"good.md", "Would you sign it?"})
+
 				if test.hangs {
 					<-ctx.Done()
 				}
 				return test.answer, !test.hangs
 			})
+
 			var r *machine.FinishReply
-			for _, c := range []*Conn{c, p.open(reviewing(&how)).Connect("local")} { // another server knows, too, that it was declined
-				r = testkit.Get(c.Finish(with, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))).Must(t)
+			// another server knows, too, that it was declined
+			for _, c := range []*Conn{c, p.open(reviewing(&how)).Connect("local")} {
+				r = testkit.Get(c.Finish(with,
+					finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))).Must(t)
 				if test.want == "" {
 					waits(t, r)
 				}
 			}
-			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want), "asked %d times, reply %s", asked, toJSON(t, r))
+			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want),
+				"asked %d times, reply %s", asked, toJSON(t, r))
 			one := p.record(id).Progress("one")
 			switch e := one.Evidence; name {
 			case "pass":
@@ -251,18 +285,23 @@ func TestAClientAsksItsUser(t *testing.T) {
 	}
 }
 
-// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends the session at another server.
+// A question to a client's user ends, and its call has the reply that is then true, when a person answers or
+// ends the session at another server.
 func TestAQuestionIsSettledElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		settle func(e *Engine, id, digest string) error
 		codes  string // of the call
 	}{
 		"by an answer": {func(e *Engine, id, digest string) error {
-			return e.ReviewFor(ctx, id, "one", digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal})
+			return e.ReviewFor(ctx, id, "one", digest,
+				machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal})
 		}, ""},
-		"by the end of the session": {func(e *Engine, id, _ string) error { return e.AbortFor(ctx, id, "not needed") }, "step_moved_on"},
+		"by the end of the session": {func(e *Engine, id, _ string) error {
+			return e.AbortFor(ctx, id, "not needed")
+		}, "step_moved_on"},
 		"by other outputs": {func(e *Engine, id, _ string) error {
-			return errOf(e.Connect("local").Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
+			return errOf(e.Connect("local").Finish(ctx,
+				FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
 		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,10 +317,14 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			<-asked
 			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
 			x := <-got
-			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)), "reply %s, %v",
+				toJSON(t, x.r), x.err)
 			testkit.Equal(t, (x.err == nil), (c.codes == ""), "reply %s, %v", toJSON(t, x.r), x.err)
 			testkit.True(t, (x.err != nil || x.r.Status == machine.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
-			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil), FinishArgs{Outputs: outputs("report", "good.md")})) // an answer that comes too late
+
+			// an answer that comes too late
+			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil),
+				FinishArgs{Outputs: outputs("report", "good.md")}))
 			testkit.Equal(t, p.record(outer).Revision, 0, "the workflow below was moved")
 		})
 	}
@@ -309,7 +352,8 @@ func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 func TestAnAnswerThatComesAgain(t *testing.T) {
 	given := machine.Answer{At: time.Unix(1, 0), Identity: "ann", Channel: session.ChannelPage}
 	s := &machine.State{Status: machine.Active, CurrentStepID: "one"}
-	s.StepProgress = s.StepProgress.Set("one", &machine.StepProgress{StepID: "one", Question: &machine.Question{Digest: "d", Answer: &given}})
+	s.StepProgress = s.StepProgress.Set("one",
+		&machine.StepProgress{StepID: "one", Question: &machine.Question{Digest: "d", Answer: &given}})
 	for _, c := range []struct {
 		digest string
 		answer machine.Answer
@@ -330,7 +374,9 @@ func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
 	p.t.Helper()
 	found := testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)).Must(p.t)
 	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
-	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
+	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found,
+		commands, err)
+
 	var all []string
 	for _, s := range found {
 		testkit.Equal(p.t, s.Goal, "a goal")
@@ -339,13 +385,19 @@ func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
 		all = append(all, s.SessionID+" "+s.Step)
 	}
 	testkit.Same(p.t, all, want, "what waits for a person")
-	testkit.Same(p.t, testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil)).Must(p.t), nil, "another caller's")
+	testkit.Same(p.t, testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil)).Must(p.t), nil,
+		"another caller's")
 }
 
 // decided is what a person decides at a terminal about the outputs that were handed in.
 func (p *project) decided(id string) machine.Override {
 	given, _ := GivenFor(p.record(id), "one")
-	return machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}
+	return machine.Override{
+		GivenFor: given,
+		Identity: "local",
+		Channel:  session.ChannelTerminal,
+		Reason:   "I looked at it",
+	}
 }
 
 func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
@@ -367,23 +419,34 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 }
 
 func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
-	for mode, want := range map[config.Override]string{config.OverrideAgent: "", config.OverrideHuman: "deepwork sessions override %s one --reason TEXT", config.OverrideNever: "Nobody may override"} {
+	for mode, want := range map[config.Override]string{
+		config.OverrideAgent: "",
+		config.OverrideHuman: "deepwork sessions override %s one --reason TEXT",
+		config.OverrideNever: "Nobody may override",
+	} {
 		t.Run(string(mode), func(t *testing.T) {
-			p, _, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: mode})
+			p, _, rev, c, id := underReview(t,
+				Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: mode})
 			p.finish(c, bad)
 			before := toJSON(t, p.record(id))
 			if mode == config.OverrideAgent {
-				says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`), machine.NextStep)
+				says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`),
+					machine.NextStep)
 				return
 			}
-			for _, outputs := range []string{`{"report":"bad.md"}`, `{"report":"missing.md"}`, `{}`} { // refused before they are looked at
-				refused(t, refusal(t, c, `{"outputs":`+outputs+`,"quality_review_override_reason":"It is fine"}`), session.StateError, "override_needs_person", strings.Replace(want, "%s", id, 1))
+
+			// refused before they are looked at
+			for _, outputs := range []string{`{"report":"bad.md"}`, `{"report":"missing.md"}`, `{}`} {
+				refused(t, refusal(t, c, `{"outputs":`+outputs+`,"quality_review_override_reason":"It is fine"}`),
+					session.StateError, "override_needs_person", strings.Replace(want, "%s", id, 1))
 			}
 			testkit.Equal(t, toJSON(t, p.record(id)), before, "a refused override changed the session")
 			testkit.Equal(t, rev.calls(), 1, "reviews")
+
 			// A blank reason is ignored, and a step without reviews has nothing to override.
 			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
-			says(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`), machine.WorkflowComplete)
+			says(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`),
+				machine.WorkflowComplete)
 		})
 	}
 }
@@ -396,19 +459,24 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 	started := p.start(c, "alpha", "main")
 	testkit.True(t, started.Notice == nil, "notice %s", toJSON(t, started.Notice))
 	p.awaiting(srv, how)
-	says(t, p.finish(c, good), machine.NeedsWork, "deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
+	says(t, p.finish(c, good), machine.NeedsWork,
+		"deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
 	p.awaiting(srv, how, started.BeginStep.SessionID+" one")
 	how.Override = config.OverrideAgent
 	p.awaiting(srv, how)
 	how.Override = config.OverrideHuman
-	refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`), session.StateError, "override_needs_person")
+	refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`),
+		session.StateError, "override_needs_person")
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	p.awaiting(srv, how)
 	how.Override = config.OverrideNever
 	for _, reason := range []string{"", `,"quality_review_override_reason":"All pass"`} {
-		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}`+reason+`}`), session.StateError, "override_needs_person", "'one'")
+		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}`+reason+`}`), session.StateError,
+			"override_needs_person", "'one'")
 	}
-	testkit.Contains(t, toJSON(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).Notice), "cannot be finished")
+	testkit.Contains(t, toJSON(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).Notice),
+		"cannot be finished")
+
 	n := toJSON(t, p.start(c, "alpha", "main").Notice)
 	testkit.True(t, strings.Contains(n, "'one'") && !strings.Contains(n, "'two'"), "notice %s", n)
 	how = Reviewing{External: true, Override: config.OverrideNever}
@@ -419,14 +487,18 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 	const said = "A person has overridden the review of step 'one', but for other outputs"
 	for external, kind := range map[bool]machine.EvidenceKind{false: machine.BySelf, true: machine.ByOverride} {
-		p, srv, rev, c, id := underReview(t, Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+		p, srv, rev, c, id := underReview(t,
+			Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
 		r := p.finish(c, bad)
-		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s", toJSON(t, r))
+		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s",
+			toJSON(t, r))
+
 		srv.stop()
 		given, files := GivenFor(p.record(id), "one")
 		testkit.True(t, given != "", "handed in: %q, %v", given, files)
 		testkit.Need(t, len(files) == 1, "handed in: %q, %v", given, files)
 		testkit.Equal(t, files[0].Path, "bad.md", "handed in: %q, %v", given, files)
+
 		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", p.decided(id)))
 		srv = p.reopen(rev)
 		p.awaiting(srv, *rev.how.Load())
@@ -436,13 +508,15 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		if external {
 			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said)
 			p.awaiting(srv, *rev.how.Load(), id+" one") // again
-			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said,
+				"Nothing was reviewed this time")
 		} else {
 			r := p.finish(c, call)
 			says(t, r, machine.NeedsWork)
 			testkit.Contains(t, toJSON(t, r.Notice), said, "self-review")
 		}
-		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
+		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+
+			`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
 		e := p.record(id).Progress("one").Evidence
 		testkit.Equal(t, e.Kind, kind, "evidence %s", toJSON(t, e))
 		testkit.Equal(t, e.GivenFor, given, "evidence %s", toJSON(t, e))

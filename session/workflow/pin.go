@@ -43,12 +43,15 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 	}
 	if weaker := p.WeakerReviewer(a.engine.reviewer(how)); weaker != "" {
 		how.External = true
-		if how.Refused = fmt.Errorf("this server cannot start another reviewer than the configured one"); how.Earlier != nil {
+		how.Refused = fmt.Errorf("this server cannot start another reviewer than the configured one")
+		if how.Earlier != nil {
 			how.use, how.Refused = how.Earlier(p.Reviewer)
 		}
 		if how.Refused != nil {
 			how.Refused = session.NotNow(codes.PinnedReviewerGone,
-				"Session '%s' is pinned to the reviewer that it began with (quality_gate.pin): %s. That one cannot be started now (%v), so no step with reviews can be finished. Tell the user to restore it, or abort the session.", a.id, weaker, how.Refused).
+				"Session '%s' is pinned to the reviewer that it began with (quality_gate.pin): %s. That one cannot "+
+					"be started now (%v), so no step with reviews can be finished. Tell the user to restore it, or "+
+					"abort the session.", a.id, weaker, how.Refused).
 				With("session_id", a.id).With("reviewer", p.Reviewer).Because(how.Refused)
 		}
 	}
@@ -68,6 +71,7 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	if kept, err := a.keepingChecks(def); err != nil || kept != nil || def.Kept {
 		return cmp.Or(kept, def), err
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil || !how.Pin {
 		return def, err
@@ -76,12 +80,17 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	if err != nil || len(weaker) == 0 {
 		return def, err
 	}
+
 	kept, err := a.engine.definitions.Kept(a.state.Definition)
 	if err != nil {
-		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' as it was, or abort the session.", a.id, err, a.state.JobName).
+		return nil, session.NotNow(codes.DefinitionLost,
+			"Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' "+
+				"as it was, or abort the session.", a.id, err, a.state.JobName).
 			With("session_id", a.id).Because(err)
 	}
-	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
+	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session "+
+		"is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName,
+		strings.Join(weaker, "; "))
 	return kept.For(a.state), nil
 }
 
@@ -94,7 +103,8 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definiti
 		if session.CodeOf(err) != "" {
 			return nil, err
 		} else if err != nil {
-			a.engine.Logger.Warn("the definition that a session began with cannot be read", "session", a.id, "error", err)
+			a.engine.Logger.Warn("the definition that a session began with cannot be read", "session", a.id,
+				"error", err)
 			return nil, nil
 		}
 		a.begun = begun
@@ -103,16 +113,23 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definiti
 	if len(less) == 0 {
 		return nil, nil
 	}
+
 	kept, err := a.engine.definitions.Kept(a.state.Definition)
-	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 { // a step was done when its checks were dropped, and is done again
+	// a step was done when its checks were dropped, and is done again
+	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 {
 		begun := *a.begun
 		kept = &begun
 		if kept.For(a.state).Workflow.Find(a.state.CurrentStepID) < 0 {
-			return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: job '%s' was edited, and drops or changes checks or schemas that this session began with (%s), when it did not have the current step '%s'. Tell the user to restore those in job.yml, or abort the session with abort_workflow.",
+			return nil, session.NotNow(codes.DefinitionLost,
+				"Session '%s' cannot go on: job '%s' was edited, and drops or changes checks or schemas that this "+
+					"session began with (%s), when it did not have the current step '%s'. Tell the user to restore "+
+					"those in job.yml, or abort the session with abort_workflow.",
 				a.id, a.state.JobName, strings.Join(less, "; "), a.state.CurrentStepID).With("session_id", a.id)
 		}
 	}
-	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
+	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began "+
+		"with (%s). The edit counts for the next session: this one goes on with the definition it has.",
+		a.state.JobName, strings.Join(less, "; "))
 	return kept.For(a.state), nil
 }
 
@@ -128,9 +145,11 @@ func (a *sessionActor) weaker(def *machine.Definition) ([]string, error) {
 	if !a.edited(def) {
 		return nil, nil
 	}
+
 	was, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
 	if err != nil {
-		return []string{fmt.Sprintf("the job was edited, and the reviews that the session began with cannot be read: %v", err)}, nil
+		return []string{fmt.Sprintf("the job was edited, and the reviews that the session began with cannot be "+
+			"read: %v", err)}, nil
 	}
 	return a.state.Weaker(was, def), nil
 }
@@ -141,16 +160,20 @@ func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([
 	if p == nil {
 		return nil, nil
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	what, err := a.weaker(def)
-	if text := p.WeakerReviewer(a.engine.reviewer(how)); text != "" && how.use == nil && a.engine.Checks != nil { // else it's a command, which knows no reviewer
+	// else it's a command, which knows no reviewer
+	if text := p.WeakerReviewer(a.engine.reviewer(how)); text != "" && how.use == nil && a.engine.Checks != nil {
 		what = append(what, text)
 	}
 	if p.Override.Stricter(how.Override) {
-		what = append(what, fmt.Sprintf("quality_gate.override was %s, and is %s", p.Override, cmp.Or(how.Override, "agent")))
+		what = append(what, fmt.Sprintf("quality_gate.override was %s, and is %s", p.Override,
+			cmp.Or(how.Override, "agent")))
 	}
 	return what, err
 }
@@ -172,18 +195,23 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 	if c.m.reason() == "" || !a.engine.reviewed(c.plan.Step) {
 		return nil
 	}
+
 	granted := c.m.Person || a.state.Progress(c.plan.Step.ID).HasGrant()
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return err
 	}
+
 	stepID, what := c.plan.Step.ID, ""
 	switch {
 	case how.Override == config.OverrideHuman && !granted:
-		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
+		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If "+
+			"the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again "+
+			"with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
 			stepID, overrideCommand(a.id, stepID))
 	case how.Override == config.OverrideNever:
-		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
+		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call "+
+			"finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
 	default:
 		return nil
 	}
@@ -197,10 +225,21 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidence) {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
-	case given.HasGrant() && how.Override != config.OverrideNever && slices.Contains([]string{"", c.digest, c.bound}, given.Granted.GivenFor):
+	case given.HasGrant() && how.Override != config.OverrideNever &&
+		slices.Contains([]string{"", c.digest, c.bound}, given.Granted.GivenFor):
 		g := given.Granted
-		return &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
-	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person: // the person saw other outputs
+		return &machine.Evidence{
+			Kind:     machine.ByPerson,
+			At:       g.At,
+			Identity: g.Identity,
+			Channel:  g.Channel,
+			Reason:   g.Reason,
+			GivenFor: g.GivenFor,
+			Digest:   c.digest,
+			Files:    c.files,
+		}
+	// the person saw other outputs
+	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person:
 		return nil
 	case c.m.Person && how.Override != config.OverrideNever:
 		e = a.evidence(c, machine.ByPerson, "")
@@ -211,6 +250,7 @@ func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidenc
 	default:
 		e = a.evidence(c, machine.ByOverride, "")
 	}
+
 	e.Reason = c.m.reason()
 	return e
 }
@@ -224,9 +264,14 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 	if how.Override == config.OverrideNever {
 		return nobodyMay(a.id, g.Step)
 	}
+
 	if def, err := a.definition(ctx); err == nil {
-		if st := def.Job.Step(g.Step); st != nil && len(st.Checks) > 0 && len(st.Reviews) == 0 && !slices.ContainsFunc(st.Checks, func(c job.StepCheck) bool { return !c.Never() }) {
-			return session.NotNow(codes.OverrideNeedsPerson, "Nobody may pass over the checks of step '%s' of session '%s', not even a person: they have override: never.", g.Step, a.id)
+		st := def.Job.Step(g.Step)
+		if st != nil && len(st.Checks) > 0 && len(st.Reviews) == 0 &&
+			!slices.ContainsFunc(st.Checks, func(c job.StepCheck) bool { return !c.Never() }) {
+			return session.NotNow(codes.OverrideNeedsPerson,
+				"Nobody may pass over the checks of step '%s' of session '%s', not even a person: they have "+
+					"override: never.", g.Step, a.id)
 		}
 	}
 	g.Override.At = a.engine.now()
@@ -238,12 +283,23 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 }
 
 func nobodyMay(id, stepID string) error {
-	return session.NotNow(codes.OverrideNeedsPerson, "Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is never.", stepID, id)
+	return session.NotNow(codes.OverrideNeedsPerson,
+		"Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is "+
+			"never.", stepID, id)
 }
 
 // evidence returns that of a step that its caller finishes.
 func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewer string) *machine.Evidence {
-	e := &machine.Evidence{Kind: kind, At: a.engine.now(), Identity: c.m.Identity, Channel: c.m.Channel, Reviewer: reviewer, Digest: c.digest, Files: c.files}
+	e := &machine.Evidence{
+		Kind:     kind,
+		At:       a.engine.now(),
+		Identity: c.m.Identity,
+		Channel:  c.m.Channel,
+		Reviewer: reviewer,
+		Digest:   c.digest,
+		Files:    c.files,
+	}
+
 	if given := a.state.Progress(c.plan.Step.ID); given.HasGrant() {
 		e.GivenFor = given.Granted.GivenFor
 	}
@@ -261,13 +317,21 @@ func closing(how Reviewing, id, stepID string) (string, error) {
 	switch how.Override {
 	case config.OverrideNever:
 		return "", session.NotNow(codes.OverrideNeedsPerson,
-			"Step '%s' has reviews, no reviewer is configured, and nobody may override reviews (quality_gate.override is never): the step cannot be finished. Tell the user to configure a reviewer (quality_gate.agent_review_command, or a flag of deepwork serve), or to allow overrides.", stepID).
+			"Step '%s' has reviews, no reviewer is configured, and nobody may override reviews "+
+				"(quality_gate.override is never): the step cannot be finished. Tell the user to configure a "+
+				"reviewer (quality_gate.agent_review_command, or a flag of deepwork serve), or to allow overrides.",
+			stepID).
 			With("session_id", id).With("step_id", stepID).With("override", string(how.Override))
 	case config.OverrideHuman:
-		return fmt.Sprintf("3. Then tell the user what the review found, and ask them to look at the outputs and to run `%s` at a terminal, in the project: only a person may close this step (quality_gate.override is human).\n4. When they have done so, call finished_step again with session_id '%s', step_id '%s' and the same outputs, without quality_review_override_reason.",
+		return fmt.Sprintf("3. Then tell the user what the review found, and ask them to look at the outputs and to "+
+			"run `%s` at a terminal, in the project: only a person may close this step (quality_gate.override is "+
+			"human).\n4. When they have done so, call finished_step again with session_id '%s', step_id '%s' and the "+
+			"same outputs, without quality_review_override_reason.",
 			overrideCommand(id, stepID), id, stepID), nil
 	}
-	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs and notes, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.", id, stepID), nil
+	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs and "+
+		"notes, and quality_review_override_reason telling in a sentence what the review found and why the step now "+
+		"passes.", id, stepID), nil
 }
 
 // unclosable returns a notice about the steps from an entry on that nobody can finish, or "".
@@ -275,6 +339,7 @@ func (e *Engine) unclosable(how Reviewing, def *machine.Definition, from int) st
 	if how.External || how.Override != config.OverrideNever {
 		return ""
 	}
+
 	var steps []string
 	for _, id := range slices.Concat(def.Workflow.Entries[from:]...) {
 		if e.reviewed(def.Job.Step(id)) {
@@ -284,5 +349,7 @@ func (e *Engine) unclosable(how Reviewing, def *machine.Definition, from int) st
 	if steps == nil {
 		return ""
 	}
-	return fmt.Sprintf("These steps have reviews and cannot be finished, because no reviewer is configured and nobody may override reviews (quality_gate.override is never): %s. Tell the user before you begin.", strings.Join(steps, ", "))
+	return fmt.Sprintf("These steps have reviews and cannot be finished, because no reviewer is configured and "+
+		"nobody may override reviews (quality_gate.override is never): %s. Tell the user before you begin.",
+		strings.Join(steps, ", "))
 }

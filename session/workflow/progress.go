@@ -28,8 +28,11 @@ type Progress struct {
 // Session returns a session of this identity; for its errors see Progress.
 func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
-		return nil, session.Wrong(codes.BadSessionID, "'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.", jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
+		return nil, session.Wrong(codes.BadSessionID,
+			"'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.",
+			jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
 	}
+
 	r, err := e.records.Read(ctx, sessionID, nil)
 	if err != nil {
 		return nil, err
@@ -37,6 +40,7 @@ func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*mach
 	if r.Row.Identity != identity {
 		return nil, e.records.Unknown(sessionID)
 	}
+
 	e.resendSpans(ctx, r.State)
 	return r.State, nil
 }
@@ -47,8 +51,11 @@ func (e *Engine) Newest(ctx context.Context, identity string, limit int) ([]stor
 }
 
 // Children returns the active sessions of this identity that were started from these.
-func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
-	rows, err := e.records.List(ctx, store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
+func (e *Engine) Children(
+	ctx context.Context, identity string, parents map[string]bool,
+) (all []*machine.State, err error) {
+	rows, err := e.records.List(ctx,
+		store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
 	for _, row := range rows {
 		r, err := e.records.Read(ctx, row.ID, nil)
 		switch {
@@ -84,10 +91,12 @@ func (e *Engine) Progress(ctx context.Context, identity, sessionID string) (*Pro
 	if err != nil {
 		return nil, err
 	}
+
 	x := &Progress{
 		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
 		StepID: s.CurrentStepID, AbortReason: s.AbortReason,
 	}
+
 	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil && ctx.Err() != nil {
 		return nil, err

@@ -29,13 +29,18 @@ func (c *Conn) noSession(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 && more {
-		return session.NotNow(codes.NoActiveSession, "No active workflow session. Begin one with start_workflow; there are so many sessions that only the newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
+		return session.NotNow(codes.NoActiveSession,
+			"No active workflow session. Begin one with start_workflow; there are so many sessions that only the "+
+				"newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
 	}
 	if len(found) == 0 {
-		return session.NotNow(codes.NoActiveSession, "No active workflow session. Begin one with start_workflow; get_workflows lists the available ones.")
+		return session.NotNow(codes.NoActiveSession,
+			"No active workflow session. Begin one with start_workflow; get_workflows lists the available ones.")
 	}
+
 	var b strings.Builder
-	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of these by passing its session_id (get_step says where it is):")
+	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of " +
+		"these by passing its session_id (get_step says where it is):")
 	ids := listSessions(&b, found, more)
 	return session.NotNow(codes.NoActiveSession, "%s", b.String()).With("resumable", ids)
 }
@@ -49,6 +54,7 @@ func listSessions(b *strings.Builder, found []store.Session, more bool) []string
 			s.ID, s.Job, s.Workflow, s.Step, s.UpdatedAt.UTC().Format("2006-01-02 15:04:05Z"),
 			jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 80))
 	}
+
 	if more {
 		b.WriteString("\nOlder ones are not listed; `deepwork sessions list` has them all.")
 	}
@@ -67,6 +73,7 @@ func (e *Engine) open() map[string]bool {
 		}
 		c.mu.Unlock()
 	}
+
 	return open
 }
 
@@ -81,17 +88,21 @@ func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.
 
 // resumable returns the newest active sessions of an identity that nobody seems to work on, at most so
 // many; more reports that there are others, or may be. With own those on this server's connections are among them.
-func (e *Engine) resumable(ctx context.Context, identity string, most int, own bool) (found []store.Session, more bool, err error) {
+func (e *Engine) resumable(
+	ctx context.Context, identity string, most int, own bool,
+) (found []store.Session, more bool, err error) {
 	var open map[string]bool
 	if !own {
 		open = e.open()
 	}
 	inUse := e.inUse(ctx, open)
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
-		rows, err := e.records.List(ctx, store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
+		rows, err := e.records.List(ctx,
+			store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
+
 		found = nil
 		for i := range rows {
 			if inUse(&rows[i]) {
@@ -122,6 +133,7 @@ func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
 			Age:  session.Ago(c.engine.now().Sub(s.UpdatedAt)),
 		}
 	}
+
 	return out
 }
 
@@ -134,23 +146,29 @@ func (c *Conn) duplicates(ctx context.Context, workflow string, stack []machine.
 			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
 		}
 	}
-	rows, err := c.engine.records.List(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: true, Limit: keptListed})
+
+	rows, err := c.engine.records.List(ctx,
+		store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: true, Limit: keptListed})
 	if err != nil {
 		c.engine.Logger.Warn("looking for other sessions of a workflow", "error", err)
 	}
+
 	inUse := c.engine.inUse(ctx, c.engine.open())
 	for i, s := range rows {
 		if s.Job+"/"+s.Workflow == workflow && !slices.Contains(ids, s.ID) && !inUse(&rows[i]) {
-			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", s.ID, s.Step, session.Ago(c.engine.now().Sub(s.UpdatedAt))))
+			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", s.ID, s.Step,
+				session.Ago(c.engine.now().Sub(s.UpdatedAt))))
 		}
 	}
 	if same == nil {
 		return ""
 	}
+
 	more := ""
 	if n := len(same) - 3; n > 0 {
 		same, more = same[:3], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("%s is already in progress in %s%s; this is another session of it. To go on with the earlier one instead, call abort_workflow for this one, then get_step with the session_id of the earlier one.",
+	return fmt.Sprintf("%s is already in progress in %s%s; this is another session of it. To go on with the earlier "+
+		"one instead, call abort_workflow for this one, then get_step with the session_id of the earlier one.",
 		workflow, strings.Join(same, ", "), more)
 }

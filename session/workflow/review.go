@@ -68,9 +68,11 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 // tell sends the actor a message from outside.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
-// external has outputs reviewed by the gate: the call joins the running review, collects an existing verdict, is refused,
-// or starts a review.
-func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing) (*finished, error) {
+// external has outputs reviewed by the gate: the call joins the running review, collects an existing verdict,
+// is refused, or starts a review.
+func (a *sessionActor) external(
+	ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing,
+) (*finished, error) {
 	m, stepID, digest := c.m, c.plan.Step.ID, c.digest
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	running, last, reviewed := a.reviews[stepID], p.Newest(), p.NewestReview()
@@ -85,16 +87,19 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		}
 	}
 	waited := m.joined == digest || m.args.Of != nil // then another call that joined it may have collected it first
-	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest && (!reviewed.Collected || waited) {
+	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest &&
+		(!reviewed.Collected || waited) {
 		m.joined = digest // if this is applied again, it has collected the verdict
 		return a.conclude(ctx, a.state.CollectTry(stepID, a.engine.now()), c)
 	}
 	if p.FailedTries() >= how.MaxTries {
 		if judged := p.LastCounted(); judged != nil && judged.State == machine.TryFailed && judged.Digest == digest {
 			return nil, gateFailed(p, stepID, judged,
-				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+a.afterLimit(stepID, how)+m.notice))
+				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+
+					a.afterLimit(stepID, how)+m.notice))
 		}
 	}
+
 	return a.beginReview(ctx, c, sub, tasks, hashes)
 }
 
@@ -174,7 +179,9 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 		what, counts = "Checks running: the checks of step '%s' are", "their results"
 	}
 	f := a.needsWork(m.notice, fmt.Sprintf(
-		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+counts+".",
+		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call "+
+			"finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+
+			counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined, Content: m.content}
 	return f
@@ -214,7 +221,9 @@ func (a *sessionActor) drop(r *review, why error) {
 
 // beginReview records the try, durably, and passes what has not passed before to the gate (seed
 // 000, 001.4.8 and 001.4.11).
-func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string) (*finished, error) {
+func (a *sessionActor) beginReview(
+	ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string,
+) (*finished, error) {
 	stepID, digest := c.plan.Step.ID, c.digest
 	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
 	var todo []gate.Task
@@ -229,7 +238,8 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		}
 	}
 	r.total = len(todo)
-	next := a.replacing(stepID).OpenTry(stepID, machine.Try{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
+	next := a.replacing(stepID).OpenTry(stepID,
+		machine.Try{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
 	c.holdGroup(next)
 	if len(todo) == 0 {
 		// Everything to review has passed before, unchanged.
@@ -251,31 +261,43 @@ func (a *sessionActor) replacing(stepID string) *machine.State {
 }
 
 // begin stores next, in which the try of a review is open, starts the review, and lets the call wait for it.
-func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, start func(ctx context.Context, each func(gate.Verdict)) error) (*finished, error) {
+func (a *sessionActor) begin(
+	m *finishCall, r *review, next *machine.State, start func(ctx context.Context, each func(gate.Verdict)) error,
+) (*finished, error) {
 	stepID := r.stepID
-	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
+	w := &store.SessionWrite{Began: &store.Review{
+		Step:   stepID,
+		Runner: a.engine.runner,
+		Total:  r.total,
+		Life:   a.engine.reviewLife,
+	}}
 	if err := a.commit(m.MovedBy, next, w); err != nil {
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
 		a.drop(old, superseded(stepID))
 	}
-	runCtx, cancel := context.WithCancel(telemetry.Under(a.engine.ctx, tryRef(next, stepID, next.Progress(stepID).Newest())))
+	runCtx, cancel := context.WithCancel(
+		telemetry.Under(a.engine.ctx, tryRef(next, stepID, next.Progress(stepID).Newest())))
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)
 	err := start(runCtx, func(v gate.Verdict) {
 		if err := a.tell(judgement{r, v}); err != nil && runCtx.Err() == nil {
-			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
+			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID,
+				"error", err)
 		}
 	})
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		if cerr := a.commit(nil, a.state.CloseTry(stepID, nil, notBegun+err.Error(), a.engine.now()), nil); cerr != nil {
+		cerr := a.commit(nil, a.state.CloseTry(stepID, nil, notBegun+err.Error(), a.engine.now()), nil)
+		if cerr != nil {
 			a.engine.Logger.Warn("a try could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
-		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The try does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
+		return nil, session.NotNow(codes.ReviewNotStarted,
+			"The review of step '%s' could not be begun: %v. The try does not count; make the same call again later.",
+			stepID, err).Because(err).Wait(10 * time.Second)
 	}
 	a.engine.background.Go(func() { a.renew(runCtx, r) })
 	a.engine.background.Go(func() {
@@ -306,6 +328,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 		c.digest = m.joined
 		return a.approve(ctx, a.state, c)
 	}
+
 	return nil, nil
 }
 
@@ -321,7 +344,8 @@ func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.R
 		last := a.state.ProgressOrNew(g.StepID, at).Newest()
 		if last.Open() && is(last.Digest, last.Outputs) {
 			next = next.CloseTry(g.StepID, nil, "its caller cancelled it", at)
-		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && is(p.Question.Digest, p.Question.Outputs) {
+		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() &&
+			is(p.Question.Digest, p.Question.Outputs) {
 			next = next.Unask(g.StepID, "", at)
 		}
 		if next == a.state {

@@ -25,13 +25,19 @@ const (
 
 // ofParts are the outputs and reviews of a step each of whose files is reviewed.
 func ofParts(id string) testStep {
-	return testStep{id: id, outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}
+	return testStep{
+		id:      id,
+		outputs: "{parts: {type: files, description: d}}",
+		reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]",
+	}
 }
 
 func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	r := p.finish(c, bad) // 001.4.12
-	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == machine.NeedsWork &&
+		strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
+
 	failed, criteria := r.FailedReviews, r.FailedCriteria
 	testkit.Need(t, len(failed) == 1, "failed_reviews %s", toJSON(t, failed))
 	testkit.Equal(t, failed[0].RunEach, "step", "failed_reviews %s", toJSON(t, failed))
@@ -40,18 +46,26 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	testkit.Need(t, len(criteria) == 1, "failed_criteria %s", toJSON(t, criteria))
 	testkit.Equal(t, criteria[0].Criterion, "Is it good?", "failed_criteria %s", toJSON(t, criteria))
 	testkit.Equal(t, *criteria[0].Feedback, "no", "failed_criteria %s", toJSON(t, criteria))
+
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "record %s", toJSON(t, one))
 	testkit.Equal(t, one.Tries[0].State, machine.TryFailed, "record %s", toJSON(t, one))
 	testkit.True(t, !one.Tries[0].Verdicts[0].Passed, "record %s", toJSON(t, one))
 	testkit.True(t, one.Tries[0].Files[0].SHA256 != "", "record %s", toJSON(t, one))
 	testkit.True(t, one.CompletedAt == nil, "record %s", toJSON(t, one))
-	p.finish(c, bad)                                                                                                                                                      // unchanged outputs count too
-	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Not met: Is it good?: no\n") // 001.4.13
+
+	// unchanged outputs count too
+	p.finish(c, bad)
+
+	// 001.4.13
+	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts",
+		"worse.md was read\n- Not met: Is it good?: no\n")
 	n := rev.calls()
-	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
+	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts",
+		"worse.md was read")
 	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
 	testkit.Equal(t, stepOf(p.finish(c, good).BeginStep), "two") // 001.4.14
+
 	one = p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 4, "record %s", toJSON(t, one))
 	testkit.Equal(t, one.Newest().State, machine.TryPassed, "record %s", toJSON(t, one))
@@ -62,7 +76,8 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	for what, say := range map[string]string{"crash": "", "garbage": "I think it is fine", "two": passes + passes,
-		"contradiction": `{"passed": true, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "x"}]}`} {
+		"contradiction": `{"passed": true, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": ` +
+			`"x"}]}`} {
 		rev.set("say", say)
 		words := []string{"does not count"}
 		if what == "crash" {
@@ -89,7 +104,10 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 
 // A review goes on when its call has ended, also if its caller left. Its verdict moves nothing before it is collected.
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
-	for name, within := range map[string]time.Duration{"its time is over": 20 * time.Millisecond, "its caller has left": patience} {
+	for name, within := range map[string]time.Duration{
+		"its time is over":    20 * time.Millisecond,
+		"its caller has left": patience,
+	} {
 		t.Run(name, func(t *testing.T) {
 			p, _, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: within})
 			rev.set("wait", "")
@@ -103,18 +121,28 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 				for range 3 { // joins the same review each time
 					r := p.finish(c, good)
 					says(t, r, machine.NeedsWork, "Review running: ", "same outputs")
-					testkit.True(t, r.Waiting() != nil && r.Waiting().Code == "review_running", "reply %s", toJSON(t, r))
+					testkit.True(t, r.Waiting() != nil && r.Waiting().Code == "review_running", "reply %s",
+						toJSON(t, r))
 				}
 			}
 			rev.unset("wait")
 			var one *machine.StepProgress
-			testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
-			testkit.Equal(t, one.Newest().State, machine.TryPassed, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
-			testkit.True(t, !one.Newest().Collected, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
-			testkit.Need(t, one.CompletedAt == nil, "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
-			testkit.Equal(t, c.stackOf(ctx, "")[0].Step, "one", "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.Until(t, "recorded", func() bool {
+				one = p.record(id).Progress("one")
+				return one != nil && !one.Newest().Open()
+			})
+			testkit.Equal(t, one.Newest().State, machine.TryPassed,
+				"a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			testkit.True(t, !one.Newest().Collected, "a verdict that nobody waited for moved the session: %s",
+				toJSON(t, one))
+			testkit.Need(t, one.CompletedAt == nil, "a verdict that nobody waited for moved the session: %s",
+				toJSON(t, one))
+			testkit.Equal(t, c.stackOf(ctx, "")[0].Step, "one",
+				"a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+
 			says(t, p.finish(c, good), machine.NextStep)
-			testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1}, "attempts, and calls of the reviewer")
+			testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1},
+				"attempts, and calls of the reviewer")
 		})
 	}
 }
@@ -127,6 +155,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	rev.unset("wait")
 	x := <-other
 	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
+
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
 	testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
@@ -145,14 +174,17 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 	testkit.Need(t, len(r.FailedReviews) == 1, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	testkit.Need(t, *r.FailedReviews[0].TargetFile == "bad.md", "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	testkit.Need(t, rev.calls() == 3, "reply %s after %d reviews", toJSON(t, r), rev.calls())
+
 	p.write("bad.md", "CONTENT OF something better")
 	p.write("good2.md", "CONTENT OF good2.md, changed")
 	says(t, p.finish(c, all), machine.WorkflowComplete)
 	testkit.Equal(t, rev.calls(), 5, "reviews")
-	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Newest().Verdicts), `"reused":true`), 1, "verdicts that were taken over")
+	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Newest().Verdicts), `"reused":true`), 1,
+		"verdicts that were taken over")
 }
 
-// A server that ends in the middle of a review never counts it as passed, and gives it up: the next call goes on without a wait.
+// A server that ends in the middle of a review never counts it as passed, and gives it up: the next call goes
+// on without a wait.
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	p, srv, rev, c, id := underReview(t)
 	got := rev.held(c, good)
@@ -160,6 +192,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	refused(t, (<-got).err, session.StateError, "shutting_down")
 	a := p.record(id).Progress("one").Newest()
 	testkit.True(t, a.Open(), "attempt %s", toJSON(t, a))
+
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
 	began := time.Now()
@@ -181,7 +214,8 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.TryVoid, "history")
 	testkit.Until(t, "ended with its try", func() bool { return rev.gate.Stats().Running == 0 })
 	got = rev.held(c, good)
-	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`),
+		machine.NextStep)
 	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.Newest().State, machine.TryVoid, "record %s", toJSON(t, one))
@@ -190,17 +224,24 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.unset("wait")
 }
 
-// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other review passes.
+// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without
+// any other review passes.
 func TestReview_NothingToJudge(t *testing.T) {
 	for name, external := range map[string]bool{"self": false, "reviewer": true} {
 		t.Run(name, func(t *testing.T) {
-			const outputs = "{report: {type: file, description: d}, extra: {type: files, description: d, required: false}}"
+			const outputs = "{report: {type: file, description: d}, extra: {type: files, description: d, required: " +
+				"false}}"
 			const ofExtra = `{run_each: extra, quality_criteria: {Good: "Is the extra good?"}}`
 			p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: outputs, reviews: "[" + ofExtra + "]"},
-				testStep{id: "two", outputs: outputs, reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]"})
+				testStep{
+					id:      "two",
+					outputs: outputs,
+					reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]",
+				})
 			_, rev, c, id := p.reviewed(Reviewing{External: external, MaxTries: 3, ReplyWithin: patience})
 			for _, outputs := range []string{`{"report":"r.md"}`, `{"report":"r.md","extra":[]}`} {
-				testkit.Equal(t, stepOf(p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`).BeginStep), "two", "without extra")
+				testkit.Equal(t, stepOf(p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`).BeginStep), "two",
+					"without extra")
 				testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 			}
 			p.finish(c, `{"outputs":{"report":"r.md"}}`)
@@ -210,8 +251,10 @@ func TestReview_NothingToJudge(t *testing.T) {
 				testkit.Equal(t, rev.calls(), 1, "reviewers of what was handed in")
 				return
 			}
-			file := string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_two.md"))).Must(t))
-			testkit.True(t, strings.Contains(file, "Is the report good?") && !strings.Contains(file, "extra"), "the review:\n%s", file)
+			file := string(
+				testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_two.md"))).Must(t))
+			testkit.True(t, strings.Contains(file, "Is the report good?") && !strings.Contains(file, "extra"),
+				"the review:\n%s", file)
 		})
 	}
 }
@@ -228,30 +271,40 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
 	rev.unset("wait")
 	x := <-got
-	testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork, "content that nobody judged: %s, %v", toJSON(t, x.r), x.err)
+	testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork, "content that nobody judged: %s, %v",
+		toJSON(t, x.r), x.err)
 }
 
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	got := rev.held(c, good)
-	p.reviewedJob("[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]")
+	p.reviewedJob("[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, " +
+		"quality_criteria: {Strict: \"Is it safe?\"}}]")
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
 	x := <-got
 	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
-	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Tries), `"run_each":"report"`), 1, "verdicts of the added review")
+	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Tries), `"run_each":"report"`), 1,
+		"verdicts of the added review")
 }
 
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
-	p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"}, testStep{id: "b", outputs: oneFile, reviews: reviewedStep}, testStep{id: "c"})
+	p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"},
+		testStep{id: "b", outputs: oneFile, reviews: reviewedStep}, testStep{id: "c"})
 	_, rev, c, _ := p.reviewed()
 	got := rev.held(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`)
 	r := p.finish(c, `{"outputs":{}}`) // the primary
-	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
+	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b",
+		"the group went on without b: %s", toJSON(t, r))
+
 	rev.unset("wait")
 	x := <-got
 	testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "c", "reply %s, %v", toJSON(t, x.r), x.err)
-	for why, b := range map[string]testStep{"Quality review required": {id: "b", outputs: oneFile, reviews: reviewedStep}, "expected an object": {id: "b", outputs: "{report: {type: file, description: d, schema: {type: object}}}"}} {
+
+	for why, b := range map[string]testStep{
+		"Quality review required": {id: "b", outputs: oneFile, reviews: reviewedStep},
+		"expected an object":      {id: "b", outputs: "{report: {type: file, description: d, schema: {type: object}}}"},
+	} {
 		p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"}, b, testStep{id: "c"})
 		_, c, _ := p.begin()
 		says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`), machine.NeedsWork, why)
@@ -272,14 +325,17 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 		for range 4 {
 			<-joined
 		}
+
 		rev.unset("wait")
 		for _, got := range all {
 			x := <-got
 			testkit.Need(t, x.err == nil, "reply %s, %v", toJSON(t, x.r), x.err)
 			testkit.Equal(t, x.r.Status, want, "reply %s, %v", toJSON(t, x.r), x.err)
-			testkit.Equal(t, strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read"), (call == bad), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Equal(t, strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read"), (call == bad),
+				"reply %s, %v", toJSON(t, x.r), x.err)
 		}
-		testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1}, "attempts, and calls of the reviewer")
+		testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1},
+			"attempts, and calls of the reviewer")
 	}
 }
 
@@ -294,6 +350,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		testkit.Need(t, x.err == nil || errors.Is(x.err, context.Canceled), "%v", x.err)
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
+
 	starting, id := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}, ""
 	for i := range 51 {
 		leaving, leave := context.WithCancel(ctx)
@@ -301,7 +358,8 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 			go leave()
 		}
 		r, err := c.Start(leaving, starting)
-		testkit.True(t, err == nil && (id == "" || r.BeginStep.SessionID == id) || err != nil && i < 50, "start %d: %s, not %s, %v", i, toJSON(t, r), id, err)
+		testkit.True(t, err == nil && (id == "" || r.BeginStep.SessionID == id) || err != nil && i < 50,
+			"start %d: %s, not %s, %v", i, toJSON(t, r), id, err)
 		if err == nil {
 			id = r.BeginStep.SessionID
 		}
@@ -315,16 +373,20 @@ func TestTwoServersShareAReview(t *testing.T) {
 	second := p.reopen(rev)
 	rev.set("wait", "")
 	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
-	calls := []chan answered{beside(t, ctx, first.Connect("local"), call), beside(t, ctx, second.Connect("local"), call)}
+	calls := []chan answered{beside(t, ctx, first.Connect("local"), call),
+		beside(t, ctx, second.Connect("local"), call)}
 	rev.runs(1)
 	// Both wait now, or will.
-	testkit.True(t, testkit.Get(second.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].ReviewRunning, "get_step at the other server does not say that it runs")
+	testkit.True(t, testkit.Get(second.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).
+		Members[0].ReviewRunning, "get_step at the other server does not say that it runs")
+
 	rev.unset("wait")
 	for i, got := range calls {
 		x := <-got
 		testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "two", "server %d: %s, %v", i, toJSON(t, x.r), x.err)
 	}
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+
 	one := p.record(id).Progress("one")
 	testkit.True(t, len(one.Tries) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
 }
@@ -348,16 +410,21 @@ func TestAReviewIsTakenUp(t *testing.T) {
 			rev.runs(1)
 			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
 			its.runs(1)
+
 			// The reviewer of the first one fails its outputs: nobody hears of it.
-			rev.set("say", `{"passed": false, "feedback": "bad", "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`)
+			rev.set("say",
+				`{"passed": false, "feedback": "bad", "criteria_results": [{"criterion": "Good", "passed": false, `+
+					`"feedback": "no"}]}`)
 			if !hangs {
 				rev.unset("wait")
 			}
 			its.unset("wait")
 			for i, got := range calls {
 				x := <-got
-				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i, toJSON(t, x.r), x.err)
+				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i,
+					toJSON(t, x.r), x.err)
 			}
+
 			one := p.record(id).Progress("one")
 			testkit.Need(t, len(one.Tries) == 2, "tries %s", toJSON(t, one.Tries))
 			testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
@@ -396,21 +463,31 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 	finish := func(a FinishArgs) func(*Conn, string) error {
 		a.StepID = new("one")
-		return func(c *Conn, id string) error { a.SessionID = &id; return errOf(c.Finish(ctx, a)) }
+		return func(c *Conn, id string) error {
+			a.SessionID = &id
+			return errOf(c.Finish(ctx, a))
+		}
 	}
 	for name, c := range map[string]struct {
 		code    string
 		reviews int
 		do      func(c *Conn, id string) error
 	}{
-		"by other outputs":         {"review_superseded", 2, finish(FinishArgs{Outputs: outputs("report", "bad.md")})},
-		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error { return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})) }},
-		"by an abort": {`step_moved_on","message":"While this call was under way, another one ended the session`, 1, func(c *Conn, id string) error {
-			return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
+		"by other outputs": {"review_superseded", 2, finish(FinishArgs{Outputs: outputs("report", "bad.md")})},
+		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error {
+			return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id}))
 		}},
-		"by an override": {"", 1, finish(FinishArgs{Outputs: outputs("report", "good.md"), OverrideReason: new("Nobody needs it")})},
+		"by an abort": {`step_moved_on","message":"While this call was under way, another one ended the session`, 1,
+			func(c *Conn, id string) error {
+				return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
+			}},
+		"by an override": {"", 1, finish(FinishArgs{
+			Outputs:        outputs("report", "good.md"),
+			OverrideReason: new("Nobody needs it"),
+		})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			return testkit.Get(c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))).Err()
+			return testkit.Get(c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"},
+				outputs("report", "good.md"))).Err()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -424,10 +501,15 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			second.waitsElsewhere(t, id)
 			done := make(chan error, 1)
 			go func() { done <- c.do(third.Connect("local"), id) }()
+
 			for i, got := range calls {
 				x := <-got
-				testkit.True(t, strings.Contains(toJSON(t, x.err), c.code) && (c.code == "" && x.err == nil || strings.Contains(c.code, "ended the session") || strings.Contains(x.err.Error(), "tep 'one'")), "the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
+				testkit.True(t, strings.Contains(toJSON(t, x.err), c.code) &&
+					(c.code == "" && x.err == nil || strings.Contains(c.code, "ended the session") ||
+						strings.Contains(x.err.Error(), "tep 'one'")), "the call at server %d: %s, %v", i+1,
+					toJSON(t, x.r), x.err)
 			}
+
 			rev.runs(c.reviews)
 			testkit.Equal(t, rev.calls(), c.reviews, "calls of the reviewer")
 			rev.unset("wait")

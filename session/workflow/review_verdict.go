@@ -31,7 +31,8 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 		if last := a.state.Progress(r.stepID).Newest(); !last.Open() || last.Digest != r.digest {
 			return none, store.ErrReviewTaken
 		}
-		return none, a.commit(nil, a.state.CloseTry(r.stepID, verdicts, failure, a.engine.now()), &store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})
+		return none, a.commit(nil, a.state.CloseTry(r.stepID, verdicts, failure, a.engine.now()),
+			&store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})
 	})
 	switch {
 	case errors.Is(err, store.ErrReviewTaken):
@@ -84,10 +85,12 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		c.evidence = a.evidence(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
 		return a.approve(ctx, base, c)
 	}
+
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var f *finished
 	var r *machine.FinishReply
 	var refusal *session.Error
@@ -99,11 +102,14 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.FailedTries(), how.MaxTries, combined(failed)+unmet(failed, false)))
+		f = a.needsWork(c.def.Notice,
+			fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.FailedTries(), how.MaxTries,
+				combined(failed)+unmet(failed, false)))
 		r = f.Reply
 		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
-			r.FailedReviews = append(r.FailedReviews, machine.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
+			r.FailedReviews = append(r.FailedReviews,
+				machine.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
 			for _, cr := range v.Criteria {
 				if !cr.Passed {
 					cr.TargetFile = v.TargetFile
@@ -113,11 +119,13 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		}
 	}
 	next := base.KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
-	if next != a.state && !c.m.args.Untold { // else another call that joined the review has collected it, or the next one does
+	// else another call that joined the review has collected it, or the next one does
+	if next != a.state && !c.m.args.Untold {
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}
+
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -128,7 +136,8 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 // gateFailed refuses a step whose tries are used up (seed 000, 001.4.13).
 func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, what string) *session.Error {
 	n := p.FailedTries()
-	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed(), true), what).
+	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n,
+		stepID, combined(judged.Failed())+unmet(judged.Failed(), true), what).
 		With("step_id", stepID).With("attempts", n)
 }
 
@@ -136,11 +145,13 @@ func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, wha
 func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
 	switch how.Override {
 	case config.OverrideHuman:
-		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to run `deepwork sessions override %s %s --reason TEXT` at a terminal. ", a.id, session.InShell(stepID))
+		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to "+
+			"run `deepwork sessions override %s %s --reason TEXT` at a terminal. ", a.id, session.InShell(stepID))
 	case config.OverrideNever:
 		return "Change the outputs and call again, or go back with go_to_step. "
 	}
-	return "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "
+	return "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass " +
+		"quality_review_override_reason. "
 }
 
 // unmet lists the criteria that were not met, one per line, each after a line break, and why if that is not in the
@@ -152,6 +163,7 @@ func unmet(failed []*machine.Verdict, why bool) string {
 			if c.Passed {
 				continue
 			}
+
 			b.WriteString("\n- Not met: " + c.Criterion)
 			if v.TargetFile != nil {
 				b.WriteString(" (" + *v.TargetFile + ")")
@@ -161,6 +173,7 @@ func unmet(failed []*machine.Verdict, why bool) string {
 			}
 		}
 	}
+
 	return b.String()
 }
 
@@ -183,14 +196,19 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 	if r.round != nil {
 		return r.checkResults()
 	}
+
 	verdicts = slices.Clone(r.reused)
-	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
+	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int {
+		return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key])
+	})
+
 	var failures []string
 	for _, v := range r.verdicts {
 		if v.Err != nil {
 			failures = append(failures, v.Err.Error())
 			continue
 		}
+
 		out := &machine.Verdict{
 			At: v.EndedAt.UTC(), Reviewer: v.Reviewer, RunEach: v.Task.RunEach, TargetFile: v.Task.Target,
 			Key: v.Task.Key, Digest: v.Task.Digest, Passed: v.Passed, Feedback: v.Feedback,
@@ -204,7 +222,11 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 			out.Files = append(out.Files, hash)
 		}
 		for _, c := range v.Criteria {
-			out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})
+			out.Criteria = append(out.Criteria, machine.CriterionResult{
+				Criterion: questionOf(v.Task.Criteria, c.Criterion),
+				Passed:    c.Passed,
+				Feedback:  c.Feedback,
+			})
 		}
 		if out.Passed && len(out.Criteria) == 0 {
 			// It passed as a whole: so did each of its criteria.
@@ -214,7 +236,9 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 		}
 		verdicts = append(verdicts, out)
 	}
-	slices.SortStableFunc(verdicts, func(a, b *machine.Verdict) int { return cmp.Compare(r.order[a.Key], r.order[b.Key]) })
+	slices.SortStableFunc(verdicts, func(a, b *machine.Verdict) int {
+		return cmp.Compare(r.order[a.Key], r.order[b.Key])
+	})
 	return verdicts, strings.Join(failures, "\n\n")
 }
 
@@ -249,12 +273,14 @@ func (a *sessionActor) renew(ctx context.Context, r *review) {
 			_ = a.tell(look{}) // the error means that the engine is closing
 		default:
 		}
+
 		if time.Now().Before(due) {
 			continue
 		}
 		due = time.Now().Add(e.reviewLife / 3)
 		bounded, cancel := context.WithTimeout(ctx, e.reviewLife/3)
-		kept, err := e.records.RenewReview(bounded, a.id, store.Review{Step: r.stepID, Runner: e.runner, Done: int(r.done.Load()), Life: e.reviewLife})
+		kept, err := e.records.RenewReview(bounded, a.id,
+			store.Review{Step: r.stepID, Runner: e.runner, Done: int(r.done.Load()), Life: e.reviewLife})
 		cancel()
 		if err != nil || kept {
 			continue // else it ends with its verdict, if nobody takes it up until then
@@ -291,6 +317,7 @@ func (e *Engine) leaveReviews(ctx context.Context) {
 	if !e.ran.Load() {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := e.records.LeaveReviews(ctx, e.runner); err != nil {
@@ -306,6 +333,7 @@ func (a *sessionActor) awaitOtherReview(ctx context.Context, m *finishCall, step
 	} else if changed {
 		return nil, errOvertaken
 	}
+
 	running, err := a.runs(ctx, stepID)
 	if err != nil || running == nil {
 		return nil, err
@@ -329,7 +357,9 @@ func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, 
 	if err != nil {
 		return nil, a.engine.records.Unreadable(a.id, err)
 	}
-	at := slices.IndexFunc(all, func(r store.Review) bool { return r.Step == stepID && !r.Over && r.Runner != a.engine.runner })
+	at := slices.IndexFunc(all, func(r store.Review) bool {
+		return r.Step == stepID && !r.Over && r.Runner != a.engine.runner
+	})
 	if at < 0 {
 		return nil, nil
 	}
@@ -363,7 +393,9 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 	if err != nil {
 		return nil, err
 	}
-	if last := a.state.Progress(stepID).Newest(); m.from.Err() == nil && last.Open() && last.Digest == m.joined && a.reviews[stepID] == nil {
+
+	last := a.state.Progress(stepID).Newest()
+	if m.from.Err() == nil && last.Open() && last.Digest == m.joined && a.reviews[stepID] == nil {
 		running, err := a.runs(ctx, stepID)
 		left := time.Until(m.until)
 		switch {
@@ -376,7 +408,8 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 			a.lookAgain(m, stepID, min(left, lookEvery))
 			return nil, errLater
 		case running != nil:
-			return a.stillRunning(m, stepID, running.Done, running.Total, a.state.Progress(stepID).Newest().OpenedAt), nil
+			return a.stillRunning(m, stepID, running.Done, running.Total, a.state.Progress(stepID).Newest().OpenedAt),
+				nil
 		}
 	}
 	a.hash(m)

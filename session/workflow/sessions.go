@@ -36,6 +36,7 @@ func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo
 	if err != nil {
 		return nil, err
 	}
+
 	inUse := e.Stores.InUse(ctx)
 	out := make([]SessionInfo, len(rows))
 	for i, row := range rows {
@@ -52,6 +53,7 @@ func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err
 	}
+
 	all, err := e.infos(ctx, store.SessionQuery{IDs: []string{id}})
 	if err == nil && len(all) == 0 {
 		err = e.records.Missing(id)
@@ -77,7 +79,9 @@ func checkSessionID(id string) error {
 	if machine.IsSessionID(id) {
 		return nil
 	}
-	return session.Wrong(codes.BadSessionID, "'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.", jsontext.Clip(id, 100))
+	return session.Wrong(codes.BadSessionID,
+		"'%s' is not a session id: expected 8 hexadecimal characters, as `deepwork sessions list` shows it.",
+		jsontext.Clip(id, 100))
 }
 
 // Read returns one session.
@@ -85,6 +89,7 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err
 	}
+
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
 		return nil, err
@@ -94,7 +99,15 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 
 // Importer returns an Importer, which turns files into sessions. The engine needs a catalog.
 func (e *Engine) Importer() *export.Importer {
-	return &export.Importer{Folder: e.State, Records: e.records, Definitions: e.definitions, Files: e.exports, Place: e.Place, Now: e.now, Enter: e.enter}
+	return &export.Importer{
+		Folder:      e.State,
+		Records:     e.records,
+		Definitions: e.definitions,
+		Files:       e.exports,
+		Place:       e.Place,
+		Now:         e.now,
+		Enter:       e.enter,
+	}
 }
 
 // GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
@@ -108,13 +121,15 @@ func GivenFor(s *machine.State, stepID string) (digest string, files []machine.F
 	switch {
 	case p.Question.Open():
 		return p.Question.Digest, p.Question.Files
-	case p.Unfit != nil && (last == nil || last.OpenedAt.Before(p.Unfit.At)) && (p.Shown == nil || p.Shown.At.Before(p.Unfit.At)):
+	case p.Unfit != nil && (last == nil || last.OpenedAt.Before(p.Unfit.At)) &&
+		(p.Shown == nil || p.Shown.At.Before(p.Unfit.At)):
 		return p.Unfit.Digest, p.Unfit.Files
 	case last != nil && (p.Shown == nil || p.Shown.At.Before(last.OpenedAt)):
 		return last.Digest, last.Files
 	case p.Shown != nil:
 		return p.Shown.Digest, p.Shown.Files
 	}
+
 	return "", nil
 }
 
@@ -142,7 +157,8 @@ func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
 // definitionsKept is how long definitions are kept that no session needs: a session that begins may need one.
 const definitionsKept = 2 * time.Hour
 
-// awaited reports whether a complete session is a step whose session has yet to take over its outputs, or cannot be read.
+// awaited reports whether a complete session is a step whose session has yet to take over its outputs, or
+// cannot be read.
 func (e *Engine) awaited(ctx context.Context, row store.Session) bool {
 	if row.Parent == "" || row.Status != string(machine.Completed) {
 		return false
@@ -156,9 +172,9 @@ func (e *Engine) awaited(ctx context.Context, row store.Session) bool {
 	})
 }
 
-// Prune removes the sessions that ended before the cutoff and that no other session waits for, their exports on this machine, and the definitions
-// that no session needs then. It returns the sessions' ids, and the number of definitions. A dry run removes
-// nothing, and counts no definitions.
+// Prune removes the sessions that ended before the cutoff and that no other session waits for, their exports
+// on this machine, and the definitions that no session needs then. It returns the sessions' ids, and the
+// number of definitions. A dry run removes nothing, and counts no definitions.
 func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
 	rows, err := e.records.List(ctx, store.SessionQuery{Ended: true, Before: cutoff})
 	if err != nil {
@@ -180,6 +196,7 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 	if err != nil {
 		return old, 0, fmt.Errorf("removing the files of sessions: %w", err)
 	}
+
 	definitions, err = e.records.PruneDefinitions(ctx, definitionsKept)
 	return old, definitions, err
 }
@@ -203,9 +220,11 @@ func (e *Engine) inspect(ctx context.Context, i *record.Inspection) error {
 	for n, info := range all {
 		rows[n] = info.Session
 	}
+
 	if err := e.records.Inspect(ctx, rows, i); err != nil {
 		return err
 	}
+
 	inUse, active := 0, 0
 	for _, info := range all {
 		if _, readable := i.Found(info.ID); readable && info.Status == string(machine.Active) {
@@ -215,6 +234,7 @@ func (e *Engine) inspect(ctx context.Context, i *record.Inspection) error {
 			}
 		}
 	}
+
 	if i.Report.Live, err = e.Stores.Others(ctx); err != nil {
 		return err
 	}

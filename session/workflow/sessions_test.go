@@ -33,20 +33,23 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	srv.stop()
 	c = p.open().Connect("local")
-	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session",
+		"No active workflow session", inner, outer, "beta/main", "at step 'two'")
 	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &inner})).Must(t)
 	testkit.Equal(t, step.BeginStep.StepID, "two", "get_step %s", toJSON(t, step))
 	testkit.Equal(t, step.Goal, "a goal", "get_step %s", toJSON(t, step))
 	testkit.Need(t, len(step.Stack) == 2, "get_step %s", toJSON(t, step))
 	testkit.Equal(t, step.Stack[0].SessionID, outer, "get_step %s", toJSON(t, step))
 	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"one","outputs":{"report":"r.md"}}]`)
+
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "reply %s", toJSON(t, r))
 	testkit.Equal(t, len(r.Stack), 1, "reply %s", toJSON(t, r))
 }
 
-// Any connection, of any server of the project, serves any session at any time; one that somebody works on is not recommended.
+// Any connection, of any server of the project, serves any session at any time; one that somebody works on is
+// not recommended.
 func TestAnyServerServesAnySession(t *testing.T) {
 	p := simpleProject(t)
 	first := p.open()
@@ -54,12 +57,17 @@ func TestAnyServerServesAnySession(t *testing.T) {
 		c1, c2 := first.Connect("local"), second.Connect("local")
 		id := p.start(c1, "alpha", "main").BeginStep.SessionID
 		testkit.Equal(t, len(c2.stackOf(ctx, "")), 0, "%s: stack", name)
+
 		err := refusal(t, c2, `{"outputs":{"report":"r.md"}}`)
 		refused(t, err, session.StateError, "no_active_session")
-		testkit.True(t, second == first || !strings.Contains(err.Error(), id), "a session in use at another server is listed: %v", err)
+		testkit.True(t, second == first || !strings.Contains(err.Error(), id),
+			"a session in use at another server is listed: %v", err)
+
 		before := toJSON(t, testkit.Get(first.List(ctx)).Must(t))
 		testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", name)
-		testkit.Equal(t, toJSON(t, testkit.Get(first.List(ctx)).Must(t)), before, "%s: it is taken up, which writes nothing", name)
+		testkit.Equal(t, toJSON(t, testkit.Get(first.List(ctx)).Must(t)), before,
+			"%s: it is taken up, which writes nothing", name)
+
 		p.finish(c1, `{"outputs":{"report":"r.md"}}`)
 		testkit.Equal(t, c2.stackOf(ctx, "")[0].Step, "two", "%s: stack", name)
 		says(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
@@ -88,24 +96,31 @@ func TestServersRaceForOneSession(t *testing.T) {
 				if err == nil && r.Status == machine.WorkflowComplete {
 					finished.Add(1)
 				}
-				testkit.True(t, err == nil || session.CodeOf(err) == "step_finished" || session.CodeOf(err) == "session_ended", "step %s: %v", step, err)
+				testkit.True(t, err == nil || session.CodeOf(err) == "step_finished" ||
+					session.CodeOf(err) == "session_ended", "step %s: %v", step, err)
 			}
 		})
 	}
 	wg.Wait()
 	s := p.record(id)
-	testkit.Equal(t, s.Status, machine.Completed, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
-	testkit.Equal(t, s.Revision, int64(len(ids)), "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
-	testkit.True(t, finished.Load() > 0, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
+	testkit.Equal(t, s.Status, machine.Completed, "it is %s at revision %d, want completed at %d; %d replies say so",
+		s.Status, s.Revision, len(ids), finished.Load())
+	testkit.Equal(t, s.Revision, int64(len(ids)), "it is %s at revision %d, want completed at %d; %d replies say so",
+		s.Status, s.Revision, len(ids), finished.Load())
+	testkit.True(t, finished.Load() > 0, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status,
+		s.Revision, len(ids), finished.Load())
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	p, _, c, root := begun(t)
 	child := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root}
-	one, two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID, testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	one := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_id_needed", one, two)
-	testkit.Equal(t, *testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &one})).Must(t).ResumedWorkflow, "alpha/main")
+	testkit.Equal(t, *testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &one})).Must(t).ResumedWorkflow,
+		"alpha/main")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, two, "reply")
+
 	child.ParentSessionID = &one
 	refused(t, errOf(c.Start(ctx, child)), session.StateError, "session_ended", one)
 }
@@ -115,16 +130,22 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	path := p.export(id)
 	before, remove := string(testkit.Get(os.ReadFile(path)).Must(t)), func() { testkit.Must(t, os.Remove(path)) }
 	for name, spoil := range map[string]func(){
-		"cut off":                      func() { testkit.Write(t, path, before[:len(before)/2]) },
-		"edited":                       func() { testkit.Write(t, path, strings.ReplaceAll(before, `"one"`, `"two"`)) },
-		"of a revision that never was": func() { testkit.Write(t, path, strings.Replace(before, `"revision": 0`, `"revision": 1000`, 1)) },
-		"removed":                      remove,
-		"a link":                       func() { remove(); testkit.Must(t, os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path)) },
+		"cut off": func() { testkit.Write(t, path, before[:len(before)/2]) },
+		"edited":  func() { testkit.Write(t, path, strings.ReplaceAll(before, `"one"`, `"two"`)) },
+		"of a revision that never was": func() {
+			testkit.Write(t, path, strings.Replace(before, `"revision": 0`, `"revision": 1000`, 1))
+		},
+		"removed": remove,
+		"a link": func() {
+			remove()
+			testkit.Must(t, os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path))
+		},
 	} {
 		spoil()
 		srv.stop()
 		srv = p.open()
-		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "%s", name)
+		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID,
+			"one", "%s", name)
 		now := string(testkit.Get(os.ReadFile(path)).Must(t))
 		testkit.True(t, name == "edited" || name == "cut off" || now == before, "%s: the export is %q", name, now)
 	}
@@ -134,7 +155,8 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm(), 0o600)
 }
 
-// get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of the same workflow.
+// get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of the
+// same workflow.
 func TestResumableSessions(t *testing.T) {
 	p := simpleProject(t)
 	p.simple("beta")
@@ -142,10 +164,13 @@ func TestResumableSessions(t *testing.T) {
 	before, goal := srv.Connect("local"), strings.Repeat("long ", 100)
 	r := testkit.Get(before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})).Must(t)
 	testkit.True(t, r.Notice == nil, "notice %s", toJSON(t, r.Notice))
+
 	alpha := r.BeginStep.SessionID
 	p.finish(before, `{"outputs":{"report":"r.md"}}`)
 	beta := p.start(before, "beta", "main").BeginStep.SessionID
-	testkit.Contains(t, toJSON(t, p.start(before, "beta", "main").Notice), "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
+	testkit.Contains(t, toJSON(t, p.start(before, "beta", "main").Notice),
+		"beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
+
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
 	list := func(c *Conn) []machine.ResumableSession { return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable }
 	testkit.Equal(t, len(list(before)), 0, "those on the stack")
@@ -162,10 +187,12 @@ func TestResumableSessions(t *testing.T) {
 		testkit.Need(t, len([]rune(got[1].Goal)) <= 200, "resumable: %s", toJSON(t, got))
 		testkit.True(t, strings.HasPrefix(goal, got[1].Goal[:150]), "resumable: %s", toJSON(t, got))
 		testkit.True(t, strings.HasSuffix(got[1].Age, "s"), "resumable: %s", toJSON(t, got))
+
 		srv.stop()
 		srv = p.open()
 	}
-	testkit.Contains(t, toJSON(t, p.start(srv.Connect("local"), "alpha", "main").Notice), "alpha/main is already in progress in session '"+alpha+"' (at step 'two', last moved ")
+	testkit.Contains(t, toJSON(t, p.start(srv.Connect("local"), "alpha", "main").Notice),
+		"alpha/main is already in progress in session '"+alpha+"' (at step 'two', last moved ")
 	testkit.Equal(t, toJSON(t, p.start(srv.Connect("other"), "alpha", "main").Notice), "null", "another caller is told")
 }
 
@@ -191,9 +218,11 @@ func TestProgress(t *testing.T) {
 	testkit.Equal(t, look(srv, 1, machine.Active).StepID+look(other, 1, machine.Active).StepID, "twotwo")
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Equal(t, toJSON(t, look(other, 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
+
 	// What was done is known when the job, and what was kept of it, are gone.
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
 	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
+
 	refused(t, errOf(srv.Progress(ctx, "mallory", id)), session.StateError, "unknown_session")
 	refused(t, errOf(srv.Progress(ctx, "ann", "00000000")), session.StateError, "unknown_session")
 	refused(t, errOf(srv.Progress(ctx, "ann", "../../etc")), session.ToolError, "bad_session_id")
@@ -202,14 +231,17 @@ func TestProgress(t *testing.T) {
 // A root session is nobody's child, and what is below it on the stack stays its own.
 func TestARootSessionIsNobodysChild(t *testing.T) {
 	p, _, c, first := begun(t)
-	root := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t).BeginStep.SessionID
+	root := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t).
+		BeginStep.SessionID
 	testkit.True(t, p.record(root).ParentSessionID == nil, "it has a parent")
 	// It waits for others: a call that names no session is about the first one.
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
+
 	found, _, err := c.engine.resumable(ctx, "local", keptListed, false)
 	testkit.Need(t, err == nil, "resumable: %v %v", found, err)
 	testkit.Need(t, len(found) == 1, "resumable: %v %v", found, err)
 	testkit.Equal(t, found[0].ID, root, "resumable: %v %v", found, err)
+
 	reply := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &root})).Must(t)
 	testkit.True(t, reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s", toJSON(t, reply))
 }
@@ -228,16 +260,19 @@ func TestAStackAThousandDeep(t *testing.T) {
 	}
 	for _, i := range []int{0, deep / 2, deep - 1} {
 		r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+ids[i]+`"}`)
-		testkit.True(t, r.Stack[i].Step == "two" && len(r.Stack) == deep, "at %d: step %s, depth %d", i, r.Stack[i].Step, len(r.Stack))
+		testkit.True(t, r.Stack[i].Step == "two" && len(r.Stack) == deep, "at %d: step %s, depth %d", i,
+			r.Stack[i].Step, len(r.Stack))
 	}
 	r := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})).Must(t)
 	testkit.True(t, len(r.Stack) == deep-1 && *r.ResumedStep == "one", "abort in the middle: depth %d", len(r.Stack))
+
 	srv.stop()
 	c = p.open().Connect("local")
 	stack := testkit.Get(c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})).Must(t).Stack
 	testkit.Need(t, len(stack) == deep-1, "resumed: depth %d", len(stack))
 	testkit.Need(t, stack[0].SessionID == ids[0], "resumed: depth %d", len(stack))
 	testkit.Need(t, stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d", len(stack))
+
 	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
 	for range 20 {
 		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
@@ -263,7 +298,8 @@ func BenchmarkResumable(b *testing.B) {
 				if ended && n >= keptListed {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
 				}
-				testkit.Must(b, testkit.Get(srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
+				testkit.Must(b, testkit.Get(
+					srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
 			}
 			c = srv.Connect("local")
 			for b.Loop() {
@@ -290,22 +326,29 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
 	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
+
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
-	testkit.Same(t, testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack, []machine.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
+	testkit.Same(t, testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack,
+		[]machine.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
+
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")
-	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil, "the second session is nested: %v", second.Stack)
+	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil,
+		"the second session is nested: %v", second.Stack)
 	for _, err := range calls(c, nil) {
-		refused(t, err, session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
+		refused(t, err, session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id",
+			"alpha/main")
 	}
 	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
 	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
 	testkit.True(t, r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+
 	aborted := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t)
-	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s", toJSON(t, aborted))
+	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s",
+		toJSON(t, aborted))
 }
 
 func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
@@ -336,13 +379,17 @@ func TestAtMostTwentySessionsAreListed(t *testing.T) {
 	for range keptListed + 3 {
 		p.start(c, "alpha", "main")
 	}
+
 	err := errOf(c.Step(ctx, StepArgs{}))
 	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
-	testkit.True(t, strings.Count(err.Error(), "\n- ") == keptListed && len(err.Error()) <= 8000, "the message has %d bytes: %v", len(err.Error()), err)
+	testkit.True(t, strings.Count(err.Error(), "\n- ") == keptListed && len(err.Error()) <= 8000,
+		"the message has %d bytes: %v", len(err.Error()), err)
+
 	// They are no burden for the calls of others.
 	refused(t, errOf(srv.ConnectStateless("alice").Step(ctx, StepArgs{})), session.StateError, "no_active_session")
 	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
-	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.SessionID, id, "alice's own")
+	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).
+		BeginStep.SessionID, id, "alice's own")
 }
 
 func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
@@ -365,22 +412,28 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	leaf, sibling := nest(mid), nest(mid)
 	chain("get_step", testkit.Get(c.Step(ctx, StepArgs{SessionID: &leaf})).Must(t).Stack, root, mid, leaf)
 	chain("StackOf", c.StackOf(ctx, &mid), root, mid)
-	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0, "a stateless connection has no stack of its own")
+	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0,
+		"a stateless connection has no stack of its own")
+
 	a := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})).Must(t)
 	chain("abort in the middle", a.Stack, root)
 	testkit.Equal(t, *a.ResumedWorkflow, "alpha/main")
-	chain("below what was aborted", testkit.Get(c.Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
+	chain("below what was aborted", testkit.Get(c.Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack,
+		root, sibling)
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	chain("completion", r.Stack, root)
 	testkit.Equal(t, r.Status, machine.WorkflowComplete, "completion: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "completion: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedStep, "one", "completion: %s", toJSON(t, r))
+
 	nested.ParentSessionID = &leaf
 	refused(t, errOf(c.Start(ctx, nested)), session.StateError, "session_ended", leaf)
+
 	// After a restart a nested session comes with its ancestors.
 	srv.stop()
-	chain("after a restart", testkit.Get(p.open().ConnectStateless("local").Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
+	chain("after a restart", testkit.Get(p.open().ConnectStateless("local").Step(ctx, StepArgs{SessionID: &sibling})).
+		Must(t).Stack, root, sibling)
 }
 
 func TestStatelessRetries(t *testing.T) {
@@ -389,7 +442,9 @@ func TestStatelessRetries(t *testing.T) {
 	startedAtOnce(t, c, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last),
+		"the reply differs")
+
 	// A call that names its session is not repeated by one that names none: that is another agent's.
 	one, two := p.start(c, "alpha", "main").BeginStep.SessionID, p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`","step_id":"one"}`)
@@ -409,7 +464,8 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 	said := func(mallory *Conn, id string) string {
 		t.Helper()
 		var all []string
-		_, nested := mallory.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &id})
+		_, nested := mallory.Start(ctx,
+			StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &id})
 		for _, err := range append(calls(mallory, &id), nested) {
 			refused(t, err, session.StateError, "unknown_session")
 			e, _ := errors.AsType[*session.Error](err)
@@ -422,8 +478,11 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 		testkit.Equal(t, said(connect(srv, "mallory"), id), nothing)
 		testkit.Equal(t, said(connect(other, "mallory"), id), nothing, "of a session of another server")
 	}
+
 	c.Close()
-	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
+	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"),
+		"of a session that nobody holds")
+
 	s := p.record(id)
 	testkit.Equal(t, s.Revision, 0, "the refused calls touched the session: %s", toJSON(t, s))
 	testkit.Equal(t, s.CurrentStepID, "one", "the refused calls touched the session: %s", toJSON(t, s))
@@ -449,11 +508,13 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 	told("an abort at another server")
 }
 
-// What an export says that reviewers and people decided is kept for people to read. A step that is not finished is reviewed again, by both.
+// What an export says that reviewers and people decided is kept for people to read. A step that is not
+// finished is reviewed again, by both.
 func TestImportedDecisionsPassNothing(t *testing.T) {
 	from, srv, rev, c, id := underJudgement(t, bothStep)
 	waits(t, from.finish(c, good))
-	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest,
+		machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
 	child := from.start(c, "alpha", "main").BeginStep.SessionID
 	srv.stop()
 	p := newProject(t).reviewedJob(bothStep)
@@ -462,6 +523,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	testkit.Need(t, all[0].Err == nil, "examined %+v, %+v", all[0], all[1])
 	testkit.Need(t, all[1].Err == nil, "examined %+v, %+v", all[0], all[1])
 	testkit.True(t, all[0].AsNow, "examined %+v, %+v", all[0], all[1])
+
 	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
 	testkit.Equal(t, export.ClaimOf(all[i].State), export.Claim{Reviews: 1, Decisions: 1})
 	now, calls := p.record(id), rev.calls()
@@ -470,10 +532,12 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	testkit.Need(t, one.Question == nil, "imported as %s", toJSON(t, now))
 	testkit.True(t, one.Newest().Imported, "imported as %s", toJSON(t, now))
 	testkit.Equal(t, one.Newest().State, machine.TryPassed, "imported as %s", toJSON(t, now))
-	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`, "the parent of the session that was nested in it")
+	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`,
+		"the parent of the session that was nested in it")
 	waits(t, p.finish(srv.Connect("local"), `{"session_id":"`+id+`","outputs":{"report":"good.md"}}`))
 	testkit.Equal(t, rev.calls()-calls, 1, "calls of the reviewer")
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "findings")
+
 	again := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(t))).Must(t)
 	testkit.Fails(t, again[0].Err, "in the project already", "examined again")
 }
@@ -489,7 +553,8 @@ func TestAnImportIsNotTakenForWhatWasRemoved(t *testing.T) {
 	_, _, err := other.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
 	p.importFrom(old, other, id)
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "the step at the server that had the session")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one",
+		"the step at the server that had the session")
 }
 
 // get_step says where the review of a step stands, and an agent goes on from that alone.
@@ -506,18 +571,22 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	testkit.Contains(t, *r.Feedback, now.Feedback, "after a failed one: %s", toJSON(t, now))
 	testkit.Equal(t, now.TriesLeft, 2, "after a failed one: %s", toJSON(t, now))
 	testkit.Equal(t, toJSON(t, now.Outputs), `{"report":"bad.md"}`, "after a failed one: %s", toJSON(t, now))
+
 	how.ReplyWithin = 20 * time.Millisecond
 	rev.how.Store(&how)
 	rev.set("wait", "")
 	p.finish(c, good)
-	testkit.Equal(t, toJSON(t, standing()), `{"verdict":"running","outputs":{"report":"good.md"},"tries_left":2}`, "while one is running")
+	testkit.Equal(t, toJSON(t, standing()), `{"verdict":"running","outputs":{"report":"good.md"},"tries_left":2}`,
+		"while one is running")
+
 	rev.unset("wait")
 	p, _, _, c, id := underJudgement(t, humanStep)
 	waits(t, p.finish(c, good))
 	now = testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
 	testkit.Need(t, now != nil, "while a person is awaited: %s", toJSON(t, now))
 	testkit.Equal(t, now.State, "waiting_for_you", "while a person is awaited: %s", toJSON(t, now))
-	testkit.True(t, strings.HasPrefix(now.Command, "deepwork sessions review "+id+" one"), "while a person is awaited: %s", toJSON(t, now))
+	testkit.True(t, strings.HasPrefix(now.Command, "deepwork sessions review "+id+" one"),
+		"while a person is awaited: %s", toJSON(t, now))
 	testkit.Equal(t, toJSON(t, now.Outputs), `{"report":"good.md"}`, "while a person is awaited: %s", toJSON(t, now))
 }
 
@@ -525,12 +594,19 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 func TestField18_TheLastGoodVersionIsSaid(t *testing.T) {
 	p := simpleProject(t)
 	c := p.open().Connect("local")
-	notice := func() string { t.Helper(); return toJSON(t, p.start(c, "alpha", "main").Notice) }
+	notice := func() string {
+		t.Helper()
+		return toJSON(t, p.start(c, "alpha", "main").Notice)
+	}
 	testkit.Equal(t, notice(), "null", "of a good job")
+
 	file := filepath.Join(p.root, ".deepwork", "jobs", "alpha", "job.yml")
 	good := string(testkit.Get(os.ReadFile(file)).Must(t))
 	testkit.Write(t, file, strings.Replace(good, "steps:", "stepz:", 1))
-	testkit.Contains(t, notice(), "job 'alpha' in "+filepath.Dir(file)+" does not load any more, so its last good version, 1.0.0, is used until that is corrected or the server ends. The first error: job.yml:5:1: stepz: unknown key")
+	testkit.Contains(t, notice(),
+		"job 'alpha' in "+filepath.Dir(file)+
+			" does not load any more, so its last good version, 1.0.0, is used until that is corrected or the server "+
+			"ends. The first error: job.yml:5:1: stepz: unknown key")
 	testkit.Write(t, file, good)
 	testkit.Equal(t, strings.Contains(notice(), "last good"), false, "once it is corrected")
 }
@@ -542,7 +618,8 @@ func TestField18_AdviceAtTheLimit(t *testing.T) {
 		config.OverrideHuman: "or ask the user whether to run `deepwork sessions override ",
 		config.OverrideNever: "Change the outputs and call again, or go back with go_to_step.",
 	} {
-		_, _, _, c, _ := underReview(t, Reviewing{External: true, MaxTries: 1, ReplyWithin: time.Minute, Override: mode})
+		_, _, _, c, _ := underReview(t,
+			Reviewing{External: true, MaxTries: 1, ReplyWithin: time.Minute, Override: mode})
 		for range 2 { // the second time without a review
 			refused(t, refusal(t, c, bad), session.ToolError, "quality_gate_failed", want)
 		}
@@ -556,6 +633,7 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 	r := p.start(c, "alpha", "mian")
 	testkit.Contains(t, toJSON(t, r.Notice), "Job 'alpha' has no workflow 'mian': its only one, 'main', was started.")
 	testkit.Equal(t, r.BeginStep.BranchStatus, "suggested, and not in git")
+
 	at := func(info *machine.StepInfo, want ...string) {
 		t.Helper()
 		testkit.Same(t, []string{info.Name, info.Description, info.Position}, want, "of the step")
@@ -563,7 +641,9 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 	at(r.BeginStep, "Step one", "Does one", "1 of 2")
 	for i, file := range []string{"bad.md", "worse.md"} {
 		r := p.finish(c, `{"outputs":{"report":"`+file+`"}}`)
-		testkit.Equal(t, *r.Feedback, fmt.Sprintf("Try %d of 3. %s: %s was read\n- Not met: Is it good?\nCorrect that, then call finished_step again.", i+1, file, file))
+		testkit.Equal(t, *r.Feedback,
+			fmt.Sprintf("Try %d of 3. %s: %s was read\n- Not met: Is it good?\nCorrect that, then call finished_step "+
+				"again.", i+1, file, file))
 	}
 	at(testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep, "Step one", "Does one", "1 of 2")
 	at(p.finish(c, good).BeginStep, "Step two", "Does two", "2 of 2")
@@ -572,23 +652,27 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 // third is a third of the instructions that a reply can have, and a little more.
 var third = strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11)
 
-// A group whose instructions are more than a reply can have does not begin; when the files are shorter the same call goes on. One that
-// began and has too much text by now is read as it began, and get_step says why.
+// A group whose instructions are more than a reply can have does not begin; when the files are shorter the
+// same call goes on. One that began and has too much text by now is read as it began, and get_step says why.
 func TestAGroupWithTooMuchText(t *testing.T) {
-	p := newProject(t).alpha("[first, [a, b, c]]", testStep{id: "first"}, testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
+	p := newProject(t).alpha("[first, [a, b, c]]", testStep{id: "first"}, testStep{id: "a"}, testStep{id: "b"},
+		testStep{id: "c"})
 	for _, id := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+id+".md", third)
 	}
 	_, c, _ := p.begin()
-	refused(t, refusal(t, c, `{"outputs":{}}`), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
+	refused(t, refusal(t, c, `{"outputs":{}}`), session.ToolError, "instructions_too_large", "a, b, c",
+		"nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "first", "the step")
 	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
 	began := p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, len(began.ConcurrentSteps) == 2 && strings.HasPrefix(began.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
+	testkit.True(t, len(began.ConcurrentSteps) == 2 &&
+		strings.HasPrefix(began.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
 	p.write(".deepwork/jobs/alpha/steps/c.md", third)
 	r := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	testkit.Equal(t, r.ConcurrentSteps[1].Instructions, "Little.")
-	testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"those the step began with", fmt.Sprint(definition.MaxEntryBytes)})
+	testkit.ContainsAll(t, toJSON(t, r.Notice),
+		[]string{"those the step began with", fmt.Sprint(definition.MaxEntryBytes)})
 	testkit.True(t, !strings.Contains(*r.Notice, "nil"), "the notice is %s", *r.Notice)
 }
 
@@ -596,7 +680,11 @@ func TestAGroupWithTooMuchText(t *testing.T) {
 func manyJobs(n, description int) *catalog.Snapshot {
 	snap := &catalog.Snapshot{}
 	for i := range n {
-		j := &job.Job{Name: fmt.Sprintf("job_%05d", i), Summary: strings.Repeat("s", 200), Workflows: []job.Workflow{{Name: "main", Summary: strings.Repeat("w", 200)}}}
+		j := &job.Job{
+			Name:      fmt.Sprintf("job_%05d", i),
+			Summary:   strings.Repeat("s", 200),
+			Workflows: []job.Workflow{{Name: "main", Summary: strings.Repeat("w", 200)}},
+		}
 		if description > 0 {
 			j.Description = new(strings.Repeat("d", description))
 		}
@@ -605,23 +693,27 @@ func manyJobs(n, description int) *catalog.Snapshot {
 	return snap
 }
 
-// get_workflows of any number of jobs is bounded: descriptions go first, then jobs, and the notice says which and where they are.
+// get_workflows of any number of jobs is bounded: descriptions go first, then jobs, and the notice says which
+// and where they are.
 func TestGetWorkflowsIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		snapshot *catalog.Snapshot
 		listed   int
 		words    []string
 	}{
-		"all of it":         {manyJobs(1000, 2000), 1000, nil},
-		"long descriptions": {manyJobs(1000, 20_000), 1000, []string{"descriptions of the jobs are left out", "job.yml"}},
-		"10,000 jobs":       {manyJobs(8000, 0), 8000, nil},
-		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
+		"all of it": {manyJobs(1000, 2000), 1000, nil},
+		"long descriptions": {manyJobs(1000, 20_000), 1000,
+			[]string{"descriptions of the jobs are left out", "job.yml"}},
+		"10,000 jobs": {manyJobs(8000, 0), 8000, nil},
+		"too many jobs": {manyJobs(20_000, 10), -1,
+			[]string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
 		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
 		var jobs []machine.JobInfo
 		testkit.Must(t, json.Unmarshal(enc.Jobs, &jobs))
 		testkit.Need(t, len(enc.Jobs) <= jobsBytes, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
-		testkit.Need(t, (len(jobs) == c.listed || c.listed < 0), "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
+		testkit.Need(t, (len(jobs) == c.listed || c.listed < 0), "%s: %d jobs in %d bytes", name, len(jobs),
+			len(enc.Jobs))
 		testkit.True(t, len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
 		testkit.ContainsAll(t, toJSON(t, enc.Notice), c.words, name)
@@ -635,9 +727,16 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 
 // A person sees what was handed in, what has changed since they failed it, and nothing that was not handed in.
 func TestWhatAPersonJudges(t *testing.T) {
-	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: "{report: {type: files, description: R, required: true}}", reviews: humanStep}, testStep{id: "two"})
+	p := newProject(t).alpha("[one, two]", testStep{
+		id:      "one",
+		outputs: "{report: {type: files, description: R, required: true}}",
+		reviews: humanStep,
+	}, testStep{id: "two"})
 	srv, c, id := p.begin()
-	shown := func() *HandIn { t.Helper(); return testkit.Get(srv.HandIn(ctx, id, "one")).Must(t) }
+	shown := func() *HandIn {
+		t.Helper()
+		return testkit.Get(srv.HandIn(ctx, id, "one")).Must(t)
+	}
 	handIn := func(names string) map[string]HandedFile {
 		t.Helper()
 		waits(t, p.finish(c, `{"outputs":{"report":["`+strings.ReplaceAll(names, " ", `","`)+`"]}}`))
@@ -652,8 +751,15 @@ func TestWhatAPersonJudges(t *testing.T) {
 		t.Helper()
 		testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Digest, passed, "Again"))
 	}
-	testkit.WriteAll(t, p.root, map[string]string{"a.md": "one\ntwo\n", "same.json": "{}", "b.png": "\x89PNG\x0d\x0a\x1a\x0a0000", "c.bin": "\x00",
-		"d.html": "<script>x</script>", "big.txt": strings.Repeat("x", maxHandedText+1)})
+	testkit.WriteAll(t, p.root, map[string]string{
+		"a.md":      "one\ntwo\n",
+		"same.json": "{}",
+		"b.png":     "\x89PNG\x0d\x0a\x1a\x0a0000",
+		"c.bin":     "\x00",
+		"d.html":    "<script>x</script>",
+		"big.txt":   strings.Repeat("x", maxHandedText+1),
+	})
+
 	testkit.Must(t, os.Truncate(filepath.Join(p.root, "big.txt"), 100<<20))
 	first := handIn("a.md same.json b.png c.bin d.html big.txt")
 	for path, want := range map[string]struct {
@@ -664,11 +770,16 @@ func TestWhatAPersonJudges(t *testing.T) {
 		"c.bin": {BinaryFile, "not text"}, "big.txt": {BinaryFile, "too large"},
 	} {
 		f := first[path]
-		testkit.Equal(t, f.Kind, want.kind, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
-		testkit.Equal(t, (f.Note == ""), (want.note == ""), "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
-		testkit.Contains(t, f.Note, want.note, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
-		testkit.Equal(t, (f.Text != ""), (want.note == "" && f.Kind != ImageFile), "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
-		testkit.Equal(t, f.Diff, "", "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, f.Kind, want.kind, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note,
+			len(f.Text), want.kind, want.note)
+		testkit.Equal(t, (f.Note == ""), (want.note == ""), "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind,
+			f.Note, len(f.Text), want.kind, want.note)
+		testkit.Contains(t, f.Note, want.note, "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note,
+			len(f.Text), want.kind, want.note)
+		testkit.Equal(t, (f.Text != ""), (want.note == "" && f.Kind != ImageFile),
+			"%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text), want.kind, want.note)
+		testkit.Equal(t, f.Diff, "", "%s: %s, %q, %d bytes of text, want %s %q", path, f.Kind, f.Note, len(f.Text),
+			want.kind, want.note)
 	}
 	hidden := func(note string) {
 		t.Helper()
@@ -687,6 +798,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 	n := len(testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t))
 	testkit.True(t, n != 0 && n <= 3000, "%d bytes are kept", n)
 	testkit.WriteAll(t, p.root, map[string]string{"a.md": "one\nthree\n", "c.bin": "text now", "new.md": "new"})
+
 	second := handIn("a.md same.json c.bin new.md")
 	testkit.Equal(t, second["a.md"].Diff, "--- last review\n+++ now\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n", "the diff")
 	for path, want := range map[string]string{"same.json": "as it was", "c.bin": "not known", "new.md": "is new"} {
@@ -694,14 +806,18 @@ func TestWhatAPersonJudges(t *testing.T) {
 		testkit.True(t, f.Diff == "" && strings.Contains(f.Note, want), "%s: %q, %q", path, f.Note, f.Diff)
 	}
 	testkit.Equal(t, strings.Join(shown().Gone, " "), "b.png d.html big.txt", "what is gone")
+
 	brief := shown().Brief()
-	testkit.True(t, strings.Contains(brief, "| -two\n    | +three\n") && !strings.Contains(brief, " one\nthree"), "in short: %s", brief)
+	testkit.True(t, strings.Contains(brief, "| -two\n    | +three\n") && !strings.Contains(brief, " one\nthree"),
+		"in short: %s", brief)
+
 	answer(true)
 	says(t, p.finish(c, `{"outputs":{"report":["a.md","same.json","c.bin","new.md"]}}`), machine.NextStep)
 }
 
-// The changes are shown against the last hand-in that a person failed. If no person failed one, they are shown against the
-// last hand-in, beside the whole content. What is kept for that is dropped when the session ends.
+// The changes are shown against the last hand-in that a person failed. If no person failed one, they are
+// shown against the last hand-in, beside the whole content. What is kept for that is dropped when the session
+// ends.
 func TestWhatAHandInIsComparedWith(t *testing.T) {
 	p, srv, _, c, id := underJudgement(t, bothStep, Reviewing{External: true, MaxTries: 9, ReplyWithin: time.Minute})
 	handIn := func(text string) *machine.FinishReply {
@@ -714,7 +830,8 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 		waits(t, handIn(text))
 		h := testkit.Get(srv.HandIn(ctx, id, "one")).Must(t)
 		testkit.Equal(t, h.Since(), "last "+of, text)
-		testkit.Equal(t, h.Files[0].Diff, fmt.Sprintf("--- last %s\n+++ now\n@@ -1,1 +1,1 @@\n-%s\n+%s\n", of, was, text), text)
+		testkit.Equal(t, h.Files[0].Diff,
+			fmt.Sprintf("--- last %s\n+++ now\n@@ -1,1 +1,1 @@\n-%s\n+%s\n", of, was, text), text)
 		testkit.Equal(t, strings.Contains(h.Brief(), "| "+text), !h.Judged, "the content, in short")
 	}
 	answer := func(passed bool) {
@@ -733,15 +850,21 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	shows("hand-in", "fifth", "sixth")
 	testkit.Must(t, srv.AbortFor(ctx, id, "enough"))
-	testkit.Equal(t, testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t), "", "what is kept of a session that has ended")
+	testkit.Equal(t, testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t), "",
+		"what is kept of a session that has ended")
 }
 
 func TestAHandInInShortIsBounded(t *testing.T) {
-	h := &HandIn{Files: slices.Repeat([]HandedFile{{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}}, 1000)}
+	h := &HandIn{Files: slices.Repeat([]HandedFile{{
+		FileHash: machine.FileHash{Path: strings.Repeat("p", 200)},
+		Text:     strings.Repeat(strings.Repeat("x", 3000)+"\n", 50),
+	}}, 1000)}
 	n := len(h.Brief())
 	testkit.True(t, n <= 2*maxBrief+10, "%d bytes", n)
+
 	whole := (&HandIn{Files: []HandedFile{{Text: strings.Repeat("x\n", maxBriefLines)}}}).Brief()
-	testkit.True(t, strings.Count(whole, "| x\n") == maxBriefLines && !strings.Contains(whole, "…"), "a file that is shown whole: %s", whole)
+	testkit.True(t, strings.Count(whole, "| x\n") == maxBriefLines && !strings.Contains(whole, "…"),
+		"a file that is shown whole: %s", whole)
 }
 
 // The criteria are those of the job as it was when the outputs were handed in, though the session began with others.
@@ -749,7 +872,8 @@ func TestAPersonSeesTheCriteriaOfTheQuestion(t *testing.T) {
 	p, _, _, c, id := underJudgement(t, humanStep)
 	p.reviewedJob(strings.Replace(humanStep, "Would you sign it?", "Would you publish it?", 1))
 	waits(t, p.finish(c, good))
-	testkit.Contains(t, testkit.Get(p.command(Reviewing{}).HandIn(ctx, id, "one")).Must(t).Brief(), "Would you publish it?")
+	testkit.Contains(t, testkit.Get(p.command(Reviewing{}).HandIn(ctx, id, "one")).Must(t).Brief(),
+		"Would you publish it?")
 }
 
 // A person who edits what was handed in judges it as it is then, unless more than a person judges it.
@@ -763,16 +887,20 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")
 			if reviews == bothStep {
-				testkit.Equal(t, session.CodeOf(err), codes.OutputsChanged, "for a person, a sentence that names a tool is left out: %v", err)
+				testkit.Equal(t, session.CodeOf(err), codes.OutputsChanged,
+					"for a person, a sentence that names a tool is left out: %v", err)
 				testkit.Equal(t, rev.calls(), 1, "for a person, a sentence that names a tool is left out: %v", err)
-				testkit.True(t, !strings.Contains(err.Error(), "finished_step"), "for a person, a sentence that names a tool is left out: %v", err)
+				testkit.True(t, !strings.Contains(err.Error(), "finished_step"),
+					"for a person, a sentence that names a tool is left out: %v", err)
 				return
 			}
+
 			testkit.Must(t, err)
 			h := testkit.Get(terminal.HandIn(ctx, id, "one")).Must(t)
 			testkit.True(t, h.Digest != before && h.Files[0].Text == "good, and edited", "%+v", h)
 			testkit.Equal(t, len(testkit.Get(terminal.ToReview(ctx)).Must(t)), 1, "what waits")
-			testkit.Must(t, terminal.ReviewFor(ctx, id, "one", h.Digest, machine.Answer{Passed: true, Identity: "local", Channel: session.ChannelTerminal}))
+			testkit.Must(t, terminal.ReviewFor(ctx, id, "one", h.Digest,
+				machine.Answer{Passed: true, Identity: "local", Channel: session.ChannelTerminal}))
 			says(t, p.finish(c, good), machine.NextStep)
 		})
 	}

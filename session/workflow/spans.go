@@ -75,24 +75,29 @@ func unlike(all, others []part) (left []part) {
 	return left
 }
 
-// resendSpans exports the spans again that ended in the last minute before a session moved last: the process that moved it may
-// have been killed before it had sent them. It does so once per session, for those of its steps, too.
+// resendSpans exports the spans again that ended in the last minute before a session moved last: the process
+// that moved it may have been killed before it had sent them. It does so once per session, for those of its
+// steps, too.
 func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
 	if !telemetry.On() || s.Trace == "" {
 		return
 	}
+
 	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
 		return
 	}
+
 	if e.resends.Add(1)%10_000 == 0 { // enough to remember: a span that is exported twice is the same one
 		e.resent.Clear()
 	}
+
 	since := s.UpdatedAt.Add(-time.Minute)
 	for _, span := range endedSpans(s, partsOf(s)) {
 		if span.End.After(since) {
 			telemetry.Export(span)
 		}
 	}
+
 	for _, p := range partsOf(s) {
 		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
 			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
@@ -108,6 +113,7 @@ func (e *Engine) ExportEnded(ctx context.Context) {
 	if !telemetry.On() {
 		return
 	}
+
 	rows, _ := e.records.List(ctx, store.SessionQuery{Ended: true, Limit: 100})
 	for _, row := range rows {
 		if time.Since(row.UpdatedAt) > time.Minute {
@@ -147,8 +153,16 @@ var (
 // endedSpans returns what has ended in a session and in some of its parts.
 func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 	if s.CompletedAt != nil {
-		span := telemetry.Span{Name: spans.Session + " " + s.JobName + "/" + s.WorkflowName, Ref: refOf(s), Parent: telemetry.Parse(s.Trace), Start: s.StartedAt, End: *s.CompletedAt, Attributes: []attribute.KeyValue{
-			spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName), spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))}}
+		span := telemetry.Span{
+			Name:   spans.Session + " " + s.JobName + "/" + s.WorkflowName,
+			Ref:    refOf(s),
+			Parent: telemetry.Parse(s.Trace),
+			Start:  s.StartedAt,
+			End:    *s.CompletedAt,
+			Attributes: []attribute.KeyValue{
+				spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName),
+				spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))},
+		}
 		if s.AttemptID != "" {
 			span.Attributes = append(span.Attributes, spans.RunID.String(s.AttemptID))
 		}
@@ -166,10 +180,19 @@ func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 
 // stepSpans returns what has ended of a step. left is when go_to_step left it; zero means never.
 func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all []telemetry.Span) {
-	ref, about := begunAt(s, spans.Step, p.StepID, p.StartedAt), []attribute.KeyValue{spans.SessionID.String(s.SessionID), spans.StepID.String(p.StepID)}
+	ref := begunAt(s, spans.Step, p.StepID, p.StartedAt)
+	about := []attribute.KeyValue{spans.SessionID.String(s.SessionID), spans.StepID.String(p.StepID)}
 	add := func(name string, of, parent telemetry.Ref, from, to time.Time, more ...attribute.KeyValue) {
-		all = append(all, telemetry.Span{Name: name, Ref: of, Parent: parent, Start: from, End: to, Attributes: append(about[:2:2], more...)})
+		all = append(all, telemetry.Span{
+			Name:       name,
+			Ref:        of,
+			Parent:     parent,
+			Start:      from,
+			End:        to,
+			Attributes: append(about[:2:2], more...),
+		})
 	}
+
 	end, how := left, "left"
 	switch {
 	case p.CompletedAt != nil:
@@ -189,8 +212,10 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 		if a.ClosedAt == nil || a.Imported || a.ByPerson() {
 			continue
 		}
+
 		of := tryRef(s, p.StepID, a)
-		add(tryKind[a.Checks], of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
+		add(tryKind[a.Checks], of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number),
+			spans.Outcome.String(string(a.State)))
 		for _, v := range a.Verdicts {
 			if !v.Reused && !v.At.Before(a.OpenedAt) { // else it is of an earlier one
 				all = append(all, verdictSpan(of, v))
@@ -199,8 +224,10 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 	}
 	if q := p.Question; q != nil && q.Answer != nil {
 		add(spans.Person, begunAt(s, spans.Person, p.StepID, q.AskedAt), ref, q.AskedAt, q.Answer.At,
-			withText([]attribute.KeyValue{spans.Outcome.String(label[q.Answer.Passed])}, spans.Feedback, q.Answer.Feedback)...)
+			withText([]attribute.KeyValue{spans.Outcome.String(label[q.Answer.Passed])}, spans.Feedback,
+				q.Answer.Feedback)...)
 	}
+
 	return all
 }
 
@@ -210,9 +237,15 @@ func tryRef(s *machine.State, stepID string, a *machine.Try) telemetry.Ref {
 }
 
 func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {
-	return telemetry.Span{Name: spans.Verdict, Ref: telemetry.Derive(parent, parent.SpanID().String(), v.Key), Parent: parent,
-		Start: v.At.Add(-time.Duration(v.Seconds * float64(time.Second))), End: v.At,
-		Attributes: withText([]attribute.KeyValue{spans.Criterion.String(v.RunEach), spans.Label.String(label[v.Passed])}, spans.Feedback, v.Feedback)}
+	return telemetry.Span{
+		Name:   spans.Verdict,
+		Ref:    telemetry.Derive(parent, parent.SpanID().String(), v.Key),
+		Parent: parent,
+		Start:  v.At.Add(-time.Duration(v.Seconds * float64(time.Second))),
+		End:    v.At,
+		Attributes: withText([]attribute.KeyValue{spans.Criterion.String(v.RunEach),
+			spans.Label.String(label[v.Passed])}, spans.Feedback, v.Feedback),
+	}
 }
 
 // withText adds a text that people or agents wrote, if it may be exported.

@@ -38,6 +38,7 @@ func (s *stack) keep(active map[string]bool) {
 	if len(s.parents) < 4*len(s.open)+64 {
 		return
 	}
+
 	needed := map[string]string{}
 	for _, id := range s.open {
 		for up := id; up != ""; up = s.parents[up] {
@@ -69,29 +70,35 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 		c.last.Store(nil)
 		return nil, nil
 	}
+
 	found, err := c.engine.records.List(ctx, store.SessionQuery{IDs: ids, Active: true, Brief: true})
 	if err != nil {
 		return nil, err
 	}
+
 	at := make(map[string]int, len(ids))
 	for i, id := range ids {
 		at[id] = i
 	}
+
 	slices.SortFunc(found, func(a, b store.Session) int { return cmp.Compare(at[a.ID], at[b.ID]) })
 	if len(found) < len(ids) {
 		active := map[string]bool{}
 		for _, row := range found {
 			active[row.ID] = true
 		}
+
 		c.mu.Lock()
 		for _, id := range c.stack.open {
 			if _, read := at[id]; !read { // pushed since
 				active[id] = true
 			}
 		}
+
 		c.stack.keep(active)
 		c.mu.Unlock()
 	}
+
 	all := entriesOf(found)
 	c.last.Store(&all)
 	return found, nil
@@ -102,7 +109,11 @@ func entriesOf(rows []store.Session) []machine.StackEntry {
 	out := make([]machine.StackEntry, 0, len(rows))
 	for _, row := range rows {
 		if row.Status == string(machine.Active) {
-			out = append(out, machine.StackEntry{Workflow: row.Job + "/" + row.Workflow, Step: row.Step, SessionID: row.ID})
+			out = append(out, machine.StackEntry{
+				Workflow:  row.Job + "/" + row.Workflow,
+				Step:      row.Step,
+				SessionID: row.ID,
+			})
 		}
 	}
 	return out
@@ -149,6 +160,7 @@ func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.Stac
 	if !alone || row.Status != string(machine.Active) {
 		return c.stackOf(ctx, row.ID)
 	}
+
 	all := entriesOf([]store.Session{row})
 	if !c.stateless {
 		c.last.Store(&all)
@@ -162,6 +174,7 @@ func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.stackOf(ctx, "")
 	}
+
 	found, more, err := c.engine.resumable(ctx, c.identity, 1, false)
 	if err != nil || more {
 		return []machine.StackEntry{}
@@ -190,10 +203,13 @@ func (c *Conn) target(ctx context.Context, id *string) (string, error) {
 	case id == nil:
 		return c.only(ctx)
 	case !machine.IsSessionID(*id):
-		return "", session.Wrong(codes.BadSessionID, "session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+		return "", session.Wrong(codes.BadSessionID,
+			"session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.",
+			jsontext.Clip(*id, 100))
 	case c.stateless || c.holds(*id):
 		return *id, nil // its actor checks the rest
 	}
+
 	_, err := c.resume(ctx, *id)
 	return *id, err
 }
@@ -214,6 +230,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		return c.stack.open[0], nil
 	}
 	c.mu.Unlock()
+
 	var rows []store.Session
 	var err error
 	more, s := false, &stack{parents: map[string]string{}}
@@ -228,6 +245,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	c.mu.Lock()
 	inner := map[string]bool{}
 	for _, row := range rows {
@@ -241,10 +259,12 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	case len(leaves) == 1 && !more:
 		return leaves[0].ID, nil
 	}
+
 	var b strings.Builder
 	if c.stateless {
 		slices.Reverse(leaves)
-		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. Pass session_id to say which one you mean:")
+		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. " +
+			"Pass session_id to say which one you mean:")
 		ids := listSessions(&b, leaves, more)
 		return "", session.NotNow(codes.SessionIDNeeded, "%s", b.String()).With("session_ids", ids)
 	}
@@ -273,12 +293,14 @@ func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 	if err := c.engine.mayServe(c.identity, row); err != nil || c.stateless {
 		return row, err
 	}
+
 	c.mu.Lock()
 	for _, up := range rows {
 		if up.Identity == c.identity && up.AttemptID == row.AttemptID {
 			c.stack.push(up)
 		}
 	}
+
 	n := len(c.stack.open)
 	c.mu.Unlock()
 	c.engine.Logger.InfoContext(ctx, "session resumed", "session", id, "sessions_on_stack", n)
@@ -294,8 +316,11 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 	if row.AttemptID == e.Attempt {
 		return nil
 	}
+
 	where := cmp.Or(row.Root, "another folder")
-	return session.NotNow(codes.OtherRoot, "Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was started there.", row.ID, where, e.Root).
+	return session.NotNow(codes.OtherRoot,
+		"Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was "+
+			"started there.", row.ID, where, e.Root).
 		With("session_id", row.ID).With("root", row.Root)
 }
 
@@ -317,9 +342,11 @@ func (c *Conn) moved(e *ended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moves++
+
 	if e == nil {
 		return
 	}
+
 	e.move = c.moves
 	if c.ended = append(c.ended, *e); len(c.ended) > keptEnded {
 		c.ended = slices.Delete(c.ended, 0, 1)
@@ -333,6 +360,7 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 	if c.stateless {
 		return c.lastEndedOf(ctx, stepID, now, same)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range slices.Backward(c.ended) {
@@ -340,12 +368,19 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 			return e.id
 		}
 	}
+
 	return ""
 }
 
 func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
 	newest := func(active bool, limit int) []store.Session {
-		rows, err := c.engine.records.List(ctx, store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: active, Ended: !active, Limit: limit})
+		rows, err := c.engine.records.List(ctx, store.SessionQuery{
+			Identity: c.identity,
+			Attempt:  &c.engine.Attempt,
+			Active:   active,
+			Ended:    !active,
+			Limit:    limit,
+		})
 		if err != nil {
 			return nil // the call itself reports it
 		}
@@ -355,9 +390,12 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 	if now {
 		open := newest(true, keptEnded)
 		rows = rows[:min(1, len(rows))]
-		if len(open) > 0 && (len(rows) == 0 || open[0].UpdatedAt.After(rows[0].UpdatedAt)) { // the session, and those that it has begun with it
+		// the session, and those that it has begun with it
+		if len(open) > 0 && (len(rows) == 0 || open[0].UpdatedAt.After(rows[0].UpdatedAt)) {
 			last := open[0].UpdatedAt
-			rows = slices.DeleteFunc(open, func(row store.Session) bool { return len(open) == 1 || !row.UpdatedAt.Equal(last) })
+			rows = slices.DeleteFunc(open, func(row store.Session) bool {
+				return len(open) == 1 || !row.UpdatedAt.Equal(last)
+			})
 		}
 	}
 	for _, row := range rows {
@@ -369,6 +407,7 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 			return row.ID
 		}
 	}
+
 	return ""
 }
 
@@ -377,6 +416,7 @@ func (c *Conn) push(rows []store.Session) {
 	if c.stateless {
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, row := range rows {

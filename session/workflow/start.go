@@ -27,16 +27,25 @@ type StartArgs struct {
 	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
 	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
 	Inputs          map[string]machine.OutputValue `json:"inputs" arg:"Values of the workflow's inputs, by name"`
-	InstanceID      *string                        `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
-	ParentSessionID *string                        `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
-	SessionID       *string                        `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"` // that agents give it, as the other tools do
-	RequestID       *string                        `json:"request_id" arg:"Any text, for retries"`
+	InstanceID      *string                        `json:"instance_id"`
+	ParentSessionID *string                        `json:"parent_session_id"`
+	// that agents give it, as the other tools do
+	SessionID *string `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"`
+	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 
 	// Root starts a session without a parent, whatever is on the stack: it was ordered from outside, and others
 	// continue it. Nobody counts as working on it yet.
 	Root bool `json:"-"`
 	// Isolated is for runs, which give items worktrees of their own: see machine.State.
 	Isolated bool `json:"-"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (StartArgs) Tags() map[string]string {
+	return map[string]string{
+		"InstanceID":      `arg:"Short name for the branch, such as acme. Default: the date"`,
+		"ParentSessionID": `arg:"Session to nest in, 8 hex digits. Default: top of the stack"`,
+	}
 }
 
 // Start starts a session and pushes it onto the stack (seed 000, 001.3). When it returns, the
@@ -57,8 +66,12 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
-		if rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}}); err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
-			r.Notice = machine.Notice(r.Notice, fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).", id, rows[0].Status))
+
+		rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}})
+		if err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
+			r.Notice = machine.Notice(r.Notice,
+				fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).",
+					id, rows[0].Status))
 		}
 	})
 }
@@ -66,8 +79,9 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
 	e := c.engine
 	if strings.TrimSpace(a.Goal) == "" {
-		return nil, "", session.Wrong(codes.InvalidArgument, "Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").With("argument", "goal")
+		return nil, "", blankGoal()
 	}
+
 	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
 		return nil, "", err
@@ -84,28 +98,43 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
+
 	parent, stack := "", []machine.StackEntry{}
 	if !a.Root {
 		if parent, stack, err = c.parent(ctx, a); err != nil {
 			return nil, "", err
 		}
 	}
+
 	how, err := e.Reviewing(ctx)
 	if err != nil {
 		return nil, "", err
 	}
+
 	if err := e.enter(ctx); err != nil {
 		return nil, "", err
 	}
+
 	def, texts, err := e.beginning(ctx, e.Root, def, inputs)
 	if err != nil {
 		return nil, "", err
 	}
 	b := machine.NewSession{
-		Goal: a.Goal, Inputs: inputs, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
-		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def), Isolated: a.Isolated,
-		Trace: e.traceFor(ctx, parent),
+		Goal:       a.Goal,
+		Inputs:     inputs,
+		InstanceID: a.InstanceID,
+		Identity:   c.identity,
+		Place:      e.Place,
+		AttemptID:  e.Attempt,
+		At:         e.now(),
+		Call:       who.Call,
+		Texts:      texts,
+		Notice:     e.unclosable(how, def, 0),
+		Pinned:     e.pin(how, def),
+		Isolated:   a.Isolated,
+		Trace:      e.traceFor(ctx, parent),
 	}
+
 	if parent != "" {
 		b.Parent = &parent
 	}
@@ -114,9 +143,11 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	b.Notice = strings.TrimSpace(lastGood(e.Catalog, j) + " " + otherName(a, j, wf) + b.Notice)
 	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
+
 	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err
 	}
+
 	by, row := *who.MovedBy, store.Session{}
 	if a.Root {
 		by = ""
@@ -130,13 +161,29 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		reply := *r
 		reply.Stack, r = c.onTop(stack, rows), &reply
 	}
+
 	c.moved(nil)
 	if b.BranchDue {
-		if _, err := ask(ctx, e, row.ID, func(ctx context.Context, a *sessionActor) (struct{}, error) { return struct{}{}, a.branched(ctx, who) }); err != nil {
-			return nil, "", err
-		}
+		err = e.makeBranch(ctx, row.ID, who)
+	}
+	if err != nil {
+		return nil, "", err
 	}
 	return r, row.ID, nil
+}
+
+// makeBranch makes the branch of a session that has begun.
+func (e *Engine) makeBranch(ctx context.Context, id string, who caller) error {
+	_, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (struct{}, error) {
+		return struct{}{}, a.branched(ctx, who)
+	})
+	return err
+}
+
+func blankGoal() error {
+	return session.Wrong(codes.InvalidArgument,
+		"Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").
+		With("argument", "goal")
 }
 
 // otherName says that the workflow that was started has another name than the call gives.
@@ -144,14 +191,18 @@ func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
 	if wf.Name == a.WorkflowName {
 		return ""
 	}
-	return fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name, jsontext.Clip(a.WorkflowName, 200), wf.Name)
+	return fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name,
+		jsontext.Clip(a.WorkflowName, 200), wf.Name)
 }
 
 // beginning returns the definition with which a session of it begins, and the texts of its first steps.
-func (e *Engine) beginning(ctx context.Context, root string, def *machine.Definition, inputs machine.Outputs) (*machine.Definition, machine.Instructions, error) {
+func (e *Engine) beginning(
+	ctx context.Context, root string, def *machine.Definition, inputs machine.Outputs,
+) (*machine.Definition, machine.Instructions, error) {
 	if err := e.definitions.CheckSchemas(def); err != nil {
 		return nil, nil, err
 	}
+
 	first := machine.First(def, inputs)
 	texts, err := e.definitions.Texts(def, first)
 	if err == nil {
@@ -163,23 +214,30 @@ func (e *Engine) beginning(ctx context.Context, root string, def *machine.Defini
 	return def, texts, err
 }
 
-// create stores the session under a new id, with those of its first steps that are workflows, and, if its branch is to be made, a name for that which is free.
-func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string) (rows []store.Session, r *machine.StartReply, err error) {
+// create stores the session under a new id, with those of its first steps that are workflows, and, if its
+// branch is to be made, a name for that which is free.
+func (e *Engine) create(
+	ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string,
+) (rows []store.Session, r *machine.StartReply, err error) {
 	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {
 		b.SessionID = randomID(4)
 		if b.BranchDue {
-			if b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken); err != nil {
+			b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken)
+			if err != nil {
 				return nil, nil, gitFailed(name, err)
 			}
 		}
+
 		s, r, err := machine.Begin(def, b)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
 		w, made := record.Defining(def), &nestedWrites{root: e.Root}
-		if err := e.calls(ctx, how, s, def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
+		if err := e.calls(ctx, how, s, def, by, beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup},
+			made); err != nil {
 			return nil, nil, err
 		}
 		w.Also = made.writes
@@ -196,32 +254,41 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 		case err != nil:
 			return nil, nil, record.NotSaved(b.SessionID, err)
 		}
+
 		e.exports.Write(w.Session, s)
 		made.written(e)
 		telemetry.About(ctx, refOf(s))
 		e.notifyMoved()
 		return append([]store.Session{w.Session}, made.began()...), r, nil
 	}
+
 	return nil, nil, errors.New("no free session id and branch were found in 20 tries")
 }
 
 // createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first
 // commit has written, or may write yet, is found by the second one, which waits for it. A session that is
 // there and has the reply to this call is this one.
-func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite) error {
+func (e *Engine) createAgain(
+	ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite,
+) error {
 	w.Put, w.Gone = nil, nil // Write adds them
 	_, err := e.records.Write(ctx, nil, row, s, w)
 	if err == nil || errors.Is(err, store.ErrRequested) {
 		return err
 	}
+
 	stored, rerr := e.records.Read(ctx, b.SessionID, nil)
 	switch {
 	case rerr == nil && stored.State.OwnReply(b.Call) != nil:
 		return nil
-	case (rerr == nil || session.CodeOf(rerr) == codes.UnknownSession) && errors.Is(err, store.ErrExists): // the branch is another one's
+	// the branch is another one's
+	case (rerr == nil || session.CodeOf(rerr) == codes.UnknownSession) && errors.Is(err, store.ErrExists):
 		return err
 	}
-	return session.NotNow(codes.SessionUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+
+	return session.NotNow(codes.SessionUncertain,
+		"The session may have been started or not: %v. Make the same call again with the same request_id; without "+
+			"one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
 // parent finds the parent of a new session, the named one or the top, and the stack. The top of a stateless
@@ -230,7 +297,11 @@ func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.Stack
 	id := a.ParentSessionID
 	if named := a.SessionID; named != nil {
 		if !machine.IsSessionID(*named) || id != nil && *id != *named {
-			return "", nil, session.Wrong(codes.BadSessionID, "session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and begin_step.session_id of the reply is what the other tools take. To nest the workflow in a session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument", "session_id")
+			return "", nil, session.Wrong(codes.BadSessionID,
+				"session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and "+
+					"begin_step.session_id of the reply is what the other tools take. To nest the workflow in a "+
+					"session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument",
+				"session_id")
 		}
 		id = named
 	}
@@ -242,14 +313,19 @@ func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.Stack
 		return rows[len(rows)-1].ID, entriesOf(rows), nil
 	}
 	if !machine.IsSessionID(*id) {
-		return "", nil, session.Wrong(codes.BadSessionID, "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+		return "", nil, session.Wrong(codes.BadSessionID,
+			"parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and "+
+				"stack.", jsontext.Clip(*id, 100))
 	}
+
 	row, err := c.resume(ctx, *id)
 	if err != nil {
 		return "", nil, err
 	}
 	if row.Status != string(machine.Active) {
-		return "", nil, session.NotNow(codes.SessionEnded, "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
+		return "", nil, session.NotNow(codes.SessionEnded,
+			"parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id,
+			row.Status)
 	}
 	return *id, c.stackOf(ctx, *id), nil
 }
@@ -261,12 +337,15 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	if b.Branch = machine.BranchNamed; tree.Outside() {
 		b.Branch = machine.BranchOutsideGit
 	}
+
 	if e.Config == nil {
 		return nil
 	}
+
 	cfg, err := e.Config.Current(ctx)
 	if err != nil {
-		return session.NotNow(codes.ConfigInvalid, "The configuration cannot be used: %v. Correct it and call again.", err).Because(err)
+		return session.NotNow(codes.ConfigInvalid, "The configuration cannot be used: %v. Correct it and call again.",
+			err).Because(err)
 	}
 	switch mode := cfg.Git.Branch; {
 	case mode != config.BranchCreate && mode != config.BranchCheckout:
@@ -274,19 +353,23 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 		return nil
 	case b.Branch == machine.BranchOutsideGit:
 		return session.NotNow(codes.NotAGitRepository,
-			"git.branch is '%s', but %s is not in a git repository. Run `git init` there, or set git.branch to 'name' in .deepwork/config.yml.", mode, e.Root)
+			"git.branch is '%s', but %s is not in a git repository. Run `git init` there, or set git.branch to "+
+				"'name' in .deepwork/config.yml.", mode, e.Root)
 	case mode == config.BranchCheckout:
 		b.Branch = machine.BranchCheckedOut
 		err = tree.Switchable(ctx)
 	default:
 		b.Branch = machine.BranchCreated
 	}
+
 	b.BranchDue = true
 	if dirty, ok := errors.AsType[*branch.DirtyError](err); ok {
-		return session.NotNow(codes.DirtyTree, "git.branch is 'checkout', and %v. Commit or stash them, then call again.", err).With("files", dirty.Files)
+		return session.NotNow(codes.DirtyTree,
+			"git.branch is 'checkout', and %v. Commit or stash them, then call again.", err).With("files", dirty.Files)
 	} else if err != nil {
 		return gitFailed(b.BranchName, err)
 	}
+
 	return nil
 }
 
@@ -295,14 +378,19 @@ func (e *Engine) branchNotice(cfg *config.Config) string {
 	if cfg.Approval == nil {
 		return ""
 	}
+
 	asked, ok := cfg.Approval.Withheld.Of("git.branch")
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("The user has not approved git.branch: %s of .deepwork/config.yml, so no branch was created, and the work tree is on the one that it was on. If the branch matters, ask them to run `deepwork trust --path %s` in a terminal, and start the workflow again.",
+	return fmt.Sprintf("The user has not approved git.branch: %s of .deepwork/config.yml, so no branch was created, "+
+		"and the work tree is on the one that it was on. If the branch matters, ask them to run `deepwork trust "+
+		"--path %s` in a terminal, and start the workflow again.",
 		strings.Trim(asked.Text, `"`), session.InShell(filepath.Dir(filepath.Dir(e.Config.Path()))))
 }
 
 func gitFailed(name string, err error) error {
-	return session.NotNow(codes.GitFailed, "The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' in .deepwork/config.yml.", name, err).Because(err)
+	return session.NotNow(codes.GitFailed,
+		"The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' "+
+			"in .deepwork/config.yml.", name, err).Because(err)
 }

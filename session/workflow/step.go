@@ -27,6 +27,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err := a.branched(ctx, who); err != nil {
 		return nil, err
 	}
+
 	def, err := a.definition(ctx)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err != nil {
 		return nil, err
 	}
+
 	how, _ := a.reviewing(ctx) // a config with errors is no reason not to say where the session is
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
@@ -56,6 +58,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 		r.NextCursor = next
 		return r, nil
 	}
+
 	// The step has begun, so its text is stored: reading it does not depend on the file or its
 	// current size.
 	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, shown)
@@ -64,7 +67,9 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	}
 	r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
 	r.NextCursor = next
-	r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
+	r.Notice = machine.Notice(r.Notice,
+		fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.",
+			errors.Unwrap(err)))
 	return r, nil
 }
 
@@ -74,7 +79,9 @@ func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err
 	from := 0
 	if cursor != nil {
 		if from, err = strconv.Atoi(*cursor); err != nil || from < 0 || from >= len(entry) {
-			return nil, nil, session.Wrong(codes.BadCursor, "cursor %q is not one that get_step gave for the steps as they are now: leave it out.", *cursor).With("argument", "cursor")
+			return nil, nil, session.Wrong(codes.BadCursor,
+				"cursor %q is not one that get_step gave for the steps as they are now: leave it out.",
+				*cursor).With("argument", "cursor")
 		}
 	}
 	shown = entry[from:]
@@ -103,9 +110,16 @@ func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []st
 }
 
 // reading makes get_step's reply, without the stack. It describes the members of shown.
-func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions, running []string, most int) *machine.StepReply {
+func (a *sessionActor) reading(
+	def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions,
+	running []string, most int,
+) *machine.StepReply {
 	s := a.state.In(a.engine.Place)
-	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.Notice(nil, def.Notice)}
+	r := &machine.StepReply{
+		Goal:           s.Goal,
+		CompletedSteps: s.CompletedSteps(def),
+		Notice:         machine.Notice(nil, def.Notice),
+	}
 	d := s.Describe(def, shown, texts)
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
 	for _, id := range entry {
@@ -126,9 +140,13 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		r.PendingConcurrentSteps = pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}
-			r.Notice = machine.Notice(r.Notice, "Every member of this group is finished, because the job was edited. Call finished_step once more for one of them, with its step_id and outputs, to go on.")
+			r.Notice = machine.Notice(r.Notice,
+				"Every member of this group is finished, because the job was edited. Call finished_step once more "+
+					"for one of them, with its step_id and outputs, to go on.")
 		} else if done := finishedOf(shown, pending); len(done) > 0 {
-			r.Notice = machine.Notice(r.Notice, fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "), strings.Join(pending, ", ")))
+			r.Notice = machine.Notice(r.Notice,
+				fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "),
+					strings.Join(pending, ", ")))
 		}
 	}
 	return r
@@ -138,7 +156,12 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 func standing(sessionID string, p *machine.StepProgress, running bool, left int) *machine.Standing {
 	last := p.Newest()
 	if q := p.Question; q != nil && q.Open() {
-		return &machine.Standing{State: "waiting_for_you", Outputs: q.Outputs, TriesLeft: left, Command: session.AwaitingStep{SessionID: sessionID, Step: p.StepID, Review: true}.Command()}
+		return &machine.Standing{
+			State:     "waiting_for_you",
+			Outputs:   q.Outputs,
+			TriesLeft: left,
+			Command:   session.AwaitingStep{SessionID: sessionID, Step: p.StepID, Review: true}.Command(),
+		}
 	}
 	if last == nil {
 		return nil

@@ -21,7 +21,8 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// output runs a client, two minutes at most, and returns what it printed. The client has its own home, for what it keeps there.
+// output runs a client, two minutes at most, and returns what it printed. The client has its own home, for
+// what it keeps there.
 func output(t *testing.T, argv ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -73,8 +74,12 @@ func TestClientOfThePythonSDK(t *testing.T) {
 
 // typescriptWalk is what the TypeScript client sees in addition.
 var typescriptWalk = wants{
-	"server": {"capabilities.tools.listChanged": `true`}, "nothing": {"text": "StateError: No active workflow session"}, "again": {"stack.1": `nothing`},
-	"ahead": {"text": "go_to_step only leads back"}, "task": {"title": `"Fix the door"`}, "lost": {"text": "resume one of these"},
+	"server":  {"capabilities.tools.listChanged": `true`},
+	"nothing": {"text": "StateError: No active workflow session"},
+	"again":   {"stack.1": `nothing`},
+	"ahead":   {"text": "go_to_step only leads back"},
+	"task":    {"title": `"Fix the door"`},
+	"lost":    {"text": "resume one of these"},
 }
 
 // The client of the official TypeScript SDK, in the version of the lock file.
@@ -94,13 +99,18 @@ func TestClientOfTheTypeScriptSDK(t *testing.T) {
 			}
 			saw := walk(t, told, node(t), filepath.Join(packages(t), "client.mjs"))
 			judge(t, told, saw, typescriptWalk)
-			testkit.Equal(t, saw["again"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"), "the session of the same request_id")
+			testkit.Equal(t, saw["again"].value(t, "begin_step.session_id"),
+				saw["started"].value(t, "begin_step.session_id"), "the session of the same request_id")
 			if end := saw["terminated"]; over != "stdio" {
-				testkit.True(t, end.Status == 404 && end.Text == "", "a session that was terminated answers %d, and is %q", end.Status, end.Text)
+				testkit.True(t, end.Status == 404 && end.Text == "",
+					"a session that was terminated answers %d, and is %q", end.Status, end.Text)
 			}
+
 			for _, at := range []string{"nobody", "stranger"} {
-				testkit.True(t, told.Token == "" || saw[at].Status == 401 && strings.Contains(saw[at].Text, "token"), "%s: %+v", at, saw[at])
+				testkit.True(t, told.Token == "" || saw[at].Status == 401 && strings.Contains(saw[at].Text, "token"),
+					"%s: %+v", at, saw[at])
 			}
+
 			p.whole(t)
 		})
 	}
@@ -114,7 +124,8 @@ func TestClientInBothEras(t *testing.T) {
 		for _, over := range []string{"stdio", "http"} {
 			t.Run(over+"/"+mode, func(t *testing.T) {
 				t.Parallel()
-				script := filepath.Join(packages(t), "eras.mjs") // it installs that before the time of the server begins
+				// it installs that before the time of the server begins
+				script := filepath.Join(packages(t), "eras.mjs")
 				p := personProject(t)
 				told := instructions{Mode: mode}
 				if over == "stdio" {
@@ -124,10 +135,18 @@ func TestClientInBothEras(t *testing.T) {
 				}
 				saw := walk(t, told, node(t), script)
 				wants{
-					"server": {"protocol": `"` + protocol + `"`}, "prompt": {"text": "Walk the dog"}, "resource": {"text": "=== care/judge: Judge ==="},
-					"question": {"text": "Is it good?", "properties.decision.enum": `["pass","fail"]`}, "judged": {"status": `"workflow_complete"`},
+					"server":   {"protocol": `"` + protocol + `"`},
+					"prompt":   {"text": "Walk the dog"},
+					"resource": {"text": "=== care/judge: Judge ==="},
+					"question": {"text": "Is it good?", "properties.decision.enum": `["pass","fail"]`},
+					"judged":   {"status": `"workflow_complete"`},
 				}.check(t, saw)
-				for at, name := range map[string]string{"tools": "finished_step", "prompts": "deepwork:care:main", "resources": "deepwork://jobs/care"} {
+
+				for at, name := range map[string]string{
+					"tools":     "finished_step",
+					"prompts":   "deepwork:care:main",
+					"resources": "deepwork://jobs/care",
+				} {
 					testkit.True(t, slices.Contains(saw[at].Names, name), "%s: %v", at, saw[at].Names)
 				}
 			})
@@ -139,9 +158,11 @@ func TestClientInBothEras(t *testing.T) {
 // which is named as the Inspector wants it. Its exit code is that of a tool's result.
 func inspect(t *testing.T, server []string, args ...string) (tools []string, result sight) {
 	t.Helper()
-	script := filepath.Join(packages(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
+	script := filepath.Join(packages(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher",
+		"build", "index.js")
 	argv := append([]string{node(t), script, "--cli", "--quiet", "--format", "json"}, args...)
 	out, err := output(t, append(argv, server...)...)
+
 	var said struct {
 		Result struct {
 			Tools             []struct{ Name string }
@@ -151,8 +172,11 @@ func inspect(t *testing.T, server []string, args ...string) (tools []string, res
 		}
 	}
 	testkit.Need(t, json.Unmarshal(out, &said) == nil, "%v ended with %v\n%s", args, err, out)
+
 	refused, ok := errors.AsType[*exec.ExitError](err)
-	testkit.Need(t, said.Result.IsError == ok && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s", args, err, out)
+	testkit.Need(t, said.Result.IsError == ok && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s",
+		args, err, out)
+
 	for _, tool := range said.Result.Tools {
 		tools = append(tools, tool.Name)
 	}
@@ -163,34 +187,43 @@ func inspect(t *testing.T, server []string, args ...string) (tools []string, res
 	return tools, result
 }
 
-// The command line of the MCP Inspector, with both generations of the protocol: each of its runs is a connection of its own.
+// The command line of the MCP Inspector, with both generations of the protocol: each of its runs is a
+// connection of its own.
 func TestInspector(t *testing.T) {
 	p := newProject(t)
 	token, file := newToken(t)
 	for name, server := range map[string][]string{
 		"stdio": append([]string{"--"}, p.command(t)...),
-		"http":  {"--transport", "http", "--server-url", p.serve(t, "http", "--token-file", file), "--header", "Authorization: Bearer " + token},
+		"http": {"--transport", "http", "--server-url", p.serve(t, "http", "--token-file", file), "--header",
+			"Authorization: Bearer " + token},
 	} {
 		for _, era := range []string{"legacy", "modern"} {
 			t.Run(name+"/"+era, func(t *testing.T) {
 				call := func(tool, arguments string) sight {
 					t.Helper()
-					_, result := inspect(t, server, "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+					_, result := inspect(t, server, "--protocol-era", era, "--method", "tools/call", "--tool-name",
+						tool, "--tool-args-json", arguments)
 					return result
 				}
+
 				// --strict fails where a schema is one that clients cannot use.
 				listed, _ := inspect(t, server, "--protocol-era", era, "--method", "tools/list", "--strict")
 				for _, name := range append([]string{"create_task", "call_workflow_tool"}, workflowTools...) {
 					testkit.True(t, slices.Contains(listed, name), "%s is not listed", name)
 				}
 				testkit.Equal(t, call("get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
+
 				refused := call("start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
 				testkit.True(t, refused.Error, "refused: %+v", refused)
 				testkit.Need(t, refused.Structured == nil, "refused: %+v", refused)
 				testkit.Contains(t, refused.Text, "Job not found: nowhere", "refused: %+v", refused)
-				id := call("start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`).value(t, "begin_step.session_id")
-				testkit.Equal(t, call("get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
-				testkit.Equal(t, call("abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`).value(t, "aborted_workflow"), `"trip/main"`, "aborted")
+
+				id := call("start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`).value(t,
+					"begin_step.session_id")
+				testkit.Equal(t, call("get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`,
+					"resumed")
+				testkit.Equal(t, call("abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`).value(t,
+					"aborted_workflow"), `"trip/main"`, "aborted")
 			})
 		}
 	}
@@ -220,7 +253,8 @@ func connect(t *testing.T, over mcp.Transport) *session {
 			s.progress = append(s.progress, r.Params.Message)
 		},
 	})
-	s.ClientSession = testkit.Get(client.Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
+	s.ClientSession = testkit.Get(
+		client.Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -229,6 +263,7 @@ func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	for {
 		all := map[string]*mcp.Tool{}
 		for tool, err := range s.Tools(ctx, nil) {
@@ -290,15 +325,19 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s := connect(t, &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second})
 	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
 	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody")
-	testkit.Equal(t, all["ask"].Description, "[From the source typescript; a person must perform the steps there] Asks somebody")
+	testkit.Equal(t, all["ask"].Description,
+		"[From the source typescript; a person must perform the steps there] Asks somebody")
 	testkit.Equal(t, s.gives(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
 	testkit.Equal(t, s.gives(t, "count", `{}`), `{"counted":3}`, "count")
+
 	s.mu.Lock()
 	testkit.Contains(t, strings.Join(s.progress, "\n"), "of 3, at", "progress")
 	s.progress = nil
 	s.mu.Unlock()
+
 	for name, wants := range map[string][]string{"break": {"StateError: ", "it broke"}, "greet": {"ToolError: "}} {
-		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})).Must(t)
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})).
+			Must(t)
 		testkit.ContainsAll(t, words(res), wants, "%s", name)
 		testkit.True(t, res.IsError, "%s is no error", name)
 	}
@@ -306,12 +345,16 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	// A cancelled call ends there; its execution_id is in its progress.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan *mcp.CallToolResult, 1)
-	go func() { res, _ := s.call(ctx, "wait", `{}`); ended <- res }()
+	go func() {
+		res, _ := s.call(ctx, "wait", `{}`)
+		ended <- res
+	}()
 	id := s.running(t, "wait")
 	cancel()
 	<-ended
 	testkit.Until(t, "the run is cancelled", func() bool {
-		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		res := testkit.Get(s.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})).Must(t)
 		testkit.Need(t, !res.IsError, "%s", words(res))
 		return strings.Contains(words(res), `"state":"cancelled"`)
 	})
@@ -320,10 +363,14 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s.mu.Lock()
 	s.progress = nil
 	s.mu.Unlock()
-	go func() { res, _ := s.call(t.Context(), "ask", `{}`); ended <- res }()
+	go func() {
+		res, _ := s.call(t.Context(), "ask", `{}`)
+		ended <- res
+	}()
 	id = s.running(t, "ask")
 	for range 2 {
-		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		res := testkit.Get(s.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})).Must(t)
 		testkit.Need(t, !res.IsError, "%s", words(res))
 		testkit.Need(t, strings.Contains(words(res), `"state":"cancelled"`), "%s", words(res))
 		testkit.Need(t, strings.Contains(words(res), "was cancelled at its source"), "%s", words(res))

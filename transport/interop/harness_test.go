@@ -65,6 +65,7 @@ func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 		err := json.Unmarshal(line, &s)
 		_, twice := all[s.At]
 		testkit.Need(t, err == nil && !twice, "the client printed %q, twice: %t; %v", line, twice, err)
+
 		if string(s.Structured) == "null" {
 			s.Structured = nil
 		}
@@ -75,8 +76,8 @@ func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	return all
 }
 
-// wants are what a client must have seen, by the name of the sight: the values at paths of the structured content, as JSON,
-// or, where the path is "text", a part of the text.
+// wants are what a client must have seen, by the name of the sight: the values at paths of the structured
+// content, as JSON, or, where the path is "text", a part of the text.
 type wants map[string]map[string]string
 
 func (w wants) check(t *testing.T, saw map[string]sight) {
@@ -107,25 +108,41 @@ var everyWalk = wants{
 	"mistyped":  {"text": "declared as type 'file' and must be a single string path"},
 	"nested":    {"begin_step.step_id": `"look"`, "stack.0.workflow": `"trip/main"`, "stack.1.workflow": `"trip/side"`},
 	"unnested":  {"status": `"workflow_complete"`, "resumed_workflow": `"trip/main"`, "resumed_step": `"collect"`},
-	"group":     {"status": `"next_step"`, "begin_step.step_id": `"left"`, "concurrent_steps.0.step_id": `"right"`, "text": "**CONCURRENT STEPS**"},
-	"right":     {"begin_step": `null`, "pending_concurrent_steps": `["left"]`},
-	"left":      {"begin_step.step_id": `"judge"`, "begin_step.step_reviews.0.run_each": `"step"`},
-	"failed":    {"status": `"needs_work"`, "feedback": `"Try 1 of 3. docs/report.md: say that it is good\n- Not met: Does the report say that it is good?\nCorrect that, then call finished_step again."`, "failed_reviews.0.passed": `false`},
-	"passed":    {"begin_step.step_id": `"wrap"`},
-	"back":      {"begin_step.step_id": `"judge"`},
-	"greeted":   {"state": `"completed"`, "result": `{"greeting":"Hello, Ada"}`},
-	"projects":  {"projects.0.is_root": `true`},
-	"created":   {"status": `"todo"`},
-	"tasks":     {"tasks.0.title": `"Fix the door"`, "count": `1`},
-	"found":     {"begin_step.step_id": `"judge"`, "goal": `"Walk"`},
-	"resumed":   {"begin_step.step_id": `"wrap"`},
-	"complete":  {"status": `"workflow_complete"`, "all_outputs.right": `["docs/right-1.md","docs/right-2.md"]`, "all_outputs.summary": `"docs/summary.md"`, "stack": `[]`},
-	"second":    {"begin_step.step_id": `"look"`},
-	"aborted":   {"aborted_workflow": `"trip/side"`, "explanation": `"Seen enough"`},
+	"group": {
+		"status":                     `"next_step"`,
+		"begin_step.step_id":         `"left"`,
+		"concurrent_steps.0.step_id": `"right"`,
+		"text":                       "**CONCURRENT STEPS**",
+	},
+	"right": {"begin_step": `null`, "pending_concurrent_steps": `["left"]`},
+	"left":  {"begin_step.step_id": `"judge"`, "begin_step.step_reviews.0.run_each": `"step"`},
+	"failed": {
+		"status": `"needs_work"`,
+		"feedback": `"Try 1 of 3. docs/report.md: say that it is good\n- Not met: Does the report ` +
+			`say that it is good?\nCorrect that, then call finished_step again."`,
+		"failed_reviews.0.passed": `false`,
+	},
+	"passed":   {"begin_step.step_id": `"wrap"`},
+	"back":     {"begin_step.step_id": `"judge"`},
+	"greeted":  {"state": `"completed"`, "result": `{"greeting":"Hello, Ada"}`},
+	"projects": {"projects.0.is_root": `true`},
+	"created":  {"status": `"todo"`},
+	"tasks":    {"tasks.0.title": `"Fix the door"`, "count": `1`},
+	"found":    {"begin_step.step_id": `"judge"`, "goal": `"Walk"`},
+	"resumed":  {"begin_step.step_id": `"wrap"`},
+	"complete": {
+		"status":              `"workflow_complete"`,
+		"all_outputs.right":   `["docs/right-1.md","docs/right-2.md"]`,
+		"all_outputs.summary": `"docs/summary.md"`,
+		"stack":               `[]`,
+	},
+	"second":  {"begin_step.step_id": `"look"`},
+	"aborted": {"aborted_workflow": `"trip/side"`, "explanation": `"Seen enough"`},
 }
 
 // workflowTools must be listed, each with an output schema.
-var workflowTools = []string{"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"}
+var workflowTools = []string{"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step",
+	"start_workflow"}
 
 // judge holds what a client saw against wants, and against what holds for all.
 func judge(t *testing.T, told instructions, saw map[string]sight, more wants) {
@@ -137,12 +154,16 @@ func judge(t *testing.T, told instructions, saw map[string]sight, more wants) {
 	more.check(t, saw)
 	for at, s := range saw {
 		testkit.Equal(t, s.Error, slices.Contains(refusals, at), "%s: refused: %s", at, s.Text)
-		testkit.True(t, !s.Error || s.Structured == nil, "%s is refused and has structured content: %s", at, s.Structured)
+		testkit.True(t, !s.Error || s.Structured == nil, "%s is refused and has structured content: %s", at,
+			s.Structured)
+
 		// What is in the text is for clients that do not know structured content.
 		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") {
 			var x, y any
-			testkit.Need(t, json.Unmarshal(s.Structured, &x) == nil, "%s: structured content %s, text %s", at, s.Structured, s.Text)
-			testkit.Need(t, json.Unmarshal([]byte(s.Text), &y) == nil, "%s: structured content %s, text %s", at, s.Structured, s.Text)
+			testkit.Need(t, json.Unmarshal(s.Structured, &x) == nil, "%s: structured content %s, text %s", at,
+				s.Structured, s.Text)
+			testkit.Need(t, json.Unmarshal([]byte(s.Text), &y) == nil, "%s: structured content %s, text %s", at,
+				s.Structured, s.Text)
 			testkit.True(t, reflect.DeepEqual(x, y), "%s: structured content %s, text %s", at, s.Structured, s.Text)
 		}
 	}
@@ -152,11 +173,15 @@ func judge(t *testing.T, told instructions, saw map[string]sight, more wants) {
 		testkit.True(t, slices.Contains(tools.Names, name), "%s is not in %v", name, tools.Names)
 	}
 	for _, name := range []string{"greet", "count"} {
-		testkit.True(t, !slices.Contains(tools.Names, name) && slices.Contains(saw["changed"].Names, name), "%s: in tools %v and, later, %v", name, tools.Names, saw["changed"].Names)
+		testkit.True(t, !slices.Contains(tools.Names, name) && slices.Contains(saw["changed"].Names, name),
+			"%s: in tools %v and, later, %v", name, tools.Names, saw["changed"].Names)
 	}
-	testkit.Equal(t, saw["found"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"), "the session that was resumed")
+	testkit.Equal(t, saw["found"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"),
+		"the session that was resumed")
+
 	progress := saw["progress"]
-	testkit.Contains(t, progress.value(t, "0.message"), "quality review of step 'judge'", "progress %s", progress.Structured)
+	testkit.Contains(t, progress.value(t, "0.message"), "quality review of step 'judge'", "progress %s",
+		progress.Structured)
 }
 
 // value is what is at a path of the structured content, as JSON.
@@ -165,6 +190,7 @@ func (s sight) value(t *testing.T, path string) string {
 	if s.Structured == nil {
 		return "nothing"
 	}
+
 	var at any
 	testkit.Must(t, json.Unmarshal(s.Structured, &at))
 	for key := range strings.SplitSeq(path, ".") {
@@ -177,6 +203,7 @@ func (s sight) value(t *testing.T, path string) string {
 				at, ok = v[i], true
 			}
 		}
+
 		if !ok {
 			return "nothing"
 		}
@@ -205,7 +232,8 @@ func (p project) configure(t *testing.T, text string) { testkit.Write(t, p.confi
 // sources is a config with the source that is written with the TypeScript SDK.
 func sources(t *testing.T) string {
 	t.Helper()
-	return fmt.Sprintf("workflow_tools:\n  status_interval: 150ms\n  sources:\n    - {name: typescript, command: [%q, %q]}\n",
+	return fmt.Sprintf("workflow_tools:\n  status_interval: 150ms\n  sources:\n    - {name: typescript, command: "+
+		"[%q, %q]}\n",
 		node(t), filepath.Join(packages(t), "source.mjs"))
 }
 
@@ -224,14 +252,17 @@ func (p project) command(t *testing.T, args ...string) []string {
 
 var listening = regexp.MustCompile(`msg=listening.* url=(\S+)`)
 
-// serve starts a server of many clients on a free port, and returns its URL. When the test is over the server is asked to end, and has to.
+// serve starts a server of many clients on a free port, and returns its URL. When the test is over the server
+// is asked to end, and has to.
 func (p project) serve(t *testing.T, transport string, args ...string) (url string) {
 	t.Helper()
 	argv := p.command(t, append(args, "--transport", transport, "--port", "0")...)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	log := new(testkit.Log)
-	cmd.Stderr, cmd.Cancel, cmd.WaitDelay = io.MultiWriter(log, t.Output()), func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute
+	cmd.Stderr, cmd.Cancel, cmd.WaitDelay = io.MultiWriter(log, t.Output()), func() error {
+		return cmd.Process.Signal(os.Interrupt)
+	}, time.Minute
 	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		defer cancel()
@@ -253,6 +284,7 @@ func newToken(t *testing.T) (token, file string) {
 	cmd.Stderr = &line
 	out, err := cmd.Output()
 	testkit.Need(t, err == nil, "making a token: %v\n%s", err, &line)
+
 	file = filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, line.Bytes(), 0o600))
 	return strings.TrimSpace(string(out)), file
@@ -264,12 +296,14 @@ func (p project) whole(t *testing.T) {
 	testkit.Works(t, command(p.root, binary(t), "check", "--path", p.root))
 }
 
-// review is the reviewer: it passes what says that it is good. Before it says anything the client must have been told that a review runs.
+// review is the reviewer: it passes what says that it is good. Before it says anything the client must have
+// been told that a review runs.
 func review(told string) {
 	task, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		panic(err)
 	}
+
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(told); err == nil {
 			break
@@ -280,10 +314,12 @@ func review(told string) {
 	}
 	passed := bytes.Contains(task, []byte("this is good"))
 	feedback := map[bool]string{false: "say that it is good"}[passed]
-	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, "feedback": null}]}`+"\n", passed, feedback, passed)
+	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, `+
+		`"feedback": null}]}`+"\n", passed, feedback, passed)
 }
 
-// shared is a folder outside the checkout for what all tests use: the binary, the packages of npm, the environment of Python.
+// shared is a folder outside the checkout for what all tests use: the binary, the packages of npm, the
+// environment of Python.
 var shared string
 
 // Everything is made once, by the first test that needs it; the error is for all.
@@ -304,10 +340,12 @@ func TestMain(m *testing.M) {
 		reviewSlowly(os.Args[2])
 		return
 	}
+
 	var err error
 	if shared, err = os.MkdirTemp("", "deepwork-interop-"); err != nil {
 		panic(err)
 	}
+
 	code := statetest.Main(m)
 	os.RemoveAll(shared)
 	os.Exit(code)
@@ -351,15 +389,19 @@ func npmInstall(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	pinned := regexp.MustCompile(`"([^"]+)": "\d+\.\d+\.\d+"`)
-	err = errors.Join(os.WriteFile(file, pinned.ReplaceAll(data, []byte(`"$1": "latest"`)), 0o644), os.Remove(filepath.Join(dir, "package-lock.json")),
+	err = errors.Join(os.WriteFile(file, pinned.ReplaceAll(data, []byte(`"$1": "latest"`)), 0o644),
+		os.Remove(filepath.Join(dir, "package-lock.json")),
 		command(dir, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"))
 	for _, name := range pinned.FindAllSubmatch(data, -1) {
 		var of struct{ Version string }
-		if data, err := os.ReadFile(filepath.Join(dir, "node_modules", string(name[1]), "package.json")); err == nil && json.Unmarshal(data, &of) == nil {
+		data, err := os.ReadFile(filepath.Join(dir, "node_modules", string(name[1]), "package.json"))
+		if err == nil && json.Unmarshal(data, &of) == nil {
 			fmt.Printf("newest: %s %s\n", name[1], of.Version)
 		}
 	}
+
 	return err
 }
 
@@ -381,7 +423,8 @@ func installPython() (string, error) {
 	if err := command(".", "python3", "-m", "venv", dir); err != nil {
 		return "", err
 	}
-	return python, command(".", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:", "-r", "requirements.txt")
+	return python, command(".", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+		"--only-binary", ":all:", "-r", "requirements.txt")
 }
 
 // binary is the built deepwork, packages the folder of npm's packages and of the scripts, agentPackages that of the
@@ -400,10 +443,14 @@ func node(t *testing.T) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
+
 	out, err := exec.CommandContext(t.Context(), "node", "--version").Output()
-	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and node is not in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
+	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and node is not in PATH: %v", runtime.GOOS,
+		runtime.GOARCH, err)
+
 	var major, minor int
 	_, err = fmt.Sscanf(string(out), "v%d.%d", &major, &minor)
-	testkit.Need(t, err == nil && (major > 22 || major == 22 && minor >= 19), "node %s is too old for the clients: put 22.19 or newer into PATH", out)
+	testkit.Need(t, err == nil && (major > 22 || major == 22 && minor >= 19),
+		"node %s is too old for the clients: put 22.19 or newer into PATH", out)
 	return "node"
 }

@@ -27,7 +27,8 @@ type model struct {
 	turns  []turn
 }
 
-// A move is what the model answers: a call of a tool of deepwork, or of the agent's own if own is set, or, without a tool, its last words.
+// A move is what the model answers: a call of a tool of deepwork, or of the agent's own if own is set, or,
+// without a tool, its last words.
 type move struct {
 	tool string
 	own  bool
@@ -61,6 +62,7 @@ func startModel(t *testing.T, with api, script ...move) *model {
 			http.NotFound(w, r)
 			return
 		}
+
 		var body map[string]any
 		if err := json.Unmarshal(data, &body); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -71,7 +73,10 @@ func startModel(t *testing.T, with api, script ...move) *model {
 			w.Header().Set("X-Should-Retry", "false")
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusTooManyRequests)
-			fmt.Fprint(w, encoded(map[string]any{"type": "error", "error": map[string]any{"type": "rate_limit_error", "message": limit}}))
+			fmt.Fprint(w, encoded(map[string]any{
+				"type":  "error",
+				"error": map[string]any{"type": "rate_limit_error", "message": limit},
+			}))
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -109,7 +114,8 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 	name, server := next.tool, strings.ReplaceAll(m.server, "-", "_")
 	if next.tool != "" && !next.own {
 		for _, n := range now.names {
-			if own := strings.ReplaceAll(n, "-", "_"); strings.HasSuffix(own, server+"_"+next.tool) || strings.HasSuffix(own, server+"__"+next.tool) {
+			own := strings.ReplaceAll(n, "-", "_")
+			if strings.HasSuffix(own, server+"_"+next.tool) || strings.HasSuffix(own, server+"__"+next.tool) {
 				name = n
 			}
 		}
@@ -132,11 +138,18 @@ func readMessages(prefix string) func(body map[string]any, server string) turn {
 			name := text(tool["name"])
 			t.names = append(t.names, name)
 			if own, ok := strings.CutPrefix(name, fmt.Sprintf(prefix, server)); ok {
-				t.tools[own] = encoded(map[string]any{"name": own, "description": tool["description"], "input_schema": tool["input_schema"]})
+				t.tools[own] = encoded(map[string]any{
+					"name":         own,
+					"description":  tool["description"],
+					"input_schema": tool["input_schema"],
+				})
 			}
 		}
+
 		// Claude Code adds messages of its own, as the system, behind a result.
-		messages := slices.DeleteFunc(list(body["messages"]), func(m map[string]any) bool { return m["role"] == "system" })
+		messages := slices.DeleteFunc(list(body["messages"]), func(m map[string]any) bool {
+			return m["role"] == "system"
+		})
 		if len(messages) > 0 {
 			for _, block := range list(messages[len(messages)-1]["content"]) {
 				if block["type"] == "tool_result" {
@@ -144,6 +157,7 @@ func readMessages(prefix string) func(body map[string]any, server string) turn {
 				}
 			}
 		}
+
 		return t
 	}
 }
@@ -152,21 +166,39 @@ func readMessages(prefix string) func(body map[string]any, server string) turn {
 var messages = api{
 	path: "/v1/messages",
 	answer: func(number int, name string, m move) []any {
-		block, delta, reason := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": m.text}, "end_turn"
+		block := map[string]any{"type": "text", "text": ""}
+		delta := map[string]any{"type": "text_delta", "text": m.text}
+		reason := "end_turn"
 		if m.tool != "" {
-			block = map[string]any{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", number), "name": name, "input": map[string]any{}}
+			block = map[string]any{
+				"type":  "tool_use",
+				"id":    fmt.Sprintf("toolu_%d", number),
+				"name":  name,
+				"input": map[string]any{},
+			}
+
 			delta = map[string]any{"type": "input_json_delta", "partial_json": encoded(m.args)}
 			reason = "tool_use"
 		}
 		return []any{
 			map[string]any{"type": "message_start", "message": map[string]any{
-				"id": fmt.Sprintf("msg_%d", number), "type": "message", "role": "assistant", "model": "scripted", "content": []any{},
-				"stop_reason": nil, "stop_sequence": nil, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1},
+				"id":            fmt.Sprintf("msg_%d", number),
+				"type":          "message",
+				"role":          "assistant",
+				"model":         "scripted",
+				"content":       []any{},
+				"stop_reason":   nil,
+				"stop_sequence": nil,
+				"usage":         map[string]any{"input_tokens": 1, "output_tokens": 1},
 			}},
 			map[string]any{"type": "content_block_start", "index": 0, "content_block": block},
 			map[string]any{"type": "content_block_delta", "index": 0, "delta": delta},
 			map[string]any{"type": "content_block_stop", "index": 0},
-			map[string]any{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": map[string]any{"output_tokens": 1}},
+			map[string]any{
+				"type":  "message_delta",
+				"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil},
+				"usage": map[string]any{"output_tokens": 1},
+			},
 			map[string]any{"type": "message_stop"},
 		}
 	},
@@ -186,21 +218,38 @@ var openAI = api{
 			for _, member := range list(tool["tools"]) {
 				own := text(member["name"])
 				t.names = append(t.names, name+"__"+own)
-				t.tools[own] = encoded(map[string]any{"name": own, "description": member["description"], "parameters": member["parameters"]})
+				t.tools[own] = encoded(map[string]any{
+					"name":        own,
+					"description": member["description"],
+					"parameters":  member["parameters"],
+				})
 			}
 		}
+
 		for _, item := range list(body["input"]) {
 			t.result = ""
 			if item["type"] == "function_call_output" {
 				t.result = flat(item["output"])
 			}
 		}
+
 		return t
 	},
 	answer: func(number int, name string, m move) []any {
-		item := map[string]any{"type": "message", "role": "assistant", "id": fmt.Sprintf("item_%d", number), "content": []any{map[string]any{"type": "output_text", "text": m.text}}}
+		item := map[string]any{
+			"type":    "message",
+			"role":    "assistant",
+			"id":      fmt.Sprintf("item_%d", number),
+			"content": []any{map[string]any{"type": "output_text", "text": m.text}},
+		}
 		if m.tool != "" {
-			item = map[string]any{"type": "function_call", "id": fmt.Sprintf("item_%d", number), "call_id": fmt.Sprintf("call_%d", number), "name": m.tool, "arguments": encoded(m.args)}
+			item = map[string]any{
+				"type":      "function_call",
+				"id":        fmt.Sprintf("item_%d", number),
+				"call_id":   fmt.Sprintf("call_%d", number),
+				"name":      m.tool,
+				"arguments": encoded(m.args),
+			}
 			if !m.own {
 				item["namespace"] = strings.TrimSuffix(name, "__"+m.tool)
 			}
@@ -209,7 +258,13 @@ var openAI = api{
 		return []any{
 			map[string]any{"type": "response.created", "response": map[string]any{"id": id}},
 			map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
-			map[string]any{"type": "response.completed", "response": map[string]any{"id": id, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}},
+			map[string]any{
+				"type": "response.completed",
+				"response": map[string]any{
+					"id":    id,
+					"usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+				},
+			},
 		}
 	},
 }
@@ -235,6 +290,7 @@ var google = api{
 				}
 			}
 		}
+
 		return t
 	},
 	answer: func(_ int, name string, m move) []any {
@@ -243,7 +299,11 @@ var google = api{
 			part = map[string]any{"functionCall": map[string]any{"name": name, "args": m.args}}
 		}
 		return []any{map[string]any{
-			"candidates":    []any{map[string]any{"content": map[string]any{"role": "model", "parts": []any{part}}, "finishReason": "STOP", "index": 0}},
+			"candidates": []any{map[string]any{
+				"content":      map[string]any{"role": "model", "parts": []any{part}},
+				"finishReason": "STOP",
+				"index":        0,
+			}},
 			"usageMetadata": map[string]any{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
 		}}
 	},

@@ -38,7 +38,8 @@ type attemptPage struct {
 	review
 }
 
-// Primary returns what a person does next: answer, resolve, resume, follow (up), review, merge, done, or "" for nothing.
+// Primary returns what a person does next: answer, resolve, resume, follow (up), review, merge, done, or ""
+// for nothing.
 func (p *attemptPage) Primary() string {
 	ended := p.State == board.Failed || p.State == board.Interrupted || p.State == board.Stopped
 	switch {
@@ -59,6 +60,7 @@ func (p *attemptPage) Primary() string {
 	case !ended && p.Task.Status != "done" && p.Task.Status != "cancelled":
 		return "done"
 	}
+
 	return ""
 }
 
@@ -70,7 +72,8 @@ func (p *attemptPage) FilesChanged() (n int) {
 	return n
 }
 
-// What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in progress in one.
+// What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in
+// progress in one.
 func (p *attemptPage) Ahead() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
 }
@@ -105,6 +108,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
+
 	asked := r.URL.Query()
 	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
 		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
@@ -144,7 +148,8 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	return &shown{view: "attempt", title: p.Task.Title, data: p, topics: []string{
-		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID, changesTopic,
+		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID,
+		commentsTopic + ":" + a.AttemptID, changesTopic,
 	}}, nil
 }
 
@@ -186,17 +191,26 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 		if x.ExecutionID != r.URL.Query().Get("execution") {
 			continue
 		}
+
 		v := &agentPage{*p, &p.Run.RunReply.Steps[i]}
 		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
 			return nil, err
 		}
-		return &shown{view: "agent", title: x.StepID + " · " + p.Task.Title, data: v, topics: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID}}, nil
+		return &shown{
+			view:   "agent",
+			title:  x.StepID + " · " + p.Task.Title,
+			data:   v,
+			topics: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID},
+		}, nil
 	}
+
 	return nil, nil
 }
 
 // integrate returns the action of a call that may move the branch of an attempt, even if it fails.
-func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error)) action {
+func integrate[A any](
+	s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error),
+) action {
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
@@ -237,10 +251,12 @@ func outcome(who session.Caller, r *merge.Reply) string {
 			lines = append(lines, inPages(who, *m.Notice))
 		}
 		if n := len(m.Untracked); n > 0 && m.Status != merge.Conflicts {
-			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
+			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.",
+				strings.Join(m.Untracked[:min(n, 20)], ", ")))
 		}
 		if m.Rescue != nil {
-			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show --first-parent %s", session.InShell(m.Rescue.RepoPath), m.Rescue.Ref))
+			lines = append(lines, fmt.Sprintf("What was there is kept: git -C %s show --first-parent %s",
+				session.InShell(m.Rescue.RepoPath), m.Rescue.Ref))
 		}
 	}
 	if r.TaskDone {
@@ -258,16 +274,29 @@ func inPages(who session.Caller, message string) string {
 }
 
 var toForms = strings.NewReplacer(
-	"merge with commit: true", "merge it on its page, with what is not committed", "pass commit: true", "merge it on its page, with what is not committed",
-	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
+	"merge with commit: true", "merge it on its page, with what is not committed", "pass commit: true",
+	"merge it on its page, with what is not committed",
+	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up",
+	"have the agent do it with a follow-up",
 	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
-	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",
-	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "", "Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash", "Merge it as a merge commit or as one commit",
-	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again", "then try again",
-	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise", "Raise", "once your user has done this: ", "after this: ",
-	"list_tasks gives the tasks of a project", "The board shows those that you see", "Pass an id as the tools give it, such as", "An id looks like",
-	"get_workflows lists the workflows", "the page Jobs lists the workflows", "Set the status of those to done with update_task once they are", "Move those to done once they are",
-	"Call delete_task again", "Delete it again", "Call get_attempt to see its state", "Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
-	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait", "; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel", "drop it first",
-	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one", ", or remove it from those that this one waits for",
+	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first",
+	"Call stop_attempt first", "Stop the agent first",
+	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "",
+	"Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash",
+	"Merge it as a merge commit or as one commit",
+	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again",
+	"then try again",
+	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise",
+	"Raise", "once your user has done this: ", "after this: ",
+	"list_tasks gives the tasks of a project", "The board shows those that you see",
+	"Pass an id as the tools give it, such as", "An id looks like",
+	"get_workflows lists the workflows", "the page Jobs lists the workflows",
+	"Set the status of those to done with update_task once they are", "Move those to done once they are",
+	"Call delete_task again", "Delete it again", "Call get_attempt to see its state",
+	"Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
+	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait",
+	"; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel",
+	"drop it first",
+	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one",
+	", or remove it from those that this one waits for",
 )

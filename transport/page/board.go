@@ -49,8 +49,13 @@ type boardFilter struct{ Text, Labels, Priority string }
 
 // filterOf reads a filter, without what no task can match.
 func filterOf(asked url.Values) boardFilter {
-	labels := slices.DeleteFunc(strings.Fields(asked.Get("labels")), func(l string) bool { return len(l) > task.MaxLabel })
-	f := boardFilter{Text: strings.TrimSpace(jsontext.Clip(asked.Get("q"), maxBytesOfQuery)), Labels: strings.Join(labels[:min(len(labels), task.MaxLabels)], " ")}
+	labels := slices.DeleteFunc(strings.Fields(asked.Get("labels")), func(l string) bool {
+		return len(l) > task.MaxLabel
+	})
+	f := boardFilter{
+		Text:   strings.TrimSpace(jsontext.Clip(asked.Get("q"), maxBytesOfQuery)),
+		Labels: strings.Join(labels[:min(len(labels), task.MaxLabels)], " "),
+	}
 	if p := asked.Get("priority"); slices.Contains(values("create_task", "priority"), p) {
 		f.Priority = p
 	}
@@ -79,7 +84,14 @@ func (p *boardPage) Unfiltered() string { return p.link(boardFilter{}, "", "") }
 
 func (p *boardPage) link(f boardFilter, status, cursor string) string {
 	q := url.Values{}
-	for name, value := range map[string]string{"project": p.Project.ProjectID, "q": f.Text, "labels": f.Labels, "priority": f.Priority, "status": status, "cursor": cursor} {
+	for name, value := range map[string]string{
+		"project":  p.Project.ProjectID,
+		"q":        f.Text,
+		"labels":   f.Labels,
+		"priority": f.Priority,
+		"status":   status,
+		"cursor":   cursor,
+	} {
 		if value != "" && (name != "project" || !p.Project.IsRoot) {
 			q.Set(name, value)
 		}
@@ -111,7 +123,8 @@ func (c card) State() board.State { return *cmp.Or(c.LatestAttemptState, new(boa
 func (c column) Folded() bool { return c.Status == "done" || c.Status == "cancelled" }
 
 // errNoBoard refuses pages and actions of the board.
-var errNoBoard = session.NotNow(codes.NoBoard, "This server does not offer the task board: start it with the toolset board.")
+var errNoBoard = session.NotNow(codes.NoBoard,
+	"This server does not offer the task board: start it with the toolset board.")
 
 func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	all, err := s.Board.ListProjects(ctx, who, board.ListProjectsArgs{Limit: new(board.MaxLimit)})
@@ -131,6 +144,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if p.Reached, err = s.Board.ReachedBudgets(ctx, who); err != nil {
 		return nil, err
 	}
+
 	asked := r.URL.Query()
 	if err := s.newTaskForm(ctx, who, r, p); err != nil {
 		return nil, err
@@ -145,6 +159,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		if show != "" && show != status {
 			continue
 		}
+
 		args := board.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards),
 			Text: p.Filter.Text, Labels: strings.Fields(p.Filter.Labels), Priority: nonEmpty(p.Filter.Priority)}
 		if show != "" {
@@ -170,7 +185,14 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if err := s.progress(ctx, who, p); err != nil {
 		return nil, err
 	}
-	return &shown{view: "board", title: "Board", data: p, topics: []string{store.TaskChanged, store.AttemptChanged, store.SessionChanged, configTopic, jobsTopic, changesTopic}}, nil
+
+	return &shown{
+		view:  "board",
+		title: "Board",
+		data:  p,
+		topics: []string{store.TaskChanged, store.AttemptChanged, store.SessionChanged, configTopic, jobsTopic,
+			changesTopic},
+	}, nil
 }
 
 // newTaskForm reads what the form for a new task offers.
@@ -207,12 +229,15 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return "", err
 	}
+
 	next := "/tasks/" + t.TaskID
 	if r.PostForm.Get("start") == "" {
 		return next, nil
 	}
+
 	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
-	started, err := s.Board.StartTaskAttempt(ctx, who, attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: nonEmpty(variant)})
+	started, err := s.Board.StartTaskAttempt(ctx, who,
+		attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: nonEmpty(variant)})
 	if err != nil {
 		why := err.Error()
 		if refused, ok := errors.AsType[*session.Error](err); ok {
@@ -229,12 +254,14 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 	if err != nil {
 		return err
 	}
+
 	of := map[string]*workflow.SessionInfo{} // the one that moved last, by attempt
 	for _, i := range sessions {
 		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
 			of[i.AttemptID] = i
 		}
 	}
+
 	var ids []string
 	for _, c := range p.Columns {
 		for i := range c.Tasks {
@@ -242,10 +269,12 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 			if t.LatestAttemptID == nil {
 				continue
 			}
+
 			ids = append(ids, t.TaskID)
 			if c.Folded() {
 				continue
 			}
+
 			t.Changes = s.changes.stat(*t.LatestAttemptID)
 			if at := of[*t.LatestAttemptID]; at != nil && at.Status == "active" {
 				t.Step = s.stepOf(at)
@@ -258,6 +287,7 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 			c.Tasks[i].Cost = all[c.Tasks[i].TaskID]
 		}
 	}
+
 	return err
 }
 
@@ -276,6 +306,7 @@ func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
 			known[c.Tasks[i].TaskID] = &c.Tasks[i].Task
 		}
 	}
+
 	lookups := 0
 	for _, column := range p.Columns {
 		for i := range column.Tasks {
@@ -284,7 +315,8 @@ func (s *Site) blockers(ctx context.Context, who session.Caller, p *boardPage) {
 				if _, ok := known[id]; !ok && lookups < maxLookups {
 					lookups++
 					known[id] = nil
-					if t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id}); err == nil { // else the caller does not see it
+					// else the caller does not see it
+					if t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id}); err == nil {
 						known[id] = &t.Task
 					}
 				}

@@ -65,6 +65,7 @@ func (c *changes) current(attempt string) (*diffstat, bool) {
 		default:
 		}
 	}
+
 	return have.diffstat, current
 }
 
@@ -76,9 +77,11 @@ func (c *changes) count(ctx context.Context, s *Site) {
 			return
 		case <-c.more:
 		}
+
 		c.mu.Lock()
 		wanted := c.wanted
 		c.wanted = map[string]bool{}
+
 		if len(c.known) > maxCounted {
 			clear(c.known)
 		}
@@ -90,6 +93,7 @@ func (c *changes) count(ctx context.Context, s *Site) {
 			c.known[attempt] = counted{at, stat}
 			c.mu.Unlock()
 		}
+
 		s.Touch(changesTopic)
 	}
 }
@@ -104,7 +108,10 @@ func (s *Site) countOne(ctx context.Context, id string) *diffstat {
 	if err != nil {
 		return nil
 	}
-	stat := &diffstat{More: diff.Truncated, Loose: slices.ContainsFunc(at.Repos, func(r attempt.AttemptRepo) bool { return r.Loose > 0 })}
+	stat := &diffstat{
+		More:  diff.Truncated,
+		Loose: slices.ContainsFunc(at.Repos, func(r attempt.AttemptRepo) bool { return r.Loose > 0 }),
+	}
 	for _, d := range diff.Diffs {
 		for _, f := range parseDiff(d.RepoName, d.Diff) {
 			stat.Files, stat.Added, stat.Removed = stat.Files+1, stat.Added+f.Added, stat.Removed+f.Removed

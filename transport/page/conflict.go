@@ -89,6 +89,7 @@ func (s *Site) editor(ctx context.Context, who session.Caller) (editor, error) {
 	if !who.Owner {
 		return "", nil
 	}
+
 	c, err := s.Config(ctx)
 	if err != nil {
 		return "", err

@@ -38,27 +38,45 @@ func short(all []fileDiff) string {
 		for _, l := range f.Lines {
 			fmt.Fprintf(&b, " %s/%d/%d/%s", l.Kind, l.Old, l.New, l.Text)
 		}
+
 		b.WriteString("\n")
 	}
+
 	return b.String()
 }
 
 func TestParseDiff(t *testing.T) {
 	for name, c := range map[string]struct{ diff, want string }{
-		"nothing":        {"", ""},
-		"no heading":     {"warning: x\n+y\n", ""},
-		"changed":        {"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -3,2 +3,2 @@ func\n a\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -3,2 +3,2 @@ func same/3/3/a del/4/0/b add/0/4/c\n"},
-		"new":            {"diff --git a/x b/x\nnew file mode 100644\nindex 0..2\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+c\n", "x +1 -0 [new file mode 100644] hunk/0/0/@@ -0,0 +1 @@ add/0/1/c\n"},
-		"deleted":        {"diff --git a/x b/x\ndeleted file mode 100644\nindex 2..0\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-c\n", "x +0 -1 [deleted file mode 100644] hunk/0/0/@@ -1 +0,0 @@ del/1/0/c\n"},
-		"renamed":        {"diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\n", "z +0 -0 [similarity index 100%] [rename from x y] [rename to z]\n"},
-		"binary":         {"diff --git a/i.png b/i.png\nindex 1..2 100644\nBinary files a/i.png and b/i.png differ\n", "i.png +0 -0 [Binary files a/i.png and b/i.png differ]\n"},
-		"a name with b/": {"diff --git a/x b/y.png b/x b/y.png\nindex 1..2 100644\nBinary files differ\n", "x b/y.png +0 -0 [Binary files differ]\n"},
-		"mode":           {"diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", "x +0 -0 [old mode 100644] [new mode 100755]\n"},
-		"quoted":         {"diff --git \"a/\\303\\244\\t\" \"b/\\303\\244\\t\"\n--- \"a/\\303\\244\\t\"\n+++ \"b/\\303\\244\\t\"\n@@ -1 +1 @@\n-b\n+c\n", "ä\t +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\n"},
-		"no newline":     {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n", "x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b note/0/0/\\ No newline at end of file add/0/1/c note/0/0/\\ No newline at end of file\n"},
-		"like headings":  {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n diff --git a/evil b/evil\n--- a/old\n+++ b/new\n @@ -1 +1 @@\n", "x +1 -1 hunk/0/0/@@ -1,3 +1,3 @@ same/1/1/diff --git a/evil b/evil del/2/0/-- a/old add/0/2/++ b/new same/3/3/@@ -1 +1 @@\n"},
-		"two files":      {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -9 +9 @@\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
-		"cut off":        {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
+		"nothing":    {"", ""},
+		"no heading": {"warning: x\n+y\n", ""},
+		"changed": {"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -3,2 +3,2 @@ func\n " +
+			"a\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -3,2 +3,2 @@ func same/3/3/a del/4/0/b add/0/4/c\n"},
+		"new": {"diff --git a/x b/x\nnew file mode 100644\nindex 0..2\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 " +
+			"@@\n+c\n", "x +1 -0 [new file mode 100644] hunk/0/0/@@ -0,0 +1 @@ add/0/1/c\n"},
+		"deleted": {"diff --git a/x b/x\ndeleted file mode 100644\nindex 2..0\n--- a/x\n+++ /dev/null\n@@ -1 " +
+			"+0,0 @@\n-c\n", "x +0 -1 [deleted file mode 100644] hunk/0/0/@@ -1 +0,0 @@ del/1/0/c\n"},
+		"renamed": {"diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\n",
+			"z +0 -0 [similarity index 100%] [rename from x y] [rename to z]\n"},
+		"binary": {"diff --git a/i.png b/i.png\nindex 1..2 100644\nBinary files a/i.png and b/i.png differ\n",
+			"i.png +0 -0 [Binary files a/i.png and b/i.png differ]\n"},
+		"a name with b/": {"diff --git a/x b/y.png b/x b/y.png\nindex 1..2 100644\nBinary files differ\n",
+			"x b/y.png +0 -0 [Binary files differ]\n"},
+		"mode": {"diff --git a/x b/x\nold mode 100644\nnew mode 100755\n",
+			"x +0 -0 [old mode 100644] [new mode 100755]\n"},
+		"quoted": {"diff --git \"a/\\303\\244\\t\" \"b/\\303\\244\\t\"\n--- \"a/\\303\\244\\t\"\n+++ " +
+			"\"b/\\303\\244\\t\"\n@@ -1 +1 @@\n-b\n+c\n", "ä\t +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\n"},
+		"no newline": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n\\ No newline at end of " +
+			"file\n+c\n\\ No newline at end of file\n",
+			"x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b note/0/0/\\ No newline at end of file add/0/1/c note/0/0/\\ No " +
+				"newline at end of file\n"},
+		"like headings": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n diff --git a/evil b/evil\n--- " +
+			"a/old\n+++ b/new\n @@ -1 +1 @@\n",
+			"x +1 -1 hunk/0/0/@@ -1,3 +1,3 @@ same/1/1/diff --git a/evil b/evil del/2/0/-- a/old add/0/2/++ b/new " +
+				"same/3/3/@@ -1 +1 @@\n"},
+		"two files": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ " +
+			"b/y\n@@ -9 +9 @@\n-b\n+c\n",
+			"x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
+		"cut off": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
 	} {
 		testkit.Equal(t, short(parseDiff("", c.diff)), c.want, "%s", name)
 	}
@@ -77,7 +95,11 @@ func TestParseDiffOfGit(t *testing.T) {
 	testkit.Git(t, root, "init", "-q")
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-q", "-m", "first")
-	for text, want := range map[string]string{"one\n++ b/evil\n": "+1 -1, 0 notes, 4 lines", "\x00\x01\x02": "+0 -0, 1 notes, 0 lines"} {
+
+	for text, want := range map[string]string{
+		"one\n++ b/evil\n": "+1 -1, 0 notes, 4 lines",
+		"\x00\x01\x02":     "+0 -0, 1 notes, 0 lines",
+	} {
 		write(text)
 		seen := map[string]string{}
 		for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
@@ -103,6 +125,7 @@ func FuzzParseDiff(f *testing.F) {
 			}
 			testkit.Equal(t, kinds["add"], file.Added)
 			testkit.Equal(t, kinds["del"], file.Removed)
+
 			for _, p := range file.Pairs() {
 				if p[0].Kind != "" {
 					pairs++
@@ -131,10 +154,22 @@ func TestNotices(t *testing.T) {
 
 // No address leads away from the pages.
 func TestHere(t *testing.T) {
-	for address, want := range map[string]string{"/board?status=done": "/board?status=done", "/": "/", "": "else", "board": "else", "//evil.example": "else", "https://evil.example/": "else",
-		`/\evil.example`: "else", "javascript:alert(1)": "else", "///evil.example": "else", "/%2f/evil.example": "else", "\t//evil.example": "else"} {
+	for address, want := range map[string]string{
+		"/board?status=done":    "/board?status=done",
+		"/":                     "/",
+		"":                      "else",
+		"board":                 "else",
+		"//evil.example":        "else",
+		"https://evil.example/": "else",
+		`/\evil.example`:        "else",
+		"javascript:alert(1)":   "else",
+		"///evil.example":       "else",
+		"/%2f/evil.example":     "else",
+		"\t//evil.example":      "else",
+	} {
 		testkit.Equal(t, localURL(address, "else"), want, "%q", address)
 	}
+
 	p := &boardPage{Filter: boardFilter{Labels: "a b"}} // a filter gets another label once
 	testkit.Equal(t, p.Labelled("c")+" "+p.Labelled("b"), "/board?labels=a+b+c /board?labels=a+b")
 }
@@ -145,14 +180,31 @@ func TestRunFits(t *testing.T) {
 	views := testkit.Get(parseViews()).Must(t)
 	long := strings.Repeat("<b> & ", 2000)
 	of := func(id string, state board.State, tries int) *run.Step {
-		v := &run.Step{ID: id, Name: strings.Repeat("A name ", 5), SessionID: "0a1b2c3d", State: state, Last: long, Took: 3 * time.Minute}
+		v := &run.Step{
+			ID:        id,
+			Name:      strings.Repeat("A name ", 5),
+			SessionID: "0a1b2c3d",
+			State:     state,
+			Last:      long,
+			Took:      3 * time.Minute,
+		}
 		for range tries {
-			v.Agents = append(v.Agents, board.RunStep{ExecutionID: uuid.NewString(), StepID: id, Executor: "WRITER", State: "failed", Error: &long, EndedAt: new("2026-01-01T00:00:00Z")})
+			v.Agents = append(v.Agents, board.RunStep{
+				ExecutionID: uuid.NewString(),
+				StepID:      id,
+				Executor:    "WRITER",
+				State:       "failed",
+				Error:       &long,
+				EndedAt:     new("2026-01-01T00:00:00Z"),
+			})
 		}
 		return v
 	}
 	for _, finished := range []int{0, 50, 250} {
-		v := &runView{View: &run.View{RunReply: &board.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")}, Live: true}}
+		v := &runView{View: &run.View{
+			RunReply: &board.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")},
+			Live:     true,
+		}}
 		for i := range 250 {
 			step := of(fmt.Sprint("step", i), board.NotBegun, 0)
 			if i < finished {
@@ -167,9 +219,12 @@ func TestRunFits(t *testing.T) {
 		var b bytes.Buffer
 		testkit.Must(t, views.templates["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
 		shown := len(v.Tree.Entries)
-		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished, b.Len(), most)
-		testkit.True(t, shown+v.Before+v.After == 250 && shown <= maxSteps, "with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
-		testkit.True(t, finished >= 250 || strings.Contains(b.String(), "running</span>"), "with %d finished, the one that runs is left out", finished)
+		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished,
+			b.Len(), most)
+		testkit.True(t, shown+v.Before+v.After == 250 && shown <= maxSteps,
+			"with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
+		testkit.True(t, finished >= 250 || strings.Contains(b.String(), "running</span>"),
+			"with %d finished, the one that runs is left out", finished)
 	}
 }
 
@@ -185,10 +240,15 @@ func (f *folder) String() string {
 }
 
 func TestTree(t *testing.T) {
-	v := review{Diffs: parseDiff("p", "diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
+	v := review{Diffs: parseDiff("p",
+		"diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
 	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
-	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
+	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{
+		RepoName:     "p",
+		ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"},
+	}}}}, 0)
 	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f", "the tree")
+
 	in, out := v.Tree.Folders[0].Files[0], v.Tree.Folders[0].Folders[0].Files[0]
 	testkit.Equal(t, in.Comments, 1, "the file in the diff is %+v", in)
 	testkit.Equal(t, in.Link, "#file-0", "the file in the diff is %+v", in)
@@ -199,7 +259,8 @@ func TestTree(t *testing.T) {
 func TestPlaceComments(t *testing.T) {
 	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
 	f.RepoID = "r"
-	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"}, {RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
+	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"},
+		{RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
 	got := ""
 	for _, l := range f.Lines { // the first is the hunk
 		for _, c := range l.Comments {
@@ -218,7 +279,8 @@ func TestPagesAreToldTogether(t *testing.T) {
 		_, more := f.changed(nil)
 		change()
 		<-more
-		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {time.Millisecond, minPause}, {time.Hour, maxPause}} {
+		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {time.Millisecond, minPause},
+			{time.Hour, maxPause}} {
 			f.worked(c.work)
 			_, more = f.changed(nil)
 			began := time.Now()
@@ -235,6 +297,7 @@ func TestCountsOfChanges(t *testing.T) {
 	f := newFeed(nil)
 	c := newChanges(f)
 	change := func(id string) { f.batch([]store.Change{{Kind: store.AttemptChanged, ID: id}}, false) }
+
 	look := func(want bool) {
 		t.Helper()
 		stat, current := c.current("a")
@@ -261,6 +324,7 @@ func TestFeedIsBounded(t *testing.T) {
 		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)
 	}
 	testkit.True(t, len(f.last) <= maxTopics+10, "%d topics", len(f.last))
+
 	last, _ := f.changed([]string{"task:0"})
 	testkit.True(t, last > at, "a change was forgotten")
 	_, all := f.since(at, "task")
@@ -289,44 +353,56 @@ func init() { maxColoring = time.Minute }
 // What highlight returns has the text, line by line, and no tag but its own, whatever the language.
 func TestHighlight(t *testing.T) {
 	testkit.Equal(t, string(highlight("a/x.go", []byte("if x {\n\treturn \"<b>\" // no\n}"))),
-		`<span class="hl-k">if</span> x {`+"\n"+`	<span class="hl-k">return</span> <span class="hl-s">&#34;&lt;b&gt;&#34;</span> <span class="hl-c">// no</span>`+"\n}", "Go")
+		`<span class="hl-k">if</span> x {`+"\n"+
+			`	<span class="hl-k">return</span> <span class="hl-s">&#34;&lt;b&gt;&#34;</span> <span `+
+			`class="hl-c">// no</span>`+"\n}", "Go")
+
 	tags := regexp.MustCompile(`<span class="hl-[a-z]">|</span>`)
-	hostile := "<script>alert('x')</script>\r\n/* \"a\nb <img src=x onerror=y> */ ${x} <!-- \n --> `\n#!%[](javascript:x)\x00\u202e{\"a\": 1.5, 'b'\nFROM x\nkey = \"v\"\n<?php ?>\n+last"
+	hostile := "<script>alert('x')</script>\r\n/* \"a\nb <img src=x onerror=y> */ ${x} <!-- \n --> " +
+		"`\n#!%[](javascript:x)\x00\u202e{\"a\": 1.5, 'b'\nFROM x\nkey = \"v\"\n<?php ?>\n+last"
 	files := testkit.Get(fs.Glob(lexerFiles, "lexers/*.xml")).Must(t)
 	for _, file := range files {
-		lexer := testkit.Get(lexers()).Must(t).Get(strings.NewReplacer("cpp", "c++", "csharp", "c#", "docker", "dockerfile").Replace(strings.TrimSuffix(path.Base(file), ".xml")))
+		lexer := testkit.Get(lexers()).Must(t).Get(strings.NewReplacer("cpp", "c++", "csharp", "c#", "docker",
+			"dockerfile").Replace(strings.TrimSuffix(path.Base(file), ".xml")))
 		name := strings.NewReplacer("*", "x").Replace(lexer.Config().Filenames[0])
 		got := string(highlight(name, []byte(hostile)))
 		testkit.True(t, strings.Contains(got, "<span"), "%s has no colors", name)
-		testkit.Equal(t, strings.ReplaceAll(html.UnescapeString(tags.ReplaceAllString(got, "")), "\x00", "\ufffd"), strings.ReplaceAll(hostile, "\x00", "\ufffd"), "%s: the text", name)
+		testkit.Equal(t, strings.ReplaceAll(html.UnescapeString(tags.ReplaceAllString(got, "")), "\x00", "\ufffd"),
+			strings.ReplaceAll(hostile, "\x00", "\ufffd"), "%s: the text", name)
 		for line := range strings.SplitSeq(got, "\n") {
-			testkit.True(t, !strings.ContainsAny(tags.ReplaceAllString(line, ""), "<>") && strings.Count(line, "<span") == strings.Count(line, "</span>"), "%s: the line %q", name, line)
+			testkit.True(t, !strings.ContainsAny(tags.ReplaceAllString(line, ""), "<>") &&
+				strings.Count(line, "<span") == strings.Count(line, "</span>"), "%s: the line %q", name, line)
 		}
 	}
+
 	long := strings.Repeat("<", maxColored+1)
 	testkit.Equal(t, string(highlight("x.go", []byte(long))), html.EscapeString(long), "a long text")
 }
 
 func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
 	for in, want := range map[string]string{
-		"a *b* `c`":                               "<p>a <em>b</em> <code>c</code></p>\n",
-		"# A b":                                   `<h1 id="h-a-b">A b</h1>` + "\n",
-		"[a](b.md#c)":                             `<p><a href="b.md#h-c">a</a></p>` + "\n",
-		"<https://example.com>":                   `<p><a href="https://example.com" rel="noopener noreferrer">https://example.com</a></p>` + "\n",
-		"[*a*](javascript:alert(1)) b":            "<p><em>a</em> b</p>\n",
-		"[a](//example.com)":                      "<p>a</p>\n",
-		"[a](\\\\example.com)":                    `<p><a href="%5Cexample.com">a</a></p>` + "\n",
-		"<javascript:alert(1)>":                   "<p>javascript:alert(1)</p>\n",
-		"![a](https://example.com/x.png)":         "<p>a</p>\n",
-		"![a](data:image/png;base64,AAAA)":        "<p>a</p>\n",
-		"![a](x.png) ![b](/events?at=0&on=x)":     "<p>a b</p>\n",
-		"<img src=x onerror=alert(1)> <b>b</b>":   "<p>&lt;img src=x onerror=alert(1)&gt; &lt;b&gt;b&lt;/b&gt;</p>\n",
-		"<script>alert(1)</script>":               `<pre tabindex="0"><code>&lt;script&gt;alert(1)&lt;/script&gt;</code></pre>` + "\n",
-		"    <pre>":                               `<pre tabindex="0"><code>&lt;pre&gt;` + "\n</code></pre>\n",
-		"[![a](//x/y.png)](javascript:b) c":       "<p>a c</p>\n",
-		"<!-- a\n-->":                             `<pre tabindex="0"><code>&lt;!-- a` + "\n--&gt;</code></pre>\n",
-		"[a][b]\n\n[b]: vbscript:x":               "<p>a</p>\n",
-		"[a](https://example.com \"<b> ' \\\"\")": `<p><a href="https://example.com" title="&lt;b&gt; ' &quot;" rel="noopener noreferrer">a</a></p>` + "\n",
+		"a *b* `c`":   "<p>a <em>b</em> <code>c</code></p>\n",
+		"# A b":       `<h1 id="h-a-b">A b</h1>` + "\n",
+		"[a](b.md#c)": `<p><a href="b.md#h-c">a</a></p>` + "\n",
+		"<https://example.com>": `<p><a href="https://example.com" rel="noopener ` +
+			`noreferrer">https://example.com</a></p>` + "\n",
+		"[*a*](javascript:alert(1)) b":          "<p><em>a</em> b</p>\n",
+		"[a](//example.com)":                    "<p>a</p>\n",
+		"[a](\\\\example.com)":                  `<p><a href="%5Cexample.com">a</a></p>` + "\n",
+		"<javascript:alert(1)>":                 "<p>javascript:alert(1)</p>\n",
+		"![a](https://example.com/x.png)":       "<p>a</p>\n",
+		"![a](data:image/png;base64,AAAA)":      "<p>a</p>\n",
+		"![a](x.png) ![b](/events?at=0&on=x)":   "<p>a b</p>\n",
+		"<img src=x onerror=alert(1)> <b>b</b>": "<p>&lt;img src=x onerror=alert(1)&gt; &lt;b&gt;b&lt;/b&gt;</p>\n",
+		"<script>alert(1)</script>": `<pre ` +
+			`tabindex="0"><code>&lt;script&gt;alert(1)&lt;/script&gt;</code></pre>` + "\n",
+		"    <pre>":                         `<pre tabindex="0"><code>&lt;pre&gt;` + "\n</code></pre>\n",
+		"[![a](//x/y.png)](javascript:b) c": "<p>a c</p>\n",
+		"<!-- a\n-->":                       `<pre tabindex="0"><code>&lt;!-- a` + "\n--&gt;</code></pre>\n",
+		"[a][b]\n\n[b]: vbscript:x":         "<p>a</p>\n",
+		"[a](https://example.com \"<b> ' " +
+			"\\\"\")": `<p><a href="https://example.com" title="&lt;b&gt; ' &quot;" rel="noopener ` +
+			`noreferrer">a</a></p>` + "\n",
 	} {
 		testkit.Equal(t, string(markdown([]byte(in))), want, "%q", in)
 	}
@@ -342,16 +418,27 @@ func TestTimeline(t *testing.T) {
 		{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
 		{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
 	}}
-	write := &run.Step{ID: "write", SessionID: "s", State: board.Running, Agents: []board.RunStep{{State: board.Running, StartedAt: at(12)}}}
+	write := &run.Step{
+		ID:        "write",
+		SessionID: "s",
+		State:     board.Running,
+		Agents:    []board.RunStep{{State: board.Running, StartedAt: at(12)}},
+	}
 	sign := &run.Step{ID: "sign", SessionID: "s", State: board.NotBegun}
-	v := &runView{View: &run.View{RunReply: &board.RunReply{}, Live: true, Tree: run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}}}}}
+	v := &runView{View: &run.View{
+		RunReply: &board.RunReply{},
+		Live:     true,
+		Tree:     run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}}},
+	}}
 	line := v.timelineAt(now)
 	testkit.Same(t, line.Lanes[0].Bars, []bar{
-		{0, 250, "failed", "failed, 5 min"}, {250, 250, "limit", "waited for a limit, 5 min"}, {500, 100, "completed", "completed, 2 min"},
+		{0, 250, "failed", "failed, 5 min"}, {250, 250, "limit", "waited for a limit, 5 min"},
+		{500, 100, "completed", "completed, 2 min"},
 	})
 	testkit.Same(t, line.Lanes[1].Bars, []bar{{600, 400, "running", "running, 8 min"}})
 	testkit.Equal(t, line.Lanes[2].Summary(), "not begun")
 	testkit.Same(t, line.Ticks, []string{"0", "5 min", "10 min", "15 min", "20 min"})
+
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
 	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", line))

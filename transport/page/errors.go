@@ -27,19 +27,26 @@ type errorPage struct{ What, Next string }
 // titles and remedies are those of error pages, by their status.
 var (
 	titles = map[int]string{
-		http.StatusBadRequest: "Not understood", http.StatusUnauthorized: "Not logged in", http.StatusForbidden: "Not allowed",
-		http.StatusNotFound: "Not found", http.StatusMethodNotAllowed: "Not a page", http.StatusConflict: "Not possible",
-		http.StatusServiceUnavailable: "Not available", http.StatusInternalServerError: "Something went wrong",
+		http.StatusBadRequest:          "Not understood",
+		http.StatusUnauthorized:        "Not logged in",
+		http.StatusForbidden:           "Not allowed",
+		http.StatusNotFound:            "Not found",
+		http.StatusMethodNotAllowed:    "Not a page",
+		http.StatusConflict:            "Not possible",
+		http.StatusServiceUnavailable:  "Not available",
+		http.StatusInternalServerError: "Something went wrong",
 	}
 	remedies = map[int]string{
-		http.StatusBadRequest:          "Go back, correct the form and send it again.",
-		http.StatusUnauthorized:        "Log in and do it again: nothing was changed.",
-		http.StatusForbidden:           "Nothing was changed.",
-		http.StatusNotFound:            "It was mistyped or deleted, or belongs to another caller. Look for it on Now, on the board or among the jobs.",
-		http.StatusMethodNotAllowed:    "Forms send to this address. Open the page that has the form.",
-		http.StatusConflict:            "Go back and reload the page: it shows what is possible now.",
-		http.StatusServiceUnavailable:  "Try again in a moment.",
-		http.StatusInternalServerError: "Try again. The log of the server has the cause; report it if it happens again.",
+		http.StatusBadRequest:   "Go back, correct the form and send it again.",
+		http.StatusUnauthorized: "Log in and do it again: nothing was changed.",
+		http.StatusForbidden:    "Nothing was changed.",
+		http.StatusNotFound: "It was mistyped or deleted, or belongs to another caller. Look for it on Now, on the " +
+			"board or among the jobs.",
+		http.StatusMethodNotAllowed:   "Forms send to this address. Open the page that has the form.",
+		http.StatusConflict:           "Go back and reload the page: it shows what is possible now.",
+		http.StatusServiceUnavailable: "Try again in a moment.",
+		http.StatusInternalServerError: "Try again. The log of the server has the cause; report it if it happens " +
+			"again.",
 	}
 )
 
@@ -48,6 +55,7 @@ func statusOf(r *http.Request, err error) int {
 	if e, ok := errors.AsType[*refusal](err); ok {
 		return e.status
 	}
+
 	e, ok := errors.AsType[*session.Error](err)
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
@@ -61,6 +69,7 @@ func statusOf(r *http.Request, err error) int {
 	case r.Method == http.MethodPost && !strings.HasPrefix(e.Code, "unknown_"):
 		return http.StatusBadRequest
 	}
+
 	return http.StatusNotFound // what the URL names is not there
 }
 
@@ -71,7 +80,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	what := err.Error()
 	if refused, ok := errors.AsType[*session.Error](err); ok {
 		what = inPages(who, refused.Message) // without the word that names its kind for agents
-		if argument, _ := refused.Details["argument"].(string); refused.Code == codes.MalformedID && status == http.StatusNotFound {
+		argument, _ := refused.Details["argument"].(string)
+		if refused.Code == codes.MalformedID && status == http.StatusNotFound {
 			what = fmt.Sprintf("There is no such %s.", strings.TrimSuffix(argument, "_id"))
 		}
 	}
@@ -98,7 +108,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		_ = s.views.templates["error"].ExecuteTemplate(w, "alert", what) // the page shows it beside what it has
 		return
 	}
-	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, remedies[status]}}, who, 0, r)
+	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, remedies[status]}},
+		who, 0, r)
 	if rerr != nil {
 		http.Error(w, what, status)
 		return
@@ -113,6 +124,7 @@ func fieldOf(r *http.Request, err error) string {
 	if !ok {
 		return ""
 	}
+
 	name, _ := e.Details["argument"].(string)
 	if input, _ := e.Details["input"].(string); input != "" {
 		name = input
@@ -131,6 +143,7 @@ func fieldOf(r *http.Request, err error) string {
 			return name
 		}
 	}
+
 	return ""
 }
 
@@ -167,13 +180,15 @@ func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("HX-Redirect", web.Link(r, "/login"))
-		s.fail(w, r, &refusal{http.StatusUnauthorized, "You are not logged in, or no longer: the login was ended, or your token withdrawn."})
+		s.fail(w, r, &refusal{http.StatusUnauthorized,
+			"You are not logged in, or no longer: the login was ended, or your token withdrawn."})
 		return
 	}
 	if r.Header.Get("HX-Request") == "" {
 		http.Redirect(w, r, web.Link(r, loginURL(r.URL.RequestURI())), http.StatusSeeOther)
 		return
 	}
+
 	next := "/"
 	if from, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil {
 		next = localURL(strings.TrimPrefix(from.RequestURI(), web.Link(r, "")), next)

@@ -37,8 +37,10 @@ func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func())
 	}
 	res := testkit.Get(b.Do(r)).Must(b.t)
 	testkit.Need(b.t, res.StatusCode == http.StatusOK, "%s: %s %v", stream, res.Status, res.Header)
-	testkit.Need(b.t, res.Header.Get("Content-Type") == "text/event-stream", "%s: %s %v", stream, res.Status, res.Header)
+	testkit.Need(b.t, res.Header.Get("Content-Type") == "text/event-stream", "%s: %s %v", stream, res.Status,
+		res.Header)
 	testkit.Need(b.t, res.Header.Get("Cache-Control") == "no-store", "%s: %s %v", stream, res.Status, res.Header)
+
 	out := make(chan string, 100)
 	go func() {
 		defer close(out)
@@ -53,6 +55,7 @@ func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func())
 			}
 		}
 	}()
+
 	b.t.Cleanup(cancel)
 	return out, func() {
 		cancel()
@@ -77,17 +80,20 @@ func TestEvents(t *testing.T) {
 	s, call, b := open(t)
 	call.Task("before", "before")
 	testkit.Contains(t, b.get("/board"), "before")
+
 	board := b.stream("/board")
 	ids, hangUp := b.listen(board, "")
 	call.Task("one", "one")
 	last := event(t, ids, "a task was added")
 	testkit.Contains(t, b.get("/board"), ">one</a>")
+
 	hangUp()
 	call.Task("while nobody listened", "while nobody listened")
 	ids, hangUp = b.listen(board, last)
 	next := event(t, ids, "a page that was cut off catches up")
 	hangUp()
 	testkit.True(t, next > last, "%s after %s", next, last)
+
 	// A page of this server's predecessor is renewed, as anything may have changed since.
 	s.stop()
 	b.at = serve(t, s.root, web.Options{}).url
@@ -95,6 +101,7 @@ func TestEvents(t *testing.T) {
 	id := event(t, ids, "the server was started again")
 	testkit.True(t, id > next, "%s after %s", id, next)
 	hangUp()
+
 	// The present page is as new as can be: its stream says nothing before there is a change.
 	ids, hangUp = b.listen(b.stream("/board"), "")
 	select {
@@ -116,7 +123,8 @@ func TestEditsAreShown(t *testing.T) {
 	for _, c := range []struct{ path, file, text, want string }{
 		{"/jobs", s.root + "/.deepwork/jobs/broken/job.yml", "second: 1\n", "second"},
 		{"/trust", s.root + "/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n", "OTHER"},
-		{"/trust", trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies", "checks: [{name: tidy, run: [./tidy]}], dependencies", 1), "./tidy"},
+		{"/trust", trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies",
+			"checks: [{name: tidy, run: [./tidy]}], dependencies", 1), "./tidy"},
 	} {
 		ids, hangUp := b.listen(b.stream(c.path), "")
 		testkit.Lacks(t, b.get(c.path), []string{c.want}, "before the edit")
@@ -132,8 +140,8 @@ func TestEditsAreShown(t *testing.T) {
 	testkit.Contains(t, b.get(output), "then", "the output is not shown as it is now")
 }
 
-// A change is on each page that shows it as soon as it is acknowledged, and open pages are told. These keep their streams, so
-// what they follow does not depend on what has begun when they are opened.
+// A change is on each page that shows it as soon as it is acknowledged, and open pages are told. These keep
+// their streams, so what they follow does not depend on what has begun when they are opened.
 func TestOpenPagesFollow(t *testing.T) {
 	_, call, b := open(t)
 	sessions, tasks := fill(call, 1, 1)
@@ -146,12 +154,19 @@ func TestOpenPagesFollow(t *testing.T) {
 		change      func(text string)
 	}{
 		{"/board", "Changed 1", func(text string) { call.Task(text, text) }},
-		{"/tasks/" + tasks[0], "Changed 2", func(text string) { call("update_task", pagetest.Args{"task_id": tasks[0], "title": text}, nil) }},
+		{"/tasks/" + tasks[0], "Changed 2", func(text string) {
+			call("update_task", pagetest.Args{"task_id": tasks[0], "title": text}, nil)
+		}},
 		{"/", "Changed 3", func(text string) { call.Plan(text) }},
 		{"/history?q=changed", "Changed 4", func(text string) { call.Plan(text) }},
 		{"/sessions/" + sessions[0], "Changed 5", func(text string) { abort(sessions[0], text) }},
 		{"/sessions/" + outer, "Changed 6", func(text string) {
-			nested = call.Start(pagetest.Args{"goal": text, "job_name": "trip", "workflow_name": "plan", "parent_session_id": outer})
+			nested = call.Start(pagetest.Args{
+				"goal":              text,
+				"job_name":          "trip",
+				"workflow_name":     "plan",
+				"parent_session_id": outer,
+			})
 		}},
 		{"/sessions/" + outer, "", func(text string) { abort(nested, text) }},
 		{"/tasks/" + task, "", func(string) { call.Attempt(task, "SCRIPT") }},
@@ -178,11 +193,15 @@ func TestETag(t *testing.T) {
 	ask := func(etag string) answer { return b.do("GET", "/sessions/"+first, nil, "If-None-Match: "+etag) }
 	tag := ask("").is(http.StatusOK).Header.Get("ETag")
 	testkit.Need(t, tag != "", "there is no ETag")
+
 	call.Task("another page", "another page") // the feed has another number now
 	b.get("/board")
 	testkit.Equal(t, ask(tag).is(http.StatusNotModified).Header.Get("ETag"), tag, "nothing has changed")
 	call("abort_workflow", pagetest.Args{"session_id": first, "explanation": "enough"}, nil)
-	testkit.Until(t, "the change", func() bool { a := ask(tag); return a.StatusCode == http.StatusOK && a.Header.Get("ETag") != tag })
+	testkit.Until(t, "the change", func() bool {
+		a := ask(tag)
+		return a.StatusCode == http.StatusOK && a.Header.Get("ETag") != tag
+	})
 }
 
 // fill starts sessions and adds tasks. It returns their ids.
@@ -205,10 +224,16 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		var ids, all []string
 		for i := range steps {
 			ids = append(ids, fmt.Sprint("step", i))
-			all = append(all, fmt.Sprintf("  - {id: step%d, name: Step, description: x, instructions_file: text.md, outputs: {}, reviews: []}\n", i))
+			all = append(all, fmt.Sprintf("  - {id: step%d, name: Step, description: x, instructions_file: text.md, "+
+				"outputs: {}, reviews: []}\n", i))
 		}
-		testkit.WriteAll(t, root+"/.deepwork/jobs/"+name, map[string]string{"text.md": text, "job.yml": fmt.Sprintf("name: %s\nversion: 1.0.0\nsummary: %s\ncommon_job_info_provided_to_all_steps_at_runtime: x\nworkflows:\n  - {name: all, summary: %[2]s, steps: [%s]}\nsteps:\n%s",
-			name, summary, strings.Join(ids, ", "), strings.Join(all, ""))})
+		testkit.WriteAll(t, root+"/.deepwork/jobs/"+name, map[string]string{
+			"text.md": text,
+			"job.yml": fmt.Sprintf("name: %s\nversion: 1.0.0\nsummary: "+
+				"%s\ncommon_job_info_provided_to_all_steps_at_runtime: x\nworkflows:\n  - {name: all, summary: "+
+				"%[2]s, steps: [%s]}\nsteps:\n%s",
+				name, summary, strings.Join(ids, ", "), strings.Join(all, "")),
+		})
 	}
 	for i := range 100 {
 		job(fmt.Sprint("other", i), strings.Repeat("long ", 40), "Do it.", 1)
@@ -216,39 +241,62 @@ func TestPagesStayUnder100KB(t *testing.T) {
 	job("long", "Long", strings.Repeat("Think of <everything> & more.\n", 1000), 60)
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-q", "-m", "more")
+
 	s := serve(t, root, web.Options{})
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
 	sessions, tasks := fill(call, 120, 120)
-	long := call.Start(pagetest.Args{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"})
+	long := call.Start(pagetest.Args{
+		"goal":          strings.Repeat("A long <goal>. ", 300),
+		"job_name":      "long",
+		"workflow_name": "all",
+	})
 	for range 40 {
-		call("finished_step", map[string]any{"session_id": long, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
+		call("finished_step", map[string]any{
+			"session_id": long,
+			"outputs":    map[string]any{},
+			"notes":      strings.Repeat("A long <note>. ", 300),
+		}, nil)
 	}
+
 	diff, talk := call.Script("A large diff", strings.Join([]string{"",
 		"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; done > numbers.txt",
 		"mkdir many; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i > many/file$i; done",
 		"git add -A; git commit -qm work",
-		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) + " >&2; echo $i; done", ""}, "\n! "))
+		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) +
+			" >&2; echo $i; done", ""}, "\n! "))
 	call.Await(t, talk, "completed", "failed")
-	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
+	call("update_task", map[string]any{
+		"task_id":     tasks[0],
+		"description": strings.Repeat("A long <text>. ", 6000),
+	}, nil)
+
 	get := func(path string) string {
 		t.Helper()
 		text := b.get(path)
 		testkit.True(t, len(text) <= 100<<10, "%s has %d bytes", path, len(text)) // before it is compressed
 		return text
 	}
-	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
-		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?tab=changes", "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300",
+		"/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board",
+		"/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
+		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?tab=changes",
+		"/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt",
+		"/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
 		get(path)
 	}
+
 	// What a page leaves out is behind its links.
 	for path, want := range map[string]struct {
 		entry *regexp.Regexp
 		count int
 	}{
-		"/history?kind=session":                   {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
-		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
-		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
-		"/attempts/" + talk + "?tab=changes":      {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
+		"/history?kind=session": {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`),
+			len(sessions) + 1},
+		"/?list=working": {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`),
+			len(sessions) + 1},
+		"/board?status=todo": {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
+		"/attempts/" + talk +
+			"?tab=changes": {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
 		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
 	} {
 		found := map[string]bool{}
@@ -265,7 +313,9 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		testkit.Equal(t, len(found), want.count, "%s", path)
 	}
 	testkit.Contains(t, b.get("/sessions/"+long), `?step=step3"`)
-	b.do("GET", "/sessions/"+long+"?step=step3", nil).is(http.StatusOK, "only step3", "<code>step3</code>", "A long &lt;note&gt;. A").lacks("<code>step4</code>")
+
+	b.do("GET", "/sessions/"+long+"?step=step3", nil).is(http.StatusOK, "only step3", "<code>step3</code>",
+		"A long &lt;note&gt;. A").lacks("<code>step4</code>")
 }
 
 var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)
@@ -273,7 +323,10 @@ var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines|
 func (b *browser) firstByte(path string) time.Duration {
 	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)).Must(b.t)
 	var sent, first time.Time
-	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent = time.Now() }, GotFirstResponseByte: func() { first = time.Now() }}
+	trace := &httptrace.ClientTrace{
+		WroteRequest:         func(httptrace.WroteRequestInfo) { sent = time.Now() },
+		GotFirstResponseByte: func() { first = time.Now() },
+	}
 	res := testkit.Get(b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))).Must(b.t)
 	res.Body.Close()
 	testkit.Need(b.t, res.StatusCode == http.StatusOK, "%s: %s", path, res.Status)
@@ -291,7 +344,14 @@ func BenchmarkPages(b *testing.B) {
 	s.stop()
 	full, empty := serve(b, root, web.Options{}).browser(b), serve(b, pagetest.Project(b), web.Options{}).browser(b)
 	b.ReportMetric(ms(full.firstByte("/")), "cold-ms")
-	for name, path := range map[string]string{"now": "/", "history": "/history", "filtered": "/history?state=done&q=goal", "board": "/board", "jobs": "/jobs", "job": "/jobs/trip"} {
+	for name, path := range map[string]string{
+		"now":      "/",
+		"history":  "/history",
+		"filtered": "/history?state=done&q=goal",
+		"board":    "/board",
+		"jobs":     "/jobs",
+		"job":      "/jobs/trip",
+	} {
 		b.Run(name, func(b *testing.B) {
 			full.firstByte(path)
 			empty.firstByte(path)

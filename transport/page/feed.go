@@ -71,13 +71,15 @@ func (f *feed) follow(ctx context.Context, log *slog.Logger, seen func()) {
 		err := f.catchUp(ctx)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
-				log.Warn("the changes of the project cannot be read; pages are not updated until they can", "error", err)
+				log.Warn("the changes of the project cannot be read; pages are not updated until they can",
+					"error", err)
 			}
 			failed = true
 			_ = wait.For(ctx, retry)
 			continue
 		}
 		failed = false
+
 		seen()
 		f.reading.Lock()
 		place := f.cursor
@@ -101,6 +103,7 @@ func (f *feed) catchUp(ctx context.Context) error {
 			}
 			return err
 		}
+
 		first := !f.began
 		f.began = true
 		if f.cursor == news.Next {
@@ -118,6 +121,7 @@ func (f *feed) batch(changes []store.Change, reset bool) {
 	if len(changes) == 0 && !reset {
 		return
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.number++
@@ -138,6 +142,7 @@ func (f *feed) tell() {
 	if f.scheduled {
 		return
 	}
+
 	needed := time.Duration(f.work.Load()) * share / time.Duration(runtime.GOMAXPROCS(0))
 	if left := min(max(needed, minPause), maxPause) - time.Since(f.toldAt); left > 0 {
 		f.scheduled = true
@@ -229,9 +234,11 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	if !write("retry: 500\n\n") {
 		return
 	}
+
 	s.edits.streams.Add(1)
 	defer s.edits.streams.Add(-1)
 	s.readSessions(r.Context()) // what began while no page was open is news for the page of its parent
+
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	defer s.followOutputs(r.Context(), session.CallerOf(r.Context()), on)()
@@ -243,6 +250,7 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
+
 		select {
 		case <-r.Context().Done():
 			return
@@ -302,7 +310,10 @@ func (s *Site) followOutputs(ctx context.Context, who session.Caller, topics []s
 			break // a page shows one
 		}
 	}
-	return func() { stop(); following.Wait() }
+	return func() {
+		stop()
+		following.Wait()
+	}
 }
 
 // followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
@@ -311,11 +322,20 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 	of := board.Target{AttemptID: &id}
 	var after *int64
 	for ctx.Err() == nil {
-		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{Target: of, ExecutionID: execution, AfterIndex: after, Limit: new(1000), Wait: new(outputWait), Raw: new(true), Newest: true})
+		r, err := s.Board.TailAttempt(ctx, who, attempt.TailArgs{
+			Target:      of,
+			ExecutionID: execution,
+			AfterIndex:  after,
+			Limit:       new(1000),
+			Wait:        new(outputWait),
+			Raw:         new(true),
+			Newest:      true,
+		})
 		if err != nil {
 			_ = wait.For(ctx, time.Second)
 			continue
 		}
+
 		// A page may have been made just before the first look, without what the agent had printed then.
 		if after == nil && r.NextIndex > 0 || after != nil && r.NextIndex > *after {
 			s.Touch(outputTopic + ":" + id)
@@ -324,9 +344,11 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 		if r.State.Open() {
 			continue
 		}
+
 		if execution != nil {
 			return
 		}
+
 		_ = wait.For(ctx, time.Second) // until a follow-up
 	}
 }
@@ -347,6 +369,7 @@ func (s *Site) followAgents(ctx context.Context, who session.Caller, id string, 
 				}
 			}
 		}
+
 		_ = wait.For(ctx, time.Second)
 	}
 }

@@ -56,7 +56,8 @@ func (s *Site) sign(who session.Caller, text string) string {
 type action func(ctx context.Context, who session.Caller, r *http.Request) (next string, err error)
 
 // errReadOnly refuses every change.
-var errReadOnly = &refusal{http.StatusForbidden, "These pages are read-only: the server was started with --read-only. Start it without, or use a terminal."}
+var errReadOnly = &refusal{http.StatusForbidden,
+	"These pages are read-only: the server was started with --read-only. Start it without, or use a terminal."}
 
 // post registers an action.
 func (s *Site) post(pattern string, do action) {
@@ -123,8 +124,13 @@ func assetsVersion() string {
 var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 	all := map[string]map[string]tool.Argument{}
 	for name, of := range map[string]any{
-		"change_target": merge.TargetArgs{}, "create_task": board.CreateTaskArgs{}, "follow_up": attempt.FollowUpArgs{}, "merge_attempt": merge.MergeArgs{},
-		"push_attempt": merge.PushArgs{}, "run_workflow": attempt.RunWorkflowArgs{}, "start_task_attempt": attempt.StartArgs{},
+		"change_target":      merge.TargetArgs{},
+		"create_task":        board.CreateTaskArgs{},
+		"follow_up":          attempt.FollowUpArgs{},
+		"merge_attempt":      merge.MergeArgs{},
+		"push_attempt":       merge.PushArgs{},
+		"run_workflow":       attempt.RunWorkflowArgs{},
+		"start_task_attempt": attempt.StartArgs{},
 	} {
 		all[name] = map[string]tool.Argument{}
 		for _, a := range tool.Arguments(reflect.TypeOf(of)) {
@@ -170,7 +176,10 @@ func values(of, name string) []string { return forms()[of][name].Values() }
 
 // call returns the action that calls a method of the board with the arguments in the form, which edit
 // completes if it is not nil. then returns the URL of the page to show after the reply.
-func call[A, R any](do func(context.Context, session.Caller, A) (R, error), edit func(*http.Request, *A) error, then func(session.Caller, *http.Request, R) string) action {
+func call[A, R any](
+	do func(context.Context, session.Caller, A) (R, error), edit func(*http.Request, *A) error,
+	then func(session.Caller, *http.Request, R) string,
+) action {
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		var args A
 		err := fill(r, &args)
@@ -180,6 +189,7 @@ func call[A, R any](do func(context.Context, session.Caller, A) (R, error), edit
 		if err != nil {
 			return "", err
 		}
+
 		reply, err := do(ctx, who, args)
 		if err != nil {
 			return "", err
@@ -212,11 +222,13 @@ func fill(r *http.Request, args any) error {
 		case "integer", "number":
 			n, err := strconv.ParseFloat(text, 64)
 			if err != nil || a.Kind == "integer" && n != math.Trunc(n) {
-				return session.Wrong(codes.InvalidArgument, "%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
+				return session.Wrong(codes.InvalidArgument,
+					"%q is not a number, or not a whole one where that is needed.", text).With("argument", a.Name)
 			}
 			given[a.Name] = n
 		}
 	}
+
 	data, err := json.Marshal(given)
 	if err == nil {
 		err = json.Unmarshal(data, args)
@@ -224,6 +236,7 @@ func fill(r *http.Request, args any) error {
 	if err != nil {
 		return session.Wrong(codes.InvalidArgument, "The form cannot be read: %v.", err)
 	}
+
 	return nil
 }
 
@@ -245,6 +258,7 @@ func inputFields(w *job.Workflow, known machine.Outputs) (all []inputField) {
 	if w == nil {
 		return nil
 	}
+
 	for _, p := range w.Inputs {
 		f := inputField{Parameter: p}
 		if v, ok := known.Get(p.Name); ok {
@@ -280,6 +294,7 @@ func inputsOf(r *http.Request) board.Inputs {
 	if of := r.PostForm.Get("inputs_of"); of == "" || of != strings.TrimSpace(r.PostForm.Get("workflow")) {
 		return nil
 	}
+
 	all := board.Inputs{}
 	for field, values := range r.PostForm {
 		text := values[0]
@@ -287,10 +302,12 @@ func inputsOf(r *http.Request) board.Inputs {
 			all[name] = machine.OutputValue{Paths: []string{text}}
 		}
 		if name, ok := strings.CutPrefix(field, pathsField); ok && strings.TrimSpace(text) != "" {
-			paths := slices.DeleteFunc(xslices.Map(strings.Split(text, "\n"), strings.TrimSpace), func(line string) bool { return line == "" })
+			paths := slices.DeleteFunc(xslices.Map(strings.Split(text, "\n"), strings.TrimSpace),
+				func(line string) bool { return line == "" })
 			all[name] = machine.OutputValue{Paths: paths, List: len(paths) > 1}
 		}
 	}
+
 	return all
 }
 

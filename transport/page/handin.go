@@ -57,10 +57,12 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 			if v.Answer == nil || forms == 0 || room <= 0 {
 				continue
 			}
+
 			h, err := p.engine.HandIn(ctx, p.ID, v.ID)
 			if err != nil || h.Digest != v.Answer.Digest {
 				continue // it has moved on, and so will the page
 			}
+
 			forms--
 			room -= v.Answer.show(h, p.ID, v.ID, room)
 		}
@@ -91,7 +93,11 @@ var hides = regexp.MustCompile("(?m)^ {0,3}\\[[^\\]]+\\]:|^[ \t>]*(?:```|~~~)[^\
 // render fills in what the page shows of the file's content, in about so many bytes, and returns how many it takes.
 func (f *handedFile) render(id, stepID string, room int) (size int) {
 	if f.Kind == workflow.ImageFile {
-		f.Image = "/sessions/" + id + "/image?" + url.Values{"step": {stepID}, "path": {f.Path}, "sha256": {f.SHA256}}.Encode()
+		f.Image = "/sessions/" + id + "/image?" + url.Values{
+			"step":   {stepID},
+			"path":   {f.Path},
+			"sha256": {f.SHA256},
+		}.Encode()
 	}
 	if f.Text == "" {
 		return 0
@@ -127,11 +133,12 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 			f.Changes[i].Text = f.Lines[l.New-1].Text
 		}
 	}
+
 	return size
 }
 
-// JSON that is nested deeper or is larger is not indented: each line begins with two blanks for each level, so that a small
-// file could take gigabytes.
+// JSON that is nested deeper or is larger is not indented: each line begins with two blanks for each level,
+// so that a small file could take gigabytes.
 const maxLevels, maxIndented = 20, 1 << 20
 
 // indented returns JSON with each value on a line of its own. It reports false if that cannot be.
@@ -153,7 +160,12 @@ func (f *handedFile) renderChanges(room int) (size int) {
 			}
 			whole := show.Plain(l.Text)
 			f.Cut = f.Cut || len(whole) > maxLine
-			f.Changes = append(f.Changes, handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine)))})
+			f.Changes = append(f.Changes, handedLine{
+				Kind: l.Kind,
+				Old:  l.Old,
+				New:  l.New,
+				Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine))),
+			})
 		}
 	}
 	return size
@@ -177,7 +189,8 @@ func (s *Site) handedImage(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := session.Wrong(codes.UnknownOutput, "Session %s waits for no review of the image %q.", p.ID, asked.Get("path"))
+	missing := session.Wrong(codes.UnknownOutput, "Session %s waits for no review of the image %q.", p.ID,
+		asked.Get("path"))
 	q, err := p.State.ToAnswer(asked.Get("step"), "")
 	if err != nil || !slices.Contains(q.Files, machine.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
 		return nil, missing

@@ -16,8 +16,8 @@ import (
 //go:embed lexers
 var lexerFiles embed.FS
 
-// lexers are the languages that have colors. They are not those of chroma's own package of lexers, which reads all of its
-// 270 whenever any command starts.
+// lexers are the languages that have colors. They are not those of chroma's own package of lexers, which
+// reads all of its 270 whenever any command starts.
 var lexers = sync.OnceValues(func() (*chroma.LexerRegistry, error) {
 	all := chroma.NewLexerRegistry()
 	files, err := fs.Glob(lexerFiles, "lexers/*.xml")
@@ -46,6 +46,7 @@ func highlight(file string, text []byte) (markup template.HTML) {
 			markup = plain
 		}
 	}()
+
 	all, err := lexers()
 	if err != nil || len(text) > maxColored {
 		return plain
@@ -58,12 +59,14 @@ func highlight(file string, text []byte) (markup template.HTML) {
 	if err != nil {
 		return plain
 	}
+
 	var b strings.Builder
 	began := time.Now()
 	for token := tokens(); token != chroma.EOF; token = tokens() {
 		if time.Since(began) > maxColoring {
 			return plain
 		}
+
 		class := classOf(token.Type)
 		for i, part := range strings.Split(token.Value, "\n") {
 			if i > 0 {
@@ -75,6 +78,7 @@ func highlight(file string, text []byte) (markup template.HTML) {
 			b.WriteString(part)
 		}
 	}
+
 	if markup = template.HTML(b.String()); len(text) > 0 && text[len(text)-1] != '\n' {
 		markup = template.HTML(strings.TrimSuffix(string(markup), "\n")) // some lexers add one
 	}
@@ -92,8 +96,10 @@ func classOf(t chroma.TokenType) string {
 		return "hl-n"
 	case t.InCategory(chroma.Keyword), t == chroma.OperatorWord:
 		return "hl-k"
-	case t == chroma.NameFunction, t == chroma.NameClass, t == chroma.NameTag, t == chroma.NameAttribute, t == chroma.NameBuiltin, t == chroma.NameDecorator:
+	case t == chroma.NameFunction, t == chroma.NameClass, t == chroma.NameTag, t == chroma.NameAttribute,
+		t == chroma.NameBuiltin, t == chroma.NameDecorator:
 		return "hl-f"
 	}
+
 	return ""
 }

@@ -40,7 +40,13 @@ type historyRow struct {
 func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	asked := r.URL.Query()
 	get := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
-	p := &historyPage{Kind: get("kind"), State: get("state"), Workflow: get("workflow"), Who: get("who"), Text: get("q")}
+	p := &historyPage{
+		Kind:     get("kind"),
+		State:    get("state"),
+		Workflow: get("workflow"),
+		Who:      get("who"),
+		Text:     get("q"),
+	}
 	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Limit: maxHistory + 1}
 	if job, name, both := strings.Cut(p.Workflow, "/"); both {
 		q.Job, q.Workflow = job, name
@@ -59,6 +65,7 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, board.Fault("listing what has run", err)
 	}
+
 	asked.Del("from")
 	p.Filtered = len(asked) > 0
 	if len(rows) > maxHistory {
@@ -67,6 +74,7 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		asked.Set("from", task.FormatTime(last.StartedAt)+" "+last.ID)
 		p.Older = "/history?" + asked.Encode()
 	}
+
 	links := map[[2]string]string{} // many rows have the same
 	with := func(name, value string) string {
 		key := [2]string{name, value}
@@ -80,7 +88,13 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
 		p.Rows = append(p.Rows, row)
 	}
-	return &shown{view: "history", title: "History", data: p, topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged}}, nil
+
+	return &shown{
+		view:   "history",
+		title:  "History",
+		data:   p,
+		topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged},
+	}, nil
 }
 
 func (s *Site) historyRow(of task.HistoryRow) historyRow {
@@ -106,7 +120,13 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 // With returns the URL of the history that has one more filter, or without it if it has that one.
 func (p *historyPage) With(name, value string) string {
 	q := url.Values{}
-	for filter, current := range map[string]string{"kind": p.Kind, "state": p.State, "workflow": p.Workflow, "who": p.Who, "q": p.Text} {
+	for filter, current := range map[string]string{
+		"kind":     p.Kind,
+		"state":    p.State,
+		"workflow": p.Workflow,
+		"who":      p.Who,
+		"q":        p.Text,
+	} {
 		if filter == name {
 			current = value
 		}
@@ -114,6 +134,7 @@ func (p *historyPage) With(name, value string) string {
 			q.Set(filter, current)
 		}
 	}
+
 	if len(q) == 0 {
 		return "/history"
 	}

@@ -57,17 +57,20 @@ type runStats struct {
 	Last              time.Time // when one last moved
 }
 
-// workflowStats returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while the store is away.
+// workflowStats returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while
+// the store is away.
 func (s *Site) workflowStats(ctx context.Context, who session.Caller) (map[string]*runStats, error) {
 	sessions, err := s.sessions(ctx)
 	if errors.Is(err, store.ErrUnavailable) {
 		return nil, nil // the jobs are in files
 	}
+
 	of := map[string]*runStats{}
 	for _, i := range sessions {
 		if !sees(who, i) {
 			continue
 		}
+
 		name := i.Job + "/" + i.Workflow
 		if of[name] == nil {
 			of[name] = &runStats{Last: i.UpdatedAt} // the last one that moved is first
@@ -82,6 +85,7 @@ func (s *Site) workflowStats(ctx context.Context, who session.Caller) (map[strin
 			of[name].Ended++
 		}
 	}
+
 	return of, err
 }
 
@@ -105,10 +109,16 @@ func (s *Site) jobs(ctx context.Context, who session.Caller, r *http.Request) (*
 	all := s.Jobs(ctx)
 	from, _ := strconv.Atoi(r.URL.Query().Get("from")) // else from the first
 	from = min(max(from, 0), len(all.Jobs))
-	p := &jobsPage{Board: s.Board != nil, Jobs: all.Jobs[from:min(from+maxJobs, len(all.Jobs))], Next: from + maxJobs, More: len(all.Jobs) - from - maxJobs}
+	p := &jobsPage{
+		Board: s.Board != nil,
+		Jobs:  all.Jobs[from:min(from+maxJobs, len(all.Jobs))],
+		Next:  from + maxJobs,
+		More:  len(all.Jobs) - from - maxJobs,
+	}
 	if from == 0 {
 		p.Errors = all.Errors
 	}
+
 	var err error
 	if p.Ran, err = s.workflowStats(ctx, who); err != nil {
 		return nil, err
@@ -126,6 +136,7 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if p.Job != nil {
 		p.texts(r.URL.Query().Get("step"))
 	}
+
 	var err error
 	if p.Ran, err = s.workflowStats(ctx, who); err != nil {
 		return nil, err
@@ -133,7 +144,12 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if p.Start, err = s.runForm(ctx, who, p.Job, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
-	return &shown{view: "job", title: name, data: p, topics: []string{jobsTopic, configTopic, store.SessionChanged}}, nil
+	return &shown{
+		view:   "job",
+		title:  name,
+		data:   p,
+		topics: []string{jobsTopic, configTopic, store.SessionChanged},
+	}, nil
 }
 
 // texts sets what the steps are told, or one alone with the text that an agent reads, as far as it fits on the page.
@@ -172,14 +188,17 @@ func (s *Site) runForm(ctx context.Context, who session.Caller, j *job.Job, work
 	if j == nil || len(j.Workflows) == 0 || s.Board == nil || s.ReadOnly || !who.Has(session.RightAgents) {
 		return nil, nil
 	}
+
 	executors, err := s.Board.ListExecutors(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := s.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	f := &runForm{Workflow: j.Workflow(workflow), Executors: executors.Executors, Default: c.Run.Executor}
 	if f.Open = f.Workflow != nil; !f.Open {
 		f.Workflow = &j.Workflows[0]

@@ -59,6 +59,7 @@ func (s *Site) enter(w http.ResponseWriter, r *http.Request, cookie *http.Cookie
 		s.askLogin(w, r, http.StatusForbidden, p)
 		return
 	}
+
 	http.SetCookie(w, cookie)
 	http.Redirect(w, r, web.Link(r, cmp.Or(p.Next, "/")), http.StatusSeeOther)
 }
@@ -93,16 +94,20 @@ func (s *Site) readForm(w http.ResponseWriter, r *http.Request) error {
 			values[i] = strings.ReplaceAll(values[i], "\r\n", "\n") // a browser sends these where no script does
 		}
 	}
+
 	if !hmac.Equal([]byte(r.PostForm.Get("csrf")), []byte(s.csrf(session.CallerOf(r.Context())))) {
-		return &refusal{http.StatusForbidden, "This form is of another login or server: reload the page and send it again."}
+		return &refusal{http.StatusForbidden,
+			"This form is of another login or server: reload the page and send it again."}
 	}
+
 	return nil
 }
 
 // localURL returns a URL if it is one of this site.
 func localURL(address, otherwise string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.ContainsAny(u.Path, "\\") {
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") ||
+		strings.ContainsAny(u.Path, "\\") {
 		return otherwise
 	}
 	return cmp.Or(u.RequestURI(), otherwise)
@@ -117,6 +122,7 @@ func (s *Site) withNotice(who session.Caller, next, text string) string {
 	if text == "" {
 		return next
 	}
+
 	separator := "?"
 	if strings.Contains(next, "?") {
 		separator = "&"

@@ -17,16 +17,18 @@ import (
 
 // prose renders Markdown. See safely for what it changes.
 var prose = goldmark.New(
-	goldmark.WithExtensions(extension.Strikethrough, extension.TaskList, extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+	goldmark.WithExtensions(extension.Strikethrough, extension.TaskList,
+		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(safely{}, 0))),
 )
 
 // scrolling makes what may be wider than the page scroll by keyboard as well. Both tags only come from the renderer:
 // those of the text are escaped.
-var scrolling = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
+var scrolling = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>",
+	`<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
 
-// maxBrackets is how many brackets Markdown may have, and nests matches a line that is nested deep: the time that a text
-// takes to render grows with the square of both.
+// maxBrackets is how many brackets Markdown may have, and nests matches a line that is nested deep: the time
+// that a text takes to render grows with the square of both.
 const maxBrackets = 2000
 
 var nests = regexp.MustCompile(`(?m)^(?:[ \t]*(?:>|(?:[-+*]|[0-9]+[.)])[ \t])){30}`)
@@ -45,8 +47,8 @@ func markdown(text []byte) template.HTML {
 	return template.HTML(scrolling.Replace(b.String()))
 }
 
-// safely keeps links to http, https and relative paths; it replaces others, and images, by their text. HTML becomes text.
-// Headings get ids that no other element of the page has.
+// safely keeps links to http, https and relative paths; it replaces others, and images, by their text. HTML
+// becomes text. Headings get ids that no other element of the page has.
 type safely struct{}
 
 const headingID = "h-"
@@ -54,11 +56,13 @@ const headingID = "h-"
 // Transform implements parser.ASTTransformer.
 func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context) {
 	source := reader.Source()
-	var replaced []ast.Node                                                     // by their children, after the walk, outer ones first
+	// by their children, after the walk, outer ones first
+	var replaced []ast.Node
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // none returns an error
 		if !entering {
 			return ast.WalkContinue, nil
 		}
+
 		switch n := n.(type) {
 		case *ast.Heading:
 			if id, ok := n.AttributeString("id"); ok {
@@ -67,7 +71,8 @@ func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context)
 		case *ast.Image: // one of a path of this server that never stops loading would hold up the page
 			replaced = append(replaced, n)
 		case *ast.AutoLink:
-			if to := strings.ToLower(string(n.URL(source))); !strings.HasPrefix(to, "http://") && !strings.HasPrefix(to, "https://") {
+			to := strings.ToLower(string(n.URL(source)))
+			if !strings.HasPrefix(to, "http://") && !strings.HasPrefix(to, "https://") {
 				n.AppendChild(n, verbatim(n.Label(source)))
 				replaced = append(replaced, n)
 			}

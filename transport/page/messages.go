@@ -74,6 +74,7 @@ func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request
 	case len(tail.Messages) == maxMessages:
 		p.Next = tail.NextIndex
 	}
+
 	return nil
 }
 
@@ -94,6 +95,7 @@ func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bo
 		}
 		return all[i:], i > 0
 	}
+
 	n := 0
 	for n < len(all) && (left > 0 || all[n].Index == all[n-1].Index) {
 		left -= size(&all[n])
@@ -111,6 +113,7 @@ func joined(all []attempt.Message) (out []message) {
 			out[at].Result = &all[i]
 			continue
 		}
+
 		last := len(out) - 1
 		if last >= 0 && out[last].Kind == m.Kind && (m.Kind == "output" || m.Kind == "system" || m.Kind == "stderr") {
 			out[last].Text += "\n" + m.Text
@@ -140,6 +143,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if err != nil {
 		return nil, err
 	}
+
 	path := r.URL.Query().Get("path")
 	if p.State == nil || !delivered(p, path) {
 		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
@@ -153,6 +157,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if err != nil {
 		return nil, err
 	}
+
 	v := &outputPage{SessionID: p.ID, Path: path, Size: fi.Size(), Cut: fi.Size() > maxOutput}
 	for v.Cut && len(data) > 0 && !utf8.Valid(data[len(data)-1:]) { // in the middle of a character
 		data = data[:len(data)-1]
@@ -183,7 +188,9 @@ func openFile(root, path string) (*os.File, os.FileInfo, error) {
 // delivered reports whether a session has an output of this path, in a step or in a review.
 func delivered(p *sessionPage, path string) bool {
 	has := func(outputs machine.Outputs) bool {
-		return slices.ContainsFunc(outputs, func(o jsontext.Pair[machine.OutputValue]) bool { return slices.Contains(o.Value.Paths, path) })
+		return slices.ContainsFunc(outputs, func(o jsontext.Pair[machine.OutputValue]) bool {
+			return slices.Contains(o.Value.Paths, path)
+		})
 	}
 	for _, e := range p.State.StepProgress {
 		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||
@@ -191,5 +198,6 @@ func delivered(p *sessionPage, path string) bool {
 			return true
 		}
 	}
+
 	return false
 }

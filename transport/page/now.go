@@ -79,7 +79,9 @@ var groups = []string{
 // matches reports whether an item has each word of a filter.
 func (i *item) matches(filter string) bool {
 	text := strings.ToLower(i.Kind + " " + i.Title + " " + i.About + " " + i.Status)
-	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool { return !strings.Contains(text, word) })
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool {
+		return !strings.Contains(text, word)
+	})
 }
 
 // A nowList is a list of the page Now: what is shown of it, and how many there are.
@@ -103,6 +105,7 @@ func (l nowList) Groups() (all []nowGroup) {
 	if l.Name != "needs" {
 		return []nowGroup{{Items: l.Items}}
 	}
+
 	for _, i := range l.Items {
 		if last := len(all) - 1; last < 0 || all[last].Title != groups[i.group] {
 			all = append(all, nowGroup{Title: groups[i.group], Urgent: i.group <= asksPerson})
@@ -124,17 +127,21 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err != nil {
 		return nil, err
 	}
+
 	waits, err := s.waits(ctx, who)
 	if err != nil {
 		return nil, err
 	}
+
 	asks := map[string]bool{} // the sessions that wait for a person, among others
 	for _, a := range waits {
 		asks[a.ID] = true
 	}
+
 	of := workflowsOf(sessions, asks)
 	needs := xslices.Map(waits, func(a board.Attention) *item { return attentionItem(a, of[a.ID]) })
 	slices.SortStableFunc(needs, func(a, b *item) int { return cmp.Compare(a.group, b.group) })
+
 	var working, recent []*item
 	for _, i := range sessions {
 		switch {
@@ -151,7 +158,11 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	working, recent = newestFirst(append(working, under...)), newestFirst(append(recent, over...))
 	asked := r.URL.Query()
-	p := &nowPage{Filter: strings.TrimSpace(asked.Get("q")), Only: asked.Get("list"), Empty: len(needs)+len(working)+len(recent) == 0}
+	p := &nowPage{
+		Filter: strings.TrimSpace(asked.Get("q")),
+		Only:   asked.Get("list"),
+		Empty:  len(needs)+len(working)+len(recent) == 0,
+	}
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first
 	for _, l := range []nowList{
 		{Name: "needs", Title: "Needs you", None: "Nothing waits for you.", Items: needs},
@@ -165,7 +176,13 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
-	return &shown{view: "now", title: "Now", data: p, topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged, configTopic, changesTopic}}, nil
+	return &shown{
+		view:  "now",
+		title: "Now",
+		data:  p,
+		topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged,
+			configTopic, changesTopic},
+	}, nil
 }
 
 // workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
@@ -184,7 +201,9 @@ func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[strin
 }
 
 // detail adds to the items that are shown where their workflows are, what they have changed and what they cost.
-func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo) error {
+func (s *Site) detail(
+	ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo,
+) error {
 	var tasks []string
 	for _, l := range lists {
 		for _, i := range l.Items {
@@ -214,6 +233,7 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 			i.Cost = costs[i.task]
 		}
 	}
+
 	return err
 }
 
@@ -248,6 +268,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 		}
 		return r.Items, nil
 	}
+
 	steps, err := s.Engine.Awaiting(ctx, who, nil)
 	return xslices.Map(steps, board.StepAttention), err
 }
@@ -260,7 +281,15 @@ func sessionItem(i *workflow.SessionInfo) *item {
 			about += "; the server that moved it last has ended"
 		}
 	}
-	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: i.Status, Since: i.UpdatedAt, flow: i}
+	return &item{
+		Kind:   "session",
+		Title:  i.Goal,
+		About:  about,
+		Link:   "/sessions/" + i.ID,
+		Status: i.Status,
+		Since:  i.UpdatedAt,
+		flow:   i,
+	}
 }
 
 // attentionKinds say what needs a person: what it is, its status, what to do, and the group that it is in.
@@ -268,15 +297,18 @@ var attentionKinds = map[string]struct {
 	kind, status, about string
 	group               int
 }{
-	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another", hasStopped},
+	board.AttentionFailed: {"agent", "", "read its last messages, then send a follow-up or start another",
+		hasStopped},
 	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts},
 	board.AttentionRun:       {"run", "", "", hasStopped},
 	board.AttentionReview:    {"agent", "", "", toReview},
-	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again", asksPerson},
-	board.AttentionSource:    {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
-	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal", blocksAll},
-	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
-	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it", blocksAll},
+	board.AttentionStep: {"session", string(board.WaitingForYou),
+		"its review failed: override it, or have the agent do it again", asksPerson},
+	board.AttentionSource: {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
+	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal",
+		blocksAll},
+	board.AttentionLimit:  {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
+	board.AttentionBudget: {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
 // endedRun says why a run has ended and what a person does about it. nil means that its leader is gone.
@@ -284,6 +316,7 @@ func endedRun(end *board.RunEnd) string {
 	if end == nil {
 		return "the process that led it is gone"
 	}
+
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
@@ -295,7 +328,16 @@ func endedRun(end *board.RunEnd) string {
 // it has none.
 func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	words := attentionKinds[a.Kind]
-	i := &item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
+	i := &item{
+		Kind:    words.kind,
+		Status:  words.status,
+		About:   words.about,
+		group:   words.group,
+		Title:   a.Title,
+		Command: a.Command,
+		task:    a.TaskID,
+		flow:    of,
+	}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
@@ -373,6 +415,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (wor
 				working = append(working, workItem(w, state))
 			}
 		}
+
 		for _, w := range ended {
 			i := workItem(w, s.Board.StateOf(&w.Situation))
 			if !slices.ContainsFunc(needs, func(n *item) bool { return n.Link == i.Link }) {
@@ -386,7 +429,14 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (wor
 			return nil, nil, err
 		}
 		for _, x := range list {
-			i := &item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+			i := &item{
+				Kind:   "execution",
+				Title:  x.WorkflowName,
+				About:  "at " + x.Source,
+				Link:   "/sources/executions/" + x.ExecutionID,
+				Status: string(x.State),
+				Since:  x.StartedAt,
+			}
 			if x.EndedAt == nil {
 				working = append(working, i)
 			} else {
@@ -405,7 +455,16 @@ func workItem(w task.Work, state board.State) *item {
 			about += ", step " + w.Step
 		}
 	}
-	return &item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
+	return &item{
+		Kind:    kind,
+		Title:   w.Title,
+		About:   about,
+		attempt: w.AttemptID,
+		task:    w.TaskID,
+		Link:    "/attempts/" + w.AttemptID,
+		Status:  string(state),
+		Since:   w.Since,
+	}
 }
 
 // newestFirst sorts items by their times, and returns them.

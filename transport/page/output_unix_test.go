@@ -18,9 +18,11 @@ import (
 func TestOutputFiles(t *testing.T) {
 	s, call, b := open(t)
 	at := "/sessions/" + begin(call).session + "/output?path="
-	for _, path := range []string{"../idea.txt", "/etc/passwd", "idea.txt/../.deepwork/config.yml", ".deepwork/config.yml", "./idea.txt", "idea.txt\x00", ""} {
+	for _, path := range []string{"../idea.txt", "/etc/passwd", "idea.txt/../.deepwork/config.yml",
+		".deepwork/config.yml", "./idea.txt", "idea.txt\x00", ""} {
 		b.do("GET", at+url.QueryEscape(path), nil).is(http.StatusNotFound)
 	}
+
 	file, secret := filepath.Join(s.root, "idea.txt"), filepath.Join(t.TempDir(), "secret")
 	testkit.Write(t, secret, "not for pages")
 	for name, replace := range map[string]func() error{

@@ -92,6 +92,7 @@ func New(o Options) (*Site, error) {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // the URL has the version of the program
 		files.ServeHTTP(w, r)
 	})
+
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
 	s.mux.HandleFunc("POST /logout", s.authenticated(s.logout))
@@ -105,12 +106,14 @@ func (s *Site) pages() {
 		s.page("GET /help/{file}", s.help)
 		s.page("GET /help/{folder}/{file}", s.help)
 	}
+
 	if s.Chooser != nil {
 		s.page("GET /{$}", s.projects)
 		s.mux.HandleFunc("/projects/{id}", s.project)
 		s.mux.HandleFunc("/projects/{id}/{page...}", s.project)
 		return
 	}
+
 	s.mux.HandleFunc("GET /events", s.authenticated(s.events))
 	s.page("GET /{$}", s.now)
 	s.page("GET /history", s.history)
@@ -138,20 +141,25 @@ func (s *Site) pages() {
 		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs")
 		return
 	}
+
 	s.page("GET /board", s.board)
 	s.page("GET /tasks/{task_id}", s.task)
 	s.page("GET /attempts/{attempt_id}", s.attempt)
 	s.post("/tasks", s.addTask)
-	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask, func(_ session.Caller, r *http.Request, t *board.Task) string {
-		return back(r, "/tasks/"+t.TaskID)
-	}))
+	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask,
+		func(_ session.Caller, r *http.Request, t *board.Task) string {
+			return back(r, "/tasks/"+t.TaskID)
+		}))
 	s.post("/tasks/{task_id}/delete", s.deleteTask)
-	s.post("/tasks/{task_id}/start", call(s.Board.StartTaskAttempt, executorAndRepos, func(_ session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
-		return "/attempts/" + a.AttemptID
-	}))
-	s.post("/runs", call(s.Board.RunWorkflow, workflowAndTime, func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
-		return "/attempts/" + run.RunID
-	}))
+	s.post("/tasks/{task_id}/start",
+		call(s.Board.StartTaskAttempt, executorAndRepos,
+			func(_ session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
+				return "/attempts/" + a.AttemptID
+			}))
+	s.post("/runs", call(s.Board.RunWorkflow, workflowAndTime,
+		func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
+			return "/attempts/" + run.RunID
+		}))
 	s.post("/attempts/{attempt_id}/resume", s.resumeRun)
 	s.post("/attempts/{attempt_id}/stop", call(s.Board.StopAttempt, nil, s.stopped))
 	s.post("/attempts/{attempt_id}/follow-up", call(s.Board.FollowUp, nil, s.followedUp))
@@ -189,7 +197,8 @@ func (s *Site) Run(ctx context.Context) {
 
 // security are the headers of every reply. Scripts and styles are only those of this server.
 var security = map[string]string{
-	"Content-Security-Policy":    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options":     "nosniff",
 	"Cache-Control":              "no-store",    // nothing of the project stays in a browser that has logged out
 	"Referrer-Policy":            "same-origin", // with no-referrer, browsers send forms with Origin: null
@@ -207,7 +216,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if s.sites.Check(r) != nil {
-		s.fail(w, r, &refusal{http.StatusForbidden, "This form is of another site: open the page here and use its form."})
+		s.fail(w, r, &refusal{http.StatusForbidden,
+			"This form is of another site: open the page here and use its form."})
 		return
 	}
 	if h, pattern := s.mux.Handler(r); pattern == "" {
@@ -254,17 +264,20 @@ func (s *Site) page(pattern string, make maker) {
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}
+
 		at, began := s.feed.position(), time.Now()
 		page, err := make(r.Context(), who, r)
 		var body []byte
 		if err == nil {
 			body, err = s.render(page, who, at, r)
 		}
+
 		s.feed.worked(time.Since(began) + requestTime)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
+
 		head := w.Header()
 		head.Set("ETag", etag(body))
 		head.Set("Vary", "Cookie, Accept-Encoding")

@@ -67,6 +67,7 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 		s.toLogin(w, r, err)
 		return
 	}
+
 	var err error
 	root, ok := s.chosen.Load(path)
 	if ok {
@@ -81,9 +82,11 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+
 	if err == nil && !ok {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
+
 	var pages http.Handler
 	if err == nil {
 		s.chosen.Store(path, root)

@@ -38,18 +38,22 @@ func parseViews() (*views, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v := &views{templates: make(map[string]*template.Template), assets: assetsVersion()}
 	for _, file := range all {
 		name := strings.TrimSuffix(path.Base(file), ".html")
 		if name == "layout" || name == "parts" {
 			continue
 		}
-		t, err := template.New("layout.html").Funcs(functions).ParseFS(embedded, "templates/layout.html", "templates/parts.html", "templates/parts/*.html", file)
+
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(embedded, "templates/layout.html",
+			"templates/parts.html", "templates/parts/*.html", file)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the page %s: %w", name, err)
 		}
 		v.templates[name] = t
 	}
+
 	return v, nil
 }
 
@@ -117,7 +121,11 @@ type frame struct {
 
 // May reports whether the caller may do what needs rights, so that a page can offer it.
 func (f frame) May(right string) bool {
-	needed := map[string]session.Rights{"agents": session.RightAgents, "merge": session.RightMerge, "person": session.RightPerson}
+	needed := map[string]session.Rights{
+		"agents": session.RightAgents,
+		"merge":  session.RightMerge,
+		"person": session.RightPerson,
+	}
 	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
 
@@ -130,8 +138,20 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	query.Del("notice")
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
-		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
-		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice, Version: s.Version, Help: s.Help != nil, Others: s.AmongOthers,
+		Title:    p.title,
+		Project:  s.Project,
+		Caller:   who,
+		ReadOnly: s.ReadOnly,
+		LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r),
+		CSRF:     s.csrf(who),
+		Here:     (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
+		Section:  section,
+		Assets:   s.views.assets,
+		Data:     p.data,
+		Notice:   notice,
+		Version:  s.Version,
+		Help:     s.Help != nil,
+		Others:   s.AmongOthers,
 	}
 	if len(p.topics) > 0 {
 		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.topics, ",")))
@@ -140,6 +160,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	if t == nil {
 		return nil, fmt.Errorf("there is no page %q", p.view)
 	}
+
 	var b bytes.Buffer
 	if err := t.Execute(&b, f); err != nil {
 		return nil, fmt.Errorf("rendering the page %s: %w", p.view, err)
@@ -182,6 +203,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
 		_, _ = w.Write(page)
 		return
 	}
+
 	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
 	z := compressors.Get().(*gzip.Writer)
@@ -232,6 +254,7 @@ func reliesOn(e *machine.Evidence) string {
 		own.Imported = false
 		return "Imported, where it says: " + reliesOn(&own)
 	}
+
 	switch e.Kind {
 	case machine.ByReviewer:
 		return "Passed by the reviewer " + e.Reviewer
@@ -246,6 +269,7 @@ func reliesOn(e *machine.Evidence) string {
 	case machine.Unreviewed:
 		return "Not reviewed: the server ran without reviews"
 	}
+
 	return "None of its reviews is of the outputs that were submitted"
 }
 

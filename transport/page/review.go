@@ -48,7 +48,9 @@ type review struct {
 	Waiting  int // comments that are not queued
 }
 
-func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request, a *attempt.FullAttemptReply) (v review, err error) {
+func (s *Site) reviewOf(
+	ctx context.Context, who session.Caller, r *http.Request, a *attempt.FullAttemptReply,
+) (v review, err error) {
 	asked := r.URL.Query()
 	v.Split, v.Path = asked.Get("diff") == "split", asked.Get("path")
 	args := merge.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
@@ -69,6 +71,7 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 			v.Waiting++
 		}
 	}
+
 	for _, d := range diff.Diffs {
 		files := parseDiff(d.RepoName, d.Diff)
 		for i := range files {
@@ -78,6 +81,7 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 		}
 		v.Diffs = append(v.Diffs, files...)
 	}
+
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first line
 	v.shorten(max(from, 0))
 	from, _ = strconv.Atoi(asked.Get("files")) // else from the first file
@@ -117,8 +121,10 @@ func (f *fileDiff) place(all []merge.Comment) {
 		if c.RepoID != f.RepoID || c.File != f.File {
 			continue
 		}
+
 		i := slices.IndexFunc(f.Lines, func(l diffLine) bool {
-			return c.Side == "new" && l.New == c.Line && l.Kind != "hunk" || c.Side == "old" && l.Old == c.Line && l.Kind != "hunk"
+			return c.Side == "new" && l.New == c.Line && l.Kind != "hunk" ||
+				c.Side == "old" && l.Old == c.Line && l.Kind != "hunk"
 		})
 		if i >= 0 {
 			f.Lines[i].Comments = append(f.Lines[i].Comments, c)
@@ -139,12 +145,14 @@ func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 		if n < from || n >= v.NextFile {
 			return
 		}
+
 		t.Name = path.Base(file)
 		for _, c := range v.Comments {
 			if c.RepoName == repo && c.File == file {
 				t.Comments++
 			}
 		}
+
 		dir := path.Dir(file)
 		if len(a.Repos) > 1 {
 			dir = path.Join(repo, dir)
@@ -154,6 +162,7 @@ func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 	for i, d := range v.Diffs {
 		put(d.Repo, d.File, treeFile{Link: fmt.Sprintf("#file-%d", i), Added: d.Added, Removed: d.Removed, Here: true})
 	}
+
 	for _, repo := range a.Repos {
 		for _, file := range repo.ChangedFiles {
 			if !seen[[2]string{repo.RepoName, file}] {
@@ -183,7 +192,9 @@ func (s *Site) sendComments(ctx context.Context, who session.Caller, r *http.Req
 	return s.onComments(ctx, who, r, merge.CommentArgs{Send: true})
 }
 
-func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Request, a merge.CommentArgs) (string, error) {
+func (s *Site) onComments(
+	ctx context.Context, who session.Caller, r *http.Request, a merge.CommentArgs,
+) (string, error) {
 	a.Target = onAttempt(r)
 	done, err := merge.CommentAttempt(ctx, s.Board, who, a)
 	if err != nil {
@@ -219,6 +230,7 @@ func (f *folder) add(dir string, file treeFile) {
 		if name == "" || name == "." {
 			continue
 		}
+
 		i := slices.IndexFunc(f.Folders, func(sub *folder) bool { return sub.Name == name })
 		if i < 0 {
 			i = len(f.Folders)
@@ -340,8 +352,10 @@ func nameOf(names string) string {
 	if i := strings.LastIndex(names, ` "b/`); i >= 0 {
 		return unquote(names[i+1:], "b/")
 	}
+
 	// Without a rename both names are the same: then the second half is the name even if it has " b/".
-	if half := len(names) / 2; len(names)%2 == 1 && strings.HasPrefix(names[half:], " b/") && names[2:half] == names[half+3:] {
+	half := len(names) / 2
+	if len(names)%2 == 1 && strings.HasPrefix(names[half:], " b/") && names[2:half] == names[half+3:] {
 		return names[half+3:]
 	}
 	if i := strings.LastIndex(names, " b/"); i >= 0 {
@@ -382,6 +396,7 @@ func (f fileDiff) Pairs() (all [][2]diffLine) {
 			i++
 			continue
 		}
+
 		var del, add []diffLine
 		for ; i < len(f.Lines) && f.Lines[i].Kind == "del"; i++ {
 			del = append(del, f.Lines[i])

@@ -98,7 +98,11 @@ func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView
 	if err != nil {
 		return nil, err
 	}
-	v := &runView{View: run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)), engine: s.Engine, handIn: func(id, stepID string) (*workflow.HandIn, error) { return s.Engine.HandIn(ctx, id, stepID) }}
+	v := &runView{
+		View:   run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)),
+		engine: s.Engine,
+		handIn: func(id, stepID string) (*workflow.HandIn, error) { return s.Engine.HandIn(ctx, id, stepID) },
+	}
 	if v.Fault != nil {
 		s.Logger.Debug("the sessions of a run cannot be read", "run", id, "error", v.Fault)
 	}
@@ -131,10 +135,12 @@ func (v *runView) fit() {
 	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[0], board.Completed); t.Entries = t.Entries[1:] {
 		over, v.Before = over-steps(t.Entries[0]), v.Before+len(t.Entries[0])
 	}
-	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[len(t.Entries)-1], board.NotBegun); t.Entries = t.Entries[:len(t.Entries)-1] {
+	for t := &v.Tree; len(t.Entries) > 0 &&
+		idle(t.Entries[len(t.Entries)-1], board.NotBegun); t.Entries = t.Entries[:len(t.Entries)-1] {
 		last := t.Entries[len(t.Entries)-1]
 		over, v.After = over-steps(last), v.After+len(last)
 	}
+
 	shown := 0
 	v.Tree.Each(func(x *run.Step, _ int) {
 		shown++
@@ -181,7 +187,8 @@ func minutes(r *http.Request) (time.Duration, error) {
 	}
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(minutes > 0 && minutes <= 1e6) {
-		return 0, session.Wrong(codes.OutOfRange, "The minutes are %q: expected a positive number, or nothing for any time.", text)
+		return 0, session.Wrong(codes.OutOfRange,
+			"The minutes are %q: expected a positive number, or nothing for any time.", text)
 	}
 	return time.Duration(minutes * float64(time.Minute)), nil
 }

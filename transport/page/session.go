@@ -70,7 +70,8 @@ func (p *sessionPage) fit(only string) {
 	}
 }
 
-// Reviewed reports whether the step has reviews or checks, or misses its schemas, so that a person can override that now.
+// Reviewed reports whether the step has reviews or checks, or misses its schemas, so that a person can
+// override that now.
 func (v stepView) Reviewed() bool {
 	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit != nil)
 }
@@ -101,8 +102,8 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 // maxRelated is how many related sessions a page follows each by itself.
 const maxRelated = 20
 
-// topics are those of the session, of those that it is nested in, and of its children, also of later ones: the stream of
-// an open page keeps its topics.
+// topics are those of the session, of those that it is nested in, and of its children, also of later ones:
+// the stream of an open page keeps its topics.
 func (p *sessionPage) topics() []string {
 	related := append([]*workflow.SessionInfo{p.SessionInfo}, p.Above...)
 	if len(related) > maxRelated {
@@ -134,7 +135,8 @@ func (s *Site) abortSession(ctx context.Context, _ session.Caller, id string, fo
 func (s *Site) goToStep(ctx context.Context, _ session.Caller, id string, form url.Values) error {
 	seen, err := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err != nil || seen == 0 {
-		return session.Wrong(codes.InvalidArgument, "Send the revision of the session that the page showed; got %q.", form.Get("revision"))
+		return session.Wrong(codes.InvalidArgument, "Send the revision of the session that the page showed; got %q.",
+			form.Get("revision"))
 	}
 	return s.Engine.GoToFor(ctx, id, form.Get("step"), seen)
 }
@@ -145,11 +147,14 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, id string, 
 	if err := forPerson(who, "Overriding a review", "override"); err != nil {
 		return err
 	}
+
 	reason := strings.TrimSpace(form.Get("reason"))
 	if reason == "" {
-		return session.Wrong(codes.ReasonNeeded, "Say why the step may go on without its reviews; the session records it.")
+		return session.Wrong(codes.ReasonNeeded,
+			"Say why the step may go on without its reviews; the session records it.")
 	}
-	return s.Engine.OverrideFor(ctx, id, form.Get("step"), machine.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+	return s.Engine.OverrideFor(ctx, id, form.Get("step"),
+		machine.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
 }
 
 // forPerson returns an error for a caller without the right person.
@@ -157,7 +162,9 @@ func forPerson(who session.Caller, what, command string) error {
 	if who.Has(session.RightPerson) {
 		return nil
 	}
-	return session.NotNow(codes.RightNeeded, "%s needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork sessions %s at a terminal.", what, who.Identity, command)
+	return session.NotNow(codes.RightNeeded,
+		"%s needs the right person, which %s does not have: open the pages with deepwork ui, or run deepwork "+
+			"sessions %s at a terminal.", what, who.Identity, command)
 }
 
 // readSession reads a session that the caller sees: its own, one of an attempt that it sees, or any for the
@@ -167,6 +174,7 @@ func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (
 	if err != nil {
 		return nil, err
 	}
+
 	p := &sessionPage{engine: s.Engine}
 	if !p.find(all, id, who) || p.AttemptID != "" && !s.seesAttempt(ctx, who, p.AttemptID) {
 		return nil, session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
@@ -189,6 +197,7 @@ func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.C
 	for _, i := range all {
 		by[i.ID] = i
 	}
+
 	if p.SessionInfo = by[id]; p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
 		return false
 	}
@@ -203,6 +212,7 @@ func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.C
 	for up := by[p.Parent]; up != nil && shown(up) && len(p.Above) < len(all); up = by[up.Parent] {
 		p.Above = slices.Insert(p.Above, 0, up)
 	}
+
 	return true
 }
 
@@ -220,13 +230,21 @@ func (p *sessionPage) read(ctx context.Context) (err error) {
 		return nil
 	}
 	for i := range def.Workflow.Entries {
-		p.Timeline = append(p.Timeline, xslices.Map(p.State.Displayed(def, i), func(step string) stepView { return p.step(def.Job.Step(step), step) }))
+		p.Timeline = append(p.Timeline, xslices.Map(p.State.Displayed(def, i), func(step string) stepView {
+			return p.step(def.Job.Step(step), step)
+		}))
 	}
+
 	return nil
 }
 
 func (p *sessionPage) step(step *job.Step, id string) stepView {
-	v := stepView{Step: step, Progress: p.State.Progress(id), ID: id, Current: p.State.Status == machine.Active && p.State.IsCurrent(id)}
+	v := stepView{
+		Step:     step,
+		Progress: p.State.Progress(id),
+		ID:       id,
+		Current:  p.State.Status == machine.Active && p.State.IsCurrent(id),
+	}
 	if v.Reviewed() {
 		v.Digest, v.Files = workflow.GivenFor(p.State, id)
 		v.Answer = answerFormOf(p.engine, p.State, id)
@@ -285,14 +303,23 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 	if err := forPerson(who, "Passing a step", "review"); err != nil {
 		return err
 	}
+
 	decision, digest := form.Get("decision"), form.Get("digest")
-	a := machine.Answer{Identity: who.Identity, Channel: who.Channel, Passed: decision == "pass", Feedback: strings.TrimSpace(form.Get("feedback"))}
+	a := machine.Answer{
+		Identity: who.Identity,
+		Channel:  who.Channel,
+		Passed:   decision == "pass",
+		Feedback: strings.TrimSpace(form.Get("feedback")),
+	}
 	switch {
 	case !a.Passed && decision != "fail", digest == "":
-		return session.Wrong(codes.BadDecision, "Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.", decision, digest)
+		return session.Wrong(codes.BadDecision,
+			"Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.",
+			decision, digest)
 	case !a.Passed && a.Feedback == "":
 		return session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
 	}
+
 	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
 }
 

@@ -52,7 +52,8 @@ func (v sourceView) State() string {
 	return "connecting"
 }
 
-var errNoSources = session.NotNow(codes.NoSources, "This server does not offer workflows of other systems: start it with the toolset remote.")
+var errNoSources = session.NotNow(codes.NoSources,
+	"This server does not offer workflows of other systems: start it with the toolset remote.")
 
 func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request) (*shown, error) {
 	now, unused := s.Sources.Offer(ctx)
@@ -75,12 +76,18 @@ func (s *Site) sources(ctx context.Context, who session.Caller, _ *http.Request)
 		}
 		p.Sources = append(p.Sources, v)
 	}
+
 	list, total, err := s.Sources.Runs.Newest(ctx, who.Identity, maxExecutions)
 	if err != nil {
 		return nil, err
 	}
 	p.Executions, p.More = list, total-len(list)
-	return &shown{view: "sources", title: "Sources", data: p, topics: []string{sourcesTopic, store.RemoteRunChanged, configTopic}}, nil
+	return &shown{
+		view:   "sources",
+		title:  "Sources",
+		data:   p,
+		topics: []string{sourcesTopic, store.RemoteRunChanged, configTopic},
+	}, nil
 }
 
 type executionPage struct {
@@ -108,7 +115,12 @@ func (s *Site) execution(ctx context.Context, who session.Caller, r *http.Reques
 		text = string(x.Result)
 	}
 	p.Cut, p.Text = len(text) > maxResult, jsontext.Clip(text, maxResult)
-	return &shown{view: "execution", title: x.WorkflowName, data: p, topics: []string{sourcesTopic, store.RemoteRunChanged + ":" + x.ExecutionID}}, nil
+	return &shown{
+		view:   "execution",
+		title:  x.WorkflowName,
+		data:   p,
+		topics: []string{sourcesTopic, store.RemoteRunChanged + ":" + x.ExecutionID},
+	}, nil
 }
 
 func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.Request) (string, error) {
@@ -117,6 +129,7 @@ func (s *Site) refreshSources(ctx context.Context, who session.Caller, _ *http.R
 	if err != nil {
 		return "", err
 	}
+
 	var said []string
 	for _, of := range []struct {
 		what  string

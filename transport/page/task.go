@@ -107,6 +107,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	if err != nil {
 		return nil, err
 	}
+
 	p := &taskPage{TaskReply: t, Move: otherStatuses(t.Status), Changes: map[string]*diffstat{}}
 	size := len(board.OrEmpty(t.Description))
 	for _, in := range t.Inputs {
@@ -114,7 +115,9 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	}
 	p.Fields = inputFields(s.workflowNamed(r, p.Workflow()), t.Inputs)
 	p.Long = size > maxDescription && r.URL.Query().Get("edit") == ""
-	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
+
+	attempts, err := s.Board.ListTaskAttempts(ctx, who,
+		board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +131,11 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	for _, a := range p.Attempts[:min(len(p.Attempts), maxStats)] {
 		p.Changes[a.AttemptID] = s.changes.stat(a.AttemptID)
 	}
+
 	if r.URL.Query().Get("compare") != "" {
 		for _, a := range p.Attempts[:min(len(p.Attempts), maxCompared)] {
-			full, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: board.Target{AttemptID: &a.AttemptID}})
+			full, err := s.Board.GetAttempt(ctx, who,
+				attempt.AttemptArgs{Target: board.Target{AttemptID: &a.AttemptID}})
 			if err != nil {
 				return nil, err
 			}
@@ -140,6 +145,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	if err := s.dependencies(ctx, who, p); err != nil {
 		return nil, err
 	}
+
 	executors, err := s.Board.ListExecutors(ctx, who)
 	if err != nil {
 		return nil, err
@@ -156,7 +162,13 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, topics: []string{configTopic, changesTopic, store.TaskChanged, store.AttemptChanged}}, nil
+
+	return &shown{
+		view:   "task",
+		title:  t.Title,
+		data:   p,
+		topics: []string{configTopic, changesTopic, store.TaskChanged, store.AttemptChanged},
+	}, nil
 }
 
 // dependencies reads the tasks that a task waits for, and those that it could wait for.
@@ -170,16 +182,19 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 		p.Needs = append(p.Needs, dependency{by.Task, strings.Join(left, " ")})
 	}
 	for _, status := range statuses[:3] { // the others are over
-		some, err := s.Board.ListTasks(ctx, who, board.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(board.MaxLimit)})
+		some, err := s.Board.ListTasks(ctx, who,
+			board.ListTasksArgs{ProjectID: p.ProjectID, Status: &status, Limit: new(board.MaxLimit)})
 		if err != nil {
 			return err
 		}
 		for _, t := range some.Tasks {
-			if t.TaskID != p.TaskID && !slices.Contains(p.DependsOn, t.TaskID) && !slices.Contains(t.DependsOn, p.TaskID) {
+			if t.TaskID != p.TaskID && !slices.Contains(p.DependsOn, t.TaskID) &&
+				!slices.Contains(t.DependsOn, p.TaskID) {
 				p.Others = append(p.Others, t)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -215,13 +230,16 @@ func (s *Site) deleteTask(ctx context.Context, who session.Caller, r *http.Reque
 	if err != nil {
 		return "", err
 	}
+
 	done, err := s.Board.DeleteTask(ctx, who, attempt.DeleteArgs{TaskID: t.TaskID})
 	if err != nil {
 		return "", err
 	}
+
 	said := []string{fmt.Sprintf("Deleted: %s", t.Title)}
 	for _, kept := range done.Rescued {
-		said = append(said, fmt.Sprintf("Work that was in no commit is kept: git -C %s show --first-parent %s", session.InShell(kept.RepoPath), kept.Ref))
+		said = append(said, fmt.Sprintf("Work that was in no commit is kept: git -C %s show --first-parent %s",
+			session.InShell(kept.RepoPath), kept.Ref))
 	}
 	if done.Notice != nil {
 		said = append(said, *done.Notice)
@@ -233,7 +251,10 @@ func executorAndRepos(r *http.Request, a *attempt.StartArgs) error {
 	executor, variant, _ := strings.Cut(a.Executor, ":")
 	a.Executor, a.Variant = executor, nonEmpty(variant)
 	for _, repo := range r.PostForm["repo"] {
-		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo, TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo))})
+		a.Repos = append(a.Repos, attempt.RepoArgs{
+			RepoID:       repo,
+			TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo)),
+		})
 	}
 	return nil
 }

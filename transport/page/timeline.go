@@ -79,7 +79,12 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 	for i, of := range spans {
 		for _, x := range of {
 			begin := min(at(x.from), timelineLength-shortest)
-			t.Lanes[i].Bars = append(t.Lanes[i].Bars, bar{X: begin, Width: max(at(x.to)-begin, shortest), Kind: x.kind, Title: fmt.Sprintf("%s, %s", x.title, duration(x.from, &x.to))})
+			t.Lanes[i].Bars = append(t.Lanes[i].Bars, bar{
+				X:     begin,
+				Width: max(at(x.to)-begin, shortest),
+				Kind:  x.kind,
+				Title: fmt.Sprintf("%s, %s", x.title, duration(x.from, &x.to)),
+			})
 		}
 	}
 	for i := range ticks + 1 {
@@ -95,6 +100,7 @@ func (v *runView) spansOf(s *run.Step, now time.Time) (all []span) {
 		at, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(text)) // this program has written it
 		return at
 	}
+
 	next := now // when the try after it began
 	if !v.Live {
 		next = time.Time{}

@@ -37,10 +37,12 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 	if !who.Owner {
 		return nil, session.NotNow(codes.RightNeeded, "The user of this server alone sees what its config asks for.")
 	}
+
 	now, err := s.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	p := &trustPage{File: filepath.Join(".deepwork", config.FileName)}
 	if a := now.Approval; a != nil && a.Withheld != nil {
 		p.Waiting, p.Denied, p.Fault, p.Changed = true, a.Withheld.Denied, a.Withheld.Fault, a.Withheld.Changed
@@ -58,9 +60,12 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 	if err != nil {
 		return nil, err
 	}
+
 	lines := config.Places(text)
 	checks := trust.ChecksOf(s.Root, s.Jobs(ctx).Jobs)
-	p.Waiting = p.Waiting || slices.ContainsFunc(checks, func(e trust.Entry) bool { return s.Approves != nil && !s.Approves(e) })
+	p.Waiting = p.Waiting || slices.ContainsFunc(checks, func(e trust.Entry) bool {
+		return s.Approves != nil && !s.Approves(e)
+	})
 	for _, e := range slices.Concat(set, checks) {
 		var b strings.Builder
 		e.Print(&b, "")

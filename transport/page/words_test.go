@@ -25,33 +25,55 @@ import (
 func TestWhatWasDoneWithABranch(t *testing.T) {
 	commit := "0123456789abcdef"
 	for want, repo := range map[string]merge.Repo{
-		"shop: merged into main (01234567).\nThe task is done.":                                         {Status: merge.Merged, Commit: &commit},
-		"shop: merged into main (0123).":                                                                {Status: merge.Merged, Commit: new("0123")},
-		"shop: rebased on main.\nLook.":                                                                 {Status: merge.Rebased, Notice: new("Look.")},
-		"shop: there was nothing to do; the branch it is for is main.":                                  {Status: merge.Unchanged, Commit: &commit},
-		"shop: has conflicts with main.":                                                                {Status: merge.Conflicts, Commit: &commit, Notice: new("Look."), Untracked: []string{"a"}},
-		"shop: pushed; the branch it is for is main.\nIn no commit, and so left in the worktree: a, b.": {Status: merge.Pushed, Untracked: []string{"a", "b"}},
-		"shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C /r show --first-parent refs/x": {Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}},
+		"shop: merged into main (01234567).\nThe task is done.": {
+			Status: merge.Merged,
+			Commit: &commit,
+		},
+		"shop: merged into main (0123).":                               {Status: merge.Merged, Commit: new("0123")},
+		"shop: rebased on main.\nLook.":                                {Status: merge.Rebased, Notice: new("Look.")},
+		"shop: there was nothing to do; the branch it is for is main.": {Status: merge.Unchanged, Commit: &commit},
+		"shop: has conflicts with main.": {
+			Status:    merge.Conflicts,
+			Commit:    &commit,
+			Notice:    new("Look."),
+			Untracked: []string{"a"},
+		},
+		"shop: pushed; the branch it is for is main.\nIn no commit, and so left in the " +
+			"worktree: a, b.": {Status: merge.Pushed, Untracked: []string{"a", "b"}},
+		"shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C /r show " +
+			"--first-parent refs/x": {Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}},
 	} {
 		repo.RepoName, repo.TargetBranch = "shop", "main"
-		testkit.Equal(t, outcome(session.Caller{}, &merge.Reply{Repos: []merge.Repo{repo}, TaskDone: strings.Contains(want, "is done")}), want)
+		testkit.Equal(t, outcome(session.Caller{},
+			&merge.Reply{Repos: []merge.Repo{repo}, TaskDone: strings.Contains(want, "is done")}), want)
 	}
 }
 
 // The parts of a file that both sides have changed are shown as each has them, up to a number.
 func TestConflictsOfAFile(t *testing.T) {
 	part := func(ours, theirs string) string {
-		return "same\n<<<<<<< HEAD\n" + ours + "\n||||||| base\nbefore\n=======\r\n" + theirs + "\n>>>>>>> other\nsame\n=======\n>>>>>>> no part\n"
+		return "same\n<<<<<<< HEAD\n" + ours + "\n||||||| base\nbefore\n=======\r\n" + theirs +
+			"\n>>>>>>> other\nsame\n=======\n>>>>>>> no part\n"
 	}
 	dir := t.TempDir()
-	testkit.WriteAll(t, dir, map[string]string{"a.txt": part("mine", "yours") + part("left", "right"), "many.txt": strings.Repeat(part("a", "b"), maxConflicts+2), "none.txt": "text", "cut.txt": "<<<<<<< HEAD\nmine\n=======\nyours"})
-	repo := attempt.AttemptRepo{WorktreePath: dir, Conflicts: []string{"a.txt", "many.txt", "none.txt", "cut.txt", "deleted.txt"}}
+	testkit.WriteAll(t, dir, map[string]string{
+		"a.txt":    part("mine", "yours") + part("left", "right"),
+		"many.txt": strings.Repeat(part("a", "b"), maxConflicts+2),
+		"none.txt": "text",
+		"cut.txt":  "<<<<<<< HEAD\nmine\n=======\nyours",
+	})
+
+	repo := attempt.AttemptRepo{
+		WorktreePath: dir,
+		Conflicts:    []string{"a.txt", "many.txt", "none.txt", "cut.txt", "deleted.txt"},
+	}
 	for len(repo.Conflicts) < maxConflictFiles {
 		repo.Conflicts = append(repo.Conflicts, "none.txt")
 	}
 	repo.Conflicts = append(repo.Conflicts, "a.txt")
 	all := conflictsOf(repo)
 	testkit.Equal(t, len(all), maxConflictFiles+1)
+
 	var got []string
 	for _, f := range all {
 		text := fmt.Sprint(filepath.Base(f.Path), " ", f.More)
@@ -60,7 +82,9 @@ func TestConflictsOfAFile(t *testing.T) {
 		}
 		got = append(got, fmt.Sprint(text, " of ", len(f.Parts)))
 	}
-	testkit.Same(t, got[:5], []string{"a.txt 0 2:mine|yours 13:left|right of 2", fmt.Sprintf("many.txt 2 2:a|b 13:a|b of %d", maxConflicts), "none.txt 0 of 0", "cut.txt 0 1:| of 1", "deleted.txt 0 of 0"})
+	testkit.Same(t, got[:5], []string{"a.txt 0 2:mine|yours 13:left|right of 2",
+		fmt.Sprintf("many.txt 2 2:a|b 13:a|b of %d", maxConflicts), "none.txt 0 of 0", "cut.txt 0 1:| of 1",
+		"deleted.txt 0 of 0"})
 	testkit.Equal(t, got[maxConflictFiles], "a.txt 0 of 0", "a file beyond those that are read")
 }
 
@@ -98,43 +122,87 @@ func TestMessagesThatFit(t *testing.T) {
 
 // What needs a person says what it is and offers what the person can do about it.
 func TestWhatNeedsAPerson(t *testing.T) {
-	complete, active := &workflow.SessionInfo{Session: store.Session{Status: "completed"}}, &workflow.SessionInfo{Session: store.Session{Status: "active", MovedBy: "gone"}}
-	testkit.Equal(t, sessionItem(active).Status, "active", "of a session whose server has ended: only a budget pauses, and only runs")
+	complete := &workflow.SessionInfo{Session: store.Session{Status: "completed"}}
+	active := &workflow.SessionInfo{Session: store.Session{Status: "active", MovedBy: "gone"}}
+	testkit.Equal(t, sessionItem(active).Status, "active",
+		"of a session whose server has ended: only a budget pauses, and only runs")
+
 	for _, c := range []struct {
 		a    board.Attention
 		of   *workflow.SessionInfo
 		want string
 	}{
-		{board.Attention{Kind: board.AttentionUntrusted}, nil, "project, not approved: read what it asks for, then approve it at a terminal. Read… at /trust"},
-		{board.Attention{Kind: board.AttentionSource}, nil, "execution, waiting_for_you: answer it at that system. Open at /sources"},
-		{board.Attention{Kind: board.AttentionBudget}, nil, "budget, reached: no agent starts until you raise it. nothing at /board"},
-		{board.Attention{Kind: board.AttentionStep, Waits: &session.AwaitingStep{Step: "s"}}, nil, "session, waiting_for_you: its review failed: override it, or have the agent do it again. Decide… (person) at /sessions/a#step-s"},
-		{board.Attention{Kind: board.AttentionStep, Waits: &session.AwaitingStep{Step: "s", Review: true}}, nil, "session, waiting_for_you: look at its outputs, then pass or fail them. Pass… (person) at /sessions/a#step-s"},
-		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed)}, nil, "agent, failed: read its last messages, then send a follow-up or start another. Open at /attempts/a"},
-		{board.Attention{Kind: board.AttentionConflicts, State: new(board.Failed)}, nil, "agent, failed: resolve them, or undo the merge. Resolve… at /attempts/a"},
-		{board.Attention{Kind: board.AttentionConflicts, State: new(board.Failed), End: &board.RunEnd{}}, nil, "run, failed: resolve them, or undo the merge. Resolve… at /attempts/a"},
-		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed)}, nil, "run, failed: the process that led it is gone. Resume (agents) to /attempts/a/resume"},
-		{board.Attention{Kind: board.AttentionRun, State: new(board.Paused), End: &board.RunEnd{Reason: "It cost 5.\nMore."}}, nil, "run, paused: It cost 5.. Resume… (agents) at /attempts/a"},
-		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed), End: &board.RunEnd{Step: "s", Reason: "no luck"}}, nil, "run, failed: at step s: no luck. Resume (agents) to /attempts/a/resume"},
-		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed), End: &board.RunEnd{Step: "s", Reason: "Step 's' failed"}}, nil, "run, failed: Step 's' failed. Resume (agents) to /attempts/a/resume"},
-		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, nil, "agent, completed: . Review at /attempts/a"},
-		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, active, "agent, completed: . Review at /attempts/a"},
-		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, complete, "agent, completed: its workflow is complete. Merge… (merge) at /attempts/a?tab=changes"},
-		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}}, nil, "run, completed: its workflow is complete. Merge… (merge) at /attempts/a?tab=changes"},
-		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}, InPlace: true}, nil, "run, completed: its workflow is complete. Done to /tasks/t"},
+		{board.Attention{Kind: board.AttentionUntrusted}, nil,
+			"project, not approved: read what it asks for, then approve it at a terminal. Read… at /trust"},
+		{board.Attention{Kind: board.AttentionSource}, nil,
+			"execution, waiting_for_you: answer it at that system. Open at /sources"},
+		{board.Attention{Kind: board.AttentionBudget}, nil,
+			"budget, reached: no agent starts until you raise it. nothing at /board"},
+		{board.Attention{
+			Kind:  board.AttentionStep,
+			Waits: &session.AwaitingStep{Step: "s"},
+		}, nil,
+			"session, waiting_for_you: its review failed: override it, or have the agent do it again. Decide… " +
+				"(person) at /sessions/a#step-s"},
+		{board.Attention{
+			Kind:  board.AttentionStep,
+			Waits: &session.AwaitingStep{Step: "s", Review: true},
+		}, nil,
+			"session, waiting_for_you: look at its outputs, then pass or fail them. Pass… (person) at " +
+				"/sessions/a#step-s"},
+		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed)}, nil,
+			"agent, failed: read its last messages, then send a follow-up or start another. Open at /attempts/a"},
+		{board.Attention{Kind: board.AttentionConflicts, State: new(board.Failed)}, nil,
+			"agent, failed: resolve them, or undo the merge. Resolve… at /attempts/a"},
+		{board.Attention{Kind: board.AttentionConflicts, State: new(board.Failed), End: &board.RunEnd{}}, nil,
+			"run, failed: resolve them, or undo the merge. Resolve… at /attempts/a"},
+		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed)}, nil,
+			"run, failed: the process that led it is gone. Resume (agents) to /attempts/a/resume"},
+		{board.Attention{
+			Kind:  board.AttentionRun,
+			State: new(board.Paused),
+			End:   &board.RunEnd{Reason: "It cost 5.\nMore."},
+		}, nil, "run, paused: It cost 5.. Resume… (agents) at /attempts/a"},
+		{board.Attention{
+			Kind:  board.AttentionRun,
+			State: new(board.Failed),
+			End:   &board.RunEnd{Step: "s", Reason: "no luck"},
+		}, nil, "run, failed: at step s: no luck. Resume (agents) to /attempts/a/resume"},
+		{board.Attention{
+			Kind:  board.AttentionRun,
+			State: new(board.Failed),
+			End:   &board.RunEnd{Step: "s", Reason: "Step 's' failed"},
+		}, nil, "run, failed: Step 's' failed. Resume (agents) to /attempts/a/resume"},
+		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, nil,
+			"agent, completed: . Review at /attempts/a"},
+		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, active,
+			"agent, completed: . Review at /attempts/a"},
+		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, complete,
+			"agent, completed: its workflow is complete. Merge… (merge) at /attempts/a?tab=changes"},
+		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}}, nil,
+			"run, completed: its workflow is complete. Merge… (merge) at /attempts/a?tab=changes"},
+		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}, InPlace: true},
+			nil, "run, completed: its workflow is complete. Done to /tasks/t"},
 	} {
 		c.a.ID, c.a.TaskID, c.a.Since = "a", "t", new("2026-01-02T03:04:05Z")
 		i := attentionItem(c.a, c.of)
 		does := "nothing at " + i.Link
 		if d := i.Do; d != nil {
-			does = strings.TrimSuffix(d.Label+" ("+d.Right+")", " ()") + strings.TrimSuffix(" at "+d.Link+" to "+d.Post, " to ")
+			does = strings.TrimSuffix(d.Label+" ("+d.Right+")",
+				" ()") + strings.TrimSuffix(" at "+d.Link+" to "+d.Post, " to ")
 			does = strings.Replace(does, " at  to ", " to ", 1)
 		}
 		testkit.Equal(t, i.Kind+", "+i.Status+": "+i.About+". "+does, c.want)
 		testkit.Equal(t, i.Since.Year(), 2026, "%s", c.want)
 	}
+
 	merging := personAction{Label: "Merge…", Right: "merge"}
-	for want, i := range map[string]*item{"Done": {Changes: &diffstat{}, Do: &merging}, "Merge": {Changes: &diffstat{Files: 1}, Do: &merging}, "Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging}, "Review": {Changes: &diffstat{Files: 1}, Do: &personAction{Label: "Review"}}} {
+	for want, i := range map[string]*item{
+		"Done":   {Changes: &diffstat{}, Do: &merging},
+		"Merge":  {Changes: &diffstat{Files: 1}, Do: &merging},
+		"Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging},
+		"Review": {Changes: &diffstat{Files: 1}, Do: &personAction{Label: "Review"}},
+	} {
 		i.Do, i.Link, i.task = new(*i.Do), "/attempts/a", "t"
 		i.merges()
 		testkit.Equal(t, i.Do.Label, want, "%+v", i.Changes)
@@ -144,16 +212,37 @@ func TestWhatNeedsAPerson(t *testing.T) {
 func TestTimes(t *testing.T) {
 	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		time.Second - 1: "less than a second", time.Second: "1 s", time.Minute - 1: "59 s", time.Minute: "1 min", time.Hour - 1: "59 min", time.Hour: "1 h 0 min", 26*time.Hour + 30*time.Minute: "26 h 30 min",
+		time.Second - 1:               "less than a second",
+		time.Second:                   "1 s",
+		time.Minute - 1:               "59 s",
+		time.Minute:                   "1 min",
+		time.Hour - 1:                 "59 min",
+		time.Hour:                     "1 h 0 min",
+		26*time.Hour + 30*time.Minute: "26 h 30 min",
 	} {
 		testkit.Equal(t, duration(from, new(from.Add(d))), want)
 	}
+
 	text := func(at time.Time) *string { return new(at.Format(time.RFC3339Nano)) }
 	ended := func(from, to *string) compared {
-		return compared{FullAttemptReply: &attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{StartedAt: from, EndedAt: to}}}
+		return compared{FullAttemptReply: &attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{
+			StartedAt: from,
+			EndedAt:   to,
+		}}}
 	}
-	testkit.Equal(t, ended(text(from), text(from.Add(time.Minute))).Took()+ended(text(from), nil).Took()+ended(nil, text(from)).Took(), "1 min")
-	for given, want := range map[string]string{"": "0s", " 1.5 ": "1m30s", "1e6": "16666h40m0s", "1000001": "", "0": "", "-1": "", "NaN": "", "x": ""} {
+	testkit.Equal(t, ended(text(from), text(from.Add(time.Minute))).Took()+ended(text(from), nil).Took()+ended(nil,
+		text(from)).Took(), "1 min")
+
+	for given, want := range map[string]string{
+		"":        "0s",
+		" 1.5 ":   "1m30s",
+		"1e6":     "16666h40m0s",
+		"1000001": "",
+		"0":       "",
+		"-1":      "",
+		"NaN":     "",
+		"x":       "",
+	} {
 		got, err := minutes(&http.Request{PostForm: url.Values{"max_minutes": {given}}})
 		testkit.True(t, err != nil && want == "" || err == nil && got.String() == want, "%q: %s, %v", given, got, err)
 	}
@@ -163,8 +252,19 @@ func TestTimes(t *testing.T) {
 func TestStatusOfErrors(t *testing.T) {
 	busy, wrong := session.NotNow(codes.BoardBusy, "Later."), session.Wrong(codes.OutOfRange, "Wrong.")
 	for method, all := range map[string]map[error]int{
-		"GET":  {os.ErrClosed: 500, fmt.Errorf("reading: %w", store.ErrUnavailable): 503, busy: 409, wrong: 404, &refusal{status: 418, message: "tea"}: 418},
-		"POST": {session.NotNow(codes.RightNeeded, "No."): 403, busy: 409, wrong: 400, session.Wrong(codes.UnknownSession, "Unknown."): 404},
+		"GET": {
+			os.ErrClosed: 500,
+			fmt.Errorf("reading: %w", store.ErrUnavailable): 503,
+			busy:                                  409,
+			wrong:                                 404,
+			&refusal{status: 418, message: "tea"}: 418,
+		},
+		"POST": {
+			session.NotNow(codes.RightNeeded, "No."): 403,
+			busy:                                     409,
+			wrong:                                    400,
+			session.Wrong(codes.UnknownSession, "Unknown."): 404,
+		},
 	} {
 		for err, want := range all {
 			testkit.Equal(t, statusOf(httptest.NewRequest(method, "/", nil), err), want, "%s, %v", method, err)
@@ -182,6 +282,7 @@ func TestFieldsOfAForm(t *testing.T) {
 		Cost   *float64 `json:"cost" arg:"C"`
 		Labels []string `json:"labels" arg:"L"`
 	}
+
 	for body, want := range map[string]any{
 		"":                           arguments{Name: "of the path"},
 		"name=+a+&note=+b+&open=on":  arguments{Name: " a ", Note: new("b"), Open: new(true)},
@@ -227,9 +328,12 @@ func TestPartsOfAList(t *testing.T) {
 		want   string
 	}{
 		{of("needs", maxItems), "", false, 0, fmt.Sprintf("%d of %d, 0 more", maxItems, maxItems)},
-		{of("needs", maxItems+1), "", false, 0, fmt.Sprintf("%d of %d, 1 more /?from=%d&list=needs&q=", maxItems, maxItems+1, maxItems)},
-		{of("recent", maxRecent+1), "", false, 0, fmt.Sprintf("%d of %d, 1 more /?from=%d&list=recent&q=", maxRecent, maxRecent+1, maxRecent)},
-		{of("recent", maxAlone+2), "", true, 0, fmt.Sprintf("%d of %d, 2 more /?from=%d&list=recent&q=", maxAlone, maxAlone+2, maxAlone)},
+		{of("needs", maxItems+1), "", false, 0,
+			fmt.Sprintf("%d of %d, 1 more /?from=%d&list=needs&q=", maxItems, maxItems+1, maxItems)},
+		{of("recent", maxRecent+1), "", false, 0,
+			fmt.Sprintf("%d of %d, 1 more /?from=%d&list=recent&q=", maxRecent, maxRecent+1, maxRecent)},
+		{of("recent", maxAlone+2), "", true, 0,
+			fmt.Sprintf("%d of %d, 2 more /?from=%d&list=recent&q=", maxAlone, maxAlone+2, maxAlone)},
 		{of("needs", maxAlone+2), "", true, maxAlone, fmt.Sprintf("2 of %d, 0 more", maxAlone+2)},
 		{of("needs", 2), "", true, 5, "0 of 2, 0 more"},
 		{of("needs", 2), "", true, -5, "2 of 2, 0 more"},
@@ -237,7 +341,8 @@ func TestPartsOfAList(t *testing.T) {
 		{of("needs", 2), "nothing", false, 0, "0 of 0, 0 more"},
 	} {
 		got := c.l.part(c.filter, c.alone, c.from)
-		testkit.Equal(t, strings.TrimSpace(fmt.Sprintf("%d of %d, %d more %s", len(got.Items), got.Total, got.More, got.Next)), c.want, "%s from %d", c.l.Name, c.from)
+		testkit.Equal(t, strings.TrimSpace(fmt.Sprintf("%d of %d, %d more %s", len(got.Items), got.Total, got.More,
+			got.Next)), c.want, "%s from %d", c.l.Name, c.from)
 		testkit.Equal(t, got.None != "", c.filter != "")
 	}
 }
@@ -249,8 +354,11 @@ func TestMessagesAreJoined(t *testing.T) {
 	}
 	var got []string
 	for _, m := range joined([]attempt.Message{
-		one("tool_result", "lost", "x"), one("message", "a", ""), one("message", "b", ""), one("output", "c", ""), one("output", "d", ""), one("stderr", "e", ""), one("stderr", "f", ""), one("system", "g", ""), one("system", "h", ""),
-		one("tool_call", "i", "1"), one("tool_call", "j", "2"), one("tool_call", "k", ""), one("tool_result", "l", "2"), one("tool_result", "m", "1"), one("tool_result", "n", ""), one("error", "o", "1"),
+		one("tool_result", "lost", "x"), one("message", "a", ""), one("message", "b", ""), one("output", "c", ""),
+		one("output", "d", ""), one("stderr", "e", ""), one("stderr", "f", ""), one("system", "g", ""),
+		one("system", "h", ""),
+		one("tool_call", "i", "1"), one("tool_call", "j", "2"), one("tool_call", "k", ""), one("tool_result", "l", "2"),
+		one("tool_result", "m", "1"), one("tool_result", "n", ""), one("error", "o", "1"),
 	}) {
 		text := m.Kind + " " + m.Text
 		if m.Result != nil {
@@ -258,5 +366,6 @@ func TestMessagesAreJoined(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	testkit.Same(t, got, []string{"tool_result lost", "message a", "message b", "output c\nd", "stderr e\nf", "system g\nh", "tool_call i = m", "tool_call j = l", "tool_call k", "tool_result n", "error o"})
+	testkit.Same(t, got, []string{"tool_result lost", "message a", "message b", "output c\nd", "stderr e\nf",
+		"system g\nh", "tool_call i = m", "tool_call j = l", "tool_call k", "tool_result n", "error o"})
 }

@@ -48,9 +48,10 @@ type Set struct {
 	Connect func(identity string) tool.WorkflowCaller // without an MCP connection
 	Runs    func() *remote.Engine                     // of workflows at other systems; nil if there are none
 	Agents  *attempt.Engine                           // nil without the task board
-	Quota   func() int                                // of a caller that is not the user, in calls and tasks at once; 0 means none
-	Here    string                                    // names the machine and the folder of the server's sessions
-	Logger  *slog.Logger
+	// of a caller that is not the user, in calls and tasks at once; 0 means none
+	Quota  func() int
+	Here   string // names the machine and the folder of the server's sessions
+	Logger *slog.Logger
 
 	sweeping sync.Mutex // held by Sweep
 }
@@ -90,9 +91,11 @@ func Declared(req mcp.Request) bool {
 
 // Admit implements tool.Tasks.
 func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) *session.Error {
-	if looking(ctx) || c.Owner || c.Identity == session.LocalIdentity || !Declared(req) { // the user's agents have no quota
+	// the user's agents have no quota
+	if looking(ctx) || c.Owner || c.Identity == session.LocalIdentity || !Declared(req) {
 		return nil
 	}
+
 	most := s.Quota()
 	full := func() (n int, is bool) {
 		n, err := s.Calls.Count(ctx, c.Identity)
@@ -101,12 +104,16 @@ func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolReques
 	if _, ok := full(); !ok {
 		return nil
 	}
+
 	s.Sweep(ctx, c.Identity, time.Now()) // the work of some may have ended
 	n, ok := full()
 	if !ok {
 		return nil
 	}
-	return session.NotNow(codes.TooManyTasks, "%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): nothing was done. Call again when one has ended, or cancel one.", c.Identity, n, most).Wait(5 * time.Second)
+	return session.NotNow(codes.TooManyTasks,
+		"%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): "+
+			"nothing was done. Call again when one has ended, or cancel one.", c.Identity, n,
+		most).Wait(5 * time.Second)
 }
 
 // Within implements tool.Tasks.
@@ -124,25 +131,46 @@ func (s *Set) Instead(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequ
 	if looking(ctx) {
 		return nil
 	}
+
 	w := workOf(s.Here, req.Params, reply)
-	if w == nil || !Declared(req) || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
+	// that looks at one
+	if w == nil || !Declared(req) ||
+		w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" {
 		return nil
 	}
 	encoded, err := json.Marshal(w)
 	if err == nil {
 		var call *store.LongCall
-		call, err = s.Calls.Add(ctx, &store.LongCall{ID: uuid.NewString(), Key: w.key(), Identity: c.Identity, Tool: req.Params.Name, Work: encoded, Status: store.CallWorking, CreatedAt: session.Clock()})
+		call, err = s.Calls.Add(ctx, &store.LongCall{
+			ID:        uuid.NewString(),
+			Key:       w.key(),
+			Identity:  c.Identity,
+			Tool:      req.Params.Name,
+			Work:      encoded,
+			Status:    store.CallWorking,
+			CreatedAt: session.Clock(),
+		})
 		if err == nil {
 			return &result{ResultType: "task", state: describe(call, w.message(reply))}
 		}
 	}
-	s.Logger.WarnContext(ctx, "a task could not be stored, so the call is answered without one", "tool", req.Params.Name, "error", err)
+
+	s.Logger.WarnContext(ctx, "a task could not be stored, so the call is answered without one", "tool",
+		req.Params.Name, "error", err)
 	return nil
 }
 
 // describe returns a task as its row has it.
 func describe(c *store.LongCall, message string) *state {
-	t := &state{TaskID: c.ID, Status: c.Status, StatusMessage: jsontext.Clip(message, 1000), CreatedAt: task.FormatTime(c.CreatedAt), LastUpdatedAt: task.FormatTime(c.CreatedAt), Result: c.Result}
+	t := &state{
+		TaskID:        c.ID,
+		Status:        c.Status,
+		StatusMessage: jsontext.Clip(message, 1000),
+		CreatedAt:     task.FormatTime(c.CreatedAt),
+		LastUpdatedAt: task.FormatTime(c.CreatedAt),
+		Result:        c.Result,
+	}
+
 	if c.EndedAt == nil {
 		t.PollMS = min(max(time.Since(c.CreatedAt)/10, time.Second), 30*time.Second).Milliseconds()
 		return t
@@ -164,10 +192,16 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	if err != nil || call.EndedAt != nil {
 		return describeEnded(call), err
 	}
+
 	var reply any
-	req := &mcp.CallToolRequest{Session: ss, Params: &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses}}
+	req := &mcp.CallToolRequest{
+		Session: ss,
+		Params:  &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses},
+	}
 	ctx = session.WithReplyWithin(context.WithValue(ctx, lookingKey{}, ss != nil), time.Millisecond)
-	res, err := s.Tools.Serve(ctx, c, req, s.Tools.LookLog(call.Tool, w.goesOn), func(*tool.CallLog) *session.Error { return nil },
+	res, err := s.Tools.Serve(ctx, c, req, s.Tools.LookLog(call.Tool, w.goesOn), func(*tool.CallLog) *session.Error {
+		return nil
+	},
 		func(ctx context.Context) (any, error) {
 			reply, err = w.look(ctx, s, c, call)
 			return reply, err
@@ -184,6 +218,7 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	case res.IsError && (tool.IsTemporary(res) || s.cannotSee(w, call)):
 		return describe(call, "it cannot be looked at now, or not by this server"), nil
 	}
+
 	encoded, err := json.Marshal(res)
 	if err != nil {
 		return nil, err
@@ -194,16 +229,16 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	return describe(call, ""), nil
 }
 
-// cannotSee reports whether the outputs of a task are in another place, so that an error here may not be one there. After
-// placeGone it's believed: that place is gone.
+// cannotSee reports whether the outputs of a task are in another place, so that an error here may not be one
+// there. After placeGone it's believed: that place is gone.
 func (s *Set) cannotSee(w *work, call *store.LongCall) bool {
 	return w.Step != nil && w.Step.Here != s.Here && time.Since(call.CreatedAt) < placeGone
 }
 
 const placeGone = 7 * 24 * time.Hour
 
-// sweepEvery is how often a server looks at the tasks that nobody may ask for any more, and sweepFirst how long after its
-// start it first does: the servers of a client over stdio may all be short-lived.
+// sweepEvery is how often a server looks at the tasks that nobody may ask for any more, and sweepFirst how
+// long after its start it first does: the servers of a client over stdio may all be short-lived.
 const (
 	sweepEvery = 10 * time.Minute
 	sweepFirst = time.Minute
@@ -216,13 +251,14 @@ func (s *Set) Follow(ctx context.Context) {
 	}
 }
 
-// Sweep looks at the tasks that were made before a time, of an identity or, if that's "", of all, so that those whose work
-// has ended do, too, though nobody asks for them. It does nothing if another sweep runs.
+// Sweep looks at the tasks that were made before a time, of an identity or, if that's "", of all, so that
+// those whose work has ended do, too, though nobody asks for them. It does nothing if another sweep runs.
 func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
 	if !s.sweeping.TryLock() {
 		return
 	}
 	defer s.sweeping.Unlock()
+
 	for after := ""; ctx.Err() == nil; {
 		page, err := s.Calls.Working(ctx, identity, after, 100)
 		if len(page) == 0 {
@@ -233,8 +269,13 @@ func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
 			if after = call.ID; !call.CreatedAt.Before(before) {
 				continue
 			}
-			c := &tool.Caller{Caller: session.Caller{Identity: call.Identity, Owner: true}, Workflows: s.Connect(call.Identity)}
+
+			c := &tool.Caller{
+				Caller:    session.Caller{Identity: call.Identity, Owner: true},
+				Workflows: s.Connect(call.Identity),
+			}
 			_, err := s.look(ctx, c, nil, &params{TaskID: call.ID})
+
 			c.Workflows.Close()
 			s.noteSweep(ctx, err)
 		}
@@ -258,11 +299,16 @@ func describeEnded(call *store.LongCall) *state {
 func (s *Set) find(ctx context.Context, c *tool.Caller, id string) (*store.LongCall, *work, error) {
 	call, err := s.Calls.LongCall(ctx, c.Identity, id)
 	if errors.Is(err, task.ErrNotFound) {
-		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("there is no task %q: it was never made for this caller, or ended more than %v ago", jsontext.Clip(id, 100), store.LongCallKeptFor)}
+		return nil, nil, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("there is no task %q: it was never made for this caller, or ended more than %v ago",
+				jsontext.Clip(id, 100), store.LongCallKeptFor),
+		}
 	}
 	if err != nil {
 		return nil, nil, internal(err)
 	}
+
 	w := new(work)
 	if json.Unmarshal(call.Work, w) != nil {
 		w = new(work) // about nothing, so that a look ends it
@@ -288,17 +334,19 @@ func (s *Set) Register(server *mcp.Server) error {
 		"tasks/update": s.update,
 		"tasks/cancel": s.cancel,
 	} {
-		err := mcp.AddReceivingCustomMethod(server, method, func(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
-			t, err := do(ctx, ctx.Value(callerKey{}).(*tool.Caller), ss, p) // Receive has set it
-			if err != nil {
-				return nil, err
-			}
-			return &result{ResultType: "complete", state: t}, nil
-		})
+		err := mcp.AddReceivingCustomMethod(server, method,
+			func(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+				t, err := do(ctx, ctx.Value(callerKey{}).(*tool.Caller), ss, p) // Receive has set it
+				if err != nil {
+					return nil, err
+				}
+				return &result{ResultType: "complete", state: t}, nil
+			})
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -308,20 +356,30 @@ type callerKey struct{}
 func Is(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
 // Receive returns the context in which a method of tasks is carried out for a caller. It refuses a request without
-// params, a client that does not declare the extension, and a request over HTTP whose header Mcp-Name is not that of the
-// task.
+// params, a client that does not declare the extension, and a request over HTTP whose header Mcp-Name is not
+// that of the task.
 func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Context, error) {
 	p, _ := req.GetParams().(*params)
 	if p == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params with a taskId are missing"}
 	}
 	if !Declared(req) {
-		data, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: struct{}{}}}})
-		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "Missing required client capability: declare " + Extension + " in _meta of this request", Data: data}
+		data, _ := json.Marshal(
+			map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: struct{}{}}}})
+		return nil, &jsonrpc.Error{
+			Code:    mcp.CodeMissingRequiredClientCapabilities,
+			Message: "Missing required client capability: declare " + Extension + " in _meta of this request",
+			Data:    data,
+		}
 	}
 	if x := req.GetExtra(); x != nil && x.Header.Get("Mcp-Method") != "" && x.Header.Get("Mcp-Name") != p.TaskID {
-		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same", jsontext.Clip(x.Header.Get("Mcp-Name"), 100), jsontext.Clip(p.TaskID, 100))}
+		return nil, &jsonrpc.Error{
+			Code: mcp.CodeHeaderMismatch,
+			Message: fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same",
+				jsontext.Clip(x.Header.Get("Mcp-Name"), 100), jsontext.Clip(p.TaskID, 100)),
+		}
 	}
+
 	return context.WithValue(ctx, callerKey{}, c), nil
 }
 
@@ -339,19 +397,25 @@ func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	if err != nil {
 		return nil, err
 	}
+
 	for key, given := range p.InputResponses {
 		if r, _ := given.(*mcp.ElicitResult); t.InputRequests[key] != nil && tool.AnswerOf(r) != nil {
-			return nil, internal(errors.New("the answer was not recorded, and the log has the reason: if the outputs have changed, cancel the task and have them handed in again, else send the answer again"))
+			return nil,
+				internal(errors.New("the answer was not recorded, and the log has the reason: if the outputs have " +
+					"changed, cancel the task and have them handed in again, else send the answer again"))
 		}
 	}
+
 	return nil, nil
 }
 
 // cancel cancels the work of a task as the tool for that does, with the same rights.
 func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
-	if t, err := s.get(ctx, c, ss, p); err != nil || t.Status == store.CallCompleted || t.Status == store.CallCancelled {
+	if t, err := s.get(ctx, c, ss, p); err != nil || t.Status == store.CallCompleted ||
+		t.Status == store.CallCancelled {
 		return nil, err // what is over is not cancelled
 	}
+
 	call, w, err := s.find(ctx, c, p.TaskID)
 	if err != nil {
 		return nil, err
@@ -361,10 +425,14 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
 			return nil, nil // it was asked to, and the task ends when it has
 		}
+
 		if errors.Is(err, store.ErrUnavailable) {
 			return nil, internal(err)
 		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err))}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err)),
+		}
 	}
 	if !done { // it has ended meanwhile, and so does the task, with its result
 		_, err := s.get(ctx, c, ss, p)
@@ -373,5 +441,6 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	if _, err := s.Calls.End(ctx, c.Identity, call.ID, store.CallCancelled, nil); err != nil {
 		return nil, internal(err)
 	}
+
 	return nil, nil
 }

@@ -61,6 +61,7 @@ func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 			return &work{Execution: x.ExecutionID}
 		}
 	}
+
 	return nil
 }
 
@@ -88,13 +89,17 @@ func canonical(arguments json.RawMessage) string {
 }
 
 // errToolsetMissing is the error of a task that only a server with other toolsets can look at.
-var errToolsetMissing = session.NotNow(codes.ToolsetMissing, "This server was started without the tools of this task (--toolsets): another one of the project answers.").Wait(30 * time.Second)
+var errToolsetMissing = session.NotNow(codes.ToolsetMissing,
+	"This server was started without the tools of this task (--toolsets): another one of the project answers.").
+	Wait(30 * time.Second)
 
 // look returns the reply that the call would have now, and waits for nothing.
 func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
 	switch {
 	case *w == (work{}):
-		return nil, session.Wrong(codes.StoreDamaged, "What task %s is about can't be read in the store. Call %s again, or find what it did with get_step, get_run or workflow_status.", call.ID, call.Tool)
+		return nil, session.Wrong(codes.StoreDamaged,
+			"What task %s is about can't be read in the store. Call %s again, or find what it did with get_step, "+
+				"get_run or workflow_status.", call.ID, call.Tool)
 	case w.Step != nil:
 		args := w.Step.Args
 		asked, _ := ctx.Value(lookingKey{}).(bool)
@@ -103,7 +108,8 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
 		return nil, errToolsetMissing
 	case w.Agent != nil:
-		now, err := s.Agents.GetAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
+		now, err := s.Agents.GetAttempt(ctx, c.Caller,
+			attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 		if err != nil {
 			return nil, err
 		}
@@ -120,6 +126,7 @@ func (w *work) goesOn(reply any) bool {
 	case attempt.Waited:
 		return r.GoesOn() != ""
 	}
+
 	x := tool.ExecutionOf(reply)
 	return x != nil && running(x)
 }
@@ -134,9 +141,11 @@ func (w *work) message(reply any) string {
 	case attempt.Waited:
 		return r.Standing()
 	}
+
 	if x := tool.ExecutionOf(reply); x != nil {
 		return tool.ProgressWords(x)
 	}
+
 	return ""
 }
 
@@ -148,7 +157,8 @@ func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
 		return false, errToolsetMissing
 	case w.Agent != nil:
-		r, err := s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
+		r, err := s.Agents.StopAttempt(ctx, c.Caller,
+			attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 		return err == nil && r.Agent != task.Completed && r.Agent != task.Failed, err
 	}
 	x, err := s.Runs().Cancel(ctx, c.Identity, w.Execution)

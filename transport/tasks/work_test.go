@@ -21,10 +21,16 @@ func TestWorkOfACall(t *testing.T) {
 	of := func(reply any, arguments string) *work {
 		return workOf("m:/p", &mcp.CallToolParamsRaw{Name: "x", Arguments: json.RawMessage(arguments)}, reply)
 	}
-	checked, followed := &machine.FinishReply{Going: &machine.Going{SessionID: "0a1b2c3d", StepID: "write", Content: "c"}}, &remote.Run{ExecutionID: "e", StatusSupported: true}
+	checked := &machine.FinishReply{Going: &machine.Going{SessionID: "0a1b2c3d", StepID: "write", Content: "c"}}
+	followed := &remote.Run{ExecutionID: "e", StatusSupported: true}
 	ended := *followed
 	ended.EndedAt = new(time.Now())
-	for name, reply := range map[string]any{"a verdict": &machine.FinishReply{}, "a run that ended": &ended, "one that nobody can ask about": &remote.Run{ExecutionID: "e"}, "a list": &[]string{}} {
+	for name, reply := range map[string]any{
+		"a verdict":                     &machine.FinishReply{},
+		"a run that ended":              &ended,
+		"one that nobody can ask about": &remote.Run{ExecutionID: "e"},
+		"a list":                        &[]string{},
+	} {
 		w := of(reply, "{}")
 		testkit.True(t, w == nil && !(&work{}).goesOn(reply), "%s is followed by %+v", name, w)
 	}
@@ -42,7 +48,10 @@ func TestWorkOfACall(t *testing.T) {
 // What a server cannot look at is said: nothing can be read, or its tools are elsewhere.
 func TestWorkThatCannotBeLookedAt(t *testing.T) {
 	s := &Set{Runs: func() *remote.Engine { return nil }}
-	for want, all := range map[string][]work{codes.StoreDamaged: {{}}, codes.ToolsetMissing: {{Agent: &agent{}}, {Execution: "e"}}} {
+	for want, all := range map[string][]work{
+		codes.StoreDamaged:   {{}},
+		codes.ToolsetMissing: {{Agent: &agent{}}, {Execution: "e"}},
+	} {
 		for _, w := range all {
 			_, err := w.look(t.Context(), s, &tool.Caller{}, &store.LongCall{ID: "1", Tool: "finished_step"})
 			testkit.Equal(t, session.CodeOf(err), want, "%+v: %v", w, err)

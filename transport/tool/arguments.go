@@ -49,7 +49,12 @@ type arguments struct {
 // newArguments returns the arguments of a tool, which are those of a struct and some more.
 func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 	all := append(Arguments(of), more...)
-	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}, loose: map[string]*jsonschema.Schema{}}
+	a := &arguments{
+		tool:  tool,
+		input: inputSchema(all),
+		known: map[string]*jsonschema.Schema{},
+		loose: map[string]*jsonschema.Schema{},
+	}
 	for _, arg := range all {
 		if arg.Name != outputs {
 			a.loose[arg.Name] = arg.Schema
@@ -62,6 +67,7 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 	checked := *a.input
 	checked.Properties = a.known
 	typesAndLengths(&checked)
+
 	var err error
 	if a.check, err = schema.Compile(MustJSON(&checked)); err != nil {
 		panic(fmt.Sprintf("transport: the input schema of %s: %v", tool, err))
@@ -74,7 +80,8 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 func typesAndLengths(s *jsonschema.Schema) {
 	for name, p := range s.Properties {
 		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
-		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is removed before
+		// null is removed before
+		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" })
 		if p.Type == "integer" || slices.Contains(p.Types, "integer") {
 			p.Minimum, p.Maximum = new(-float64(maxWhole)), new(float64(maxWhole))
 		}
@@ -113,17 +120,22 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 		err = json.Unmarshal(raw, args)
 	}
 	if err != nil {
-		return nil, session.Wrong(codes.InvalidArguments, "The arguments of %s are not valid: %v. %s", a.tool, err, a.usage())
+		return nil, session.Wrong(codes.InvalidArguments, "The arguments of %s are not valid: %v. %s", a.tool, err,
+			a.usage())
 	}
+
 	return given, nil
 }
 
 // members decodes the arguments that are not null. A duplicate name is an error: it is not known
 // which of the two was meant. If a value was corrected, it sets corrected to all arguments.
-func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[json.RawMessage]) (given map[string]any, tooLarge []fault, err error) {
+func (a *arguments) members(
+	raw json.RawMessage, corrected *jsontext.OrderedMap[json.RawMessage],
+) (given map[string]any, tooLarge []fault, err error) {
 	if kind := jsontext.Kind(raw); kind != "object" {
 		return nil, nil, fmt.Errorf("they are %s, not an object", jsontext.WithArticle(kind))
 	}
+
 	seen := map[string]bool{}
 	given = map[string]any{}
 	var all jsontext.OrderedMap[json.RawMessage]
@@ -132,6 +144,7 @@ func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if seen[m.Name] {
 			return nil, nil, fmt.Errorf("%q is given twice", jsontext.Clip(m.Name, MaxName))
 		}
@@ -148,16 +161,19 @@ func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[
 		}
 		if kind := jsontext.Kind(m.Value); kind != "null" && !slices.Contains(a.free, m.Name) {
 			if kind != "string" && len(m.Value) > MaxArgumentBytes {
-				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is %d bytes of JSON; at most %d bytes are allowed", len(m.Value), MaxArgumentBytes)))
+				tooLarge = append(tooLarge, large(m.Name,
+					fmt.Sprintf("is %d bytes of JSON; at most %d bytes are allowed", len(m.Value), MaxArgumentBytes)))
 				continue
 			}
 			if d := jsontext.Depth(m.Value); d > maxArgumentDepth {
-				tooLarge = append(tooLarge, large(m.Name, fmt.Sprintf("is nested %d levels deep; at most %d are allowed", d, maxArgumentDepth)))
+				tooLarge = append(tooLarge, large(m.Name,
+					fmt.Sprintf("is nested %d levels deep; at most %d are allowed", d, maxArgumentDepth)))
 				continue
 			}
 		} else if kind == "null" && a.known[m.Name] != nil {
 			continue
 		}
+
 		var decoded any
 		if json.Unmarshal(m.Value, &decoded) != nil { // it is JSON
 			return nil, nil, fmt.Errorf("%q has a number that is too large", jsontext.Clip(m.Name, MaxName))
@@ -171,7 +187,8 @@ func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[
 }
 
 // replaced says what to use instead of arguments that agents know from other programs.
-var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on which it works."}
+var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on " +
+	"which it works."}
 
 // loosened returns a value as a schema takes it, where it can only mean one thing: a whole number that is written
 // as 5.0, and a number, a boolean, a list or an object that is written as a text. Other values are returned as
@@ -183,7 +200,8 @@ func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 	}
 	switch kind := jsontext.Kind(value); {
 	case kind == "number" && takes("integer"):
-		if f, err := strconv.ParseFloat(string(value), 64); err == nil && f == math.Trunc(f) && math.Abs(f) <= maxWhole {
+		f, err := strconv.ParseFloat(string(value), 64)
+		if err == nil && f == math.Trunc(f) && math.Abs(f) <= maxWhole {
 			return strconv.AppendInt(nil, int64(f), 10)
 		}
 	case kind == "string" && !takes("string"):
@@ -203,6 +221,7 @@ func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 		for i, item := range items {
 			items[i] = loosened(s.Items, item)
 		}
+
 		if data, err := jsontext.Encode(items); err == nil {
 			return data
 		}
@@ -214,17 +233,20 @@ func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 		for i, m := range members {
 			members[i].Value = loosened(s.Properties[m.Key], m.Value)
 		}
+
 		if data, err := jsontext.Encode(members); err == nil {
 			return data
 		}
 	}
+
 	return value
 }
 
 type fault struct{ code, argument, text string }
 
 func large(name, is string) fault {
-	return fault{codes.ArgumentTooLarge, name, fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
+	return fault{codes.ArgumentTooLarge, name,
+		fmt.Sprintf("Argument %q %s. Shorten it, or put the content in a file and give its path.", name, is)}
 }
 
 // refuse returns the error for a call: first unknown arguments, then wrong ones, then missing ones.
@@ -235,7 +257,8 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 		switch {
 		case v.Path == "" && v.Keyword == "required":
 			for _, name := range v.Names {
-				missing = append(missing, fault{codes.MissingArgument, name, fmt.Sprintf("Missing required argument %q: %s", name, a.known[name].Description)})
+				missing = append(missing, fault{codes.MissingArgument, name,
+					fmt.Sprintf("Missing required argument %q: %s", name, a.known[name].Description)})
 			}
 		case v.Path == "" && v.Keyword == "additionalProperties":
 			for _, name := range v.Names {
@@ -243,17 +266,23 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 				if near := jsontext.Nearest(name, a.input.PropertyOrder); hint == "" && near != "" {
 					hint = ": did you mean " + near + "?"
 				}
-				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), cmp.Or(hint, "."))})
+				unknown = append(unknown, fault{codes.UnknownArgument, name,
+					fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), cmp.Or(hint, "."))})
 			}
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
 		default:
-			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": codes.UnknownArgument}[v.Keyword]
+			code := map[string]string{
+				"required":             codes.MissingArgument,
+				"additionalProperties": codes.UnknownArgument,
+			}[v.Keyword]
 			code = cmp.Or(code, codes.InvalidArgument)
-			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[v.Member].Description)})
+			faults = append(faults, fault{code, v.Path,
+				fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[v.Member].Description)})
 		}
 	}
 	faults = slices.Concat(unknown, faults, missing)
+
 	const shown = 20
 	texts := xslices.Map(faults[:min(shown, len(faults))], func(f fault) string { return f.text })
 	if more := len(faults) - shown; more > 0 {
@@ -269,7 +298,11 @@ func (a *arguments) usage() string {
 	if len(a.input.PropertyOrder) == 0 {
 		return fmt.Sprintf("%s takes no arguments: call it again with {}.", a.tool)
 	}
-	optional := slices.DeleteFunc(slices.Clone(a.input.PropertyOrder), func(n string) bool { return slices.Contains(a.input.Required, n) })
+
+	optional := slices.DeleteFunc(slices.Clone(a.input.PropertyOrder), func(n string) bool {
+		return slices.Contains(a.input.Required, n)
+	})
+
 	var takes []string
 	if len(a.input.Required) > 0 {
 		takes = append(takes, "requires "+strings.Join(a.input.Required, ", "))
@@ -299,7 +332,11 @@ var notInArguments = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 func InputArguments(w *job.Workflow, taken ...string) (all []Argument) {
 	taken = slices.Clone(taken)
 	for _, p := range w.Inputs {
-		a := Argument{Name: notInArguments.ReplaceAllString(p.Name, "_"), Description: p.Description, Required: p.Required && p.Default == nil}
+		a := Argument{
+			Name:        notInArguments.ReplaceAllString(p.Name, "_"),
+			Description: p.Description,
+			Required:    p.Required && p.Default == nil,
+		}
 		for slices.Contains(taken, a.Name) {
 			a.Name = "input_" + a.Name
 		}

@@ -34,6 +34,7 @@ func TestUnlistedArguments(t *testing.T) {
 	}
 	b, got := newArguments("t", reflect.TypeFor[all]()), all{}
 	testkit.True(t, b.input.Properties["b"] == nil, "b is listed")
+
 	_, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got)
 	testkit.Need(t, fault == nil, "%v, %+v", fault, got)
 	testkit.Need(t, got.B != nil, "%v, %+v", fault, got)
@@ -50,6 +51,7 @@ func TestMapOfTextsAndLists(t *testing.T) {
 	check := newArguments("t", reflect.TypeFor[all]())
 	listed := listedInput(check.input).Properties["inputs"] // agents see less
 	testkit.True(t, listed.AdditionalProperties == nil && listed.Type == "object", "listed as %s", MustJSON(listed))
+
 	for raw, want := range map[string]string{
 		`{"inputs":{"a":5}}`:            `Argument "inputs.a": 5 is an integer; expected a string or an array`,
 		`{"inputs":{"a":["y",{}]}}`:     `"inputs.a[1]"`,
@@ -60,6 +62,7 @@ func TestMapOfTextsAndLists(t *testing.T) {
 		_, fault := check.decode(json.RawMessage(raw), new(all))
 		testkit.True(t, fault != nil && strings.Contains(fault.Message, want), "%s: %v, want %q", raw, fault, want)
 	}
+
 	var got all
 	_, fault := check.decode(json.RawMessage(`{"inputs":{"a":"x","b":["y"],"c":null}}`), &got)
 	testkit.True(t, fault == nil && len(got.Inputs) == 3, "%v: %v", fault, got.Inputs)
@@ -73,24 +76,33 @@ func TestWrongArguments(t *testing.T) {
 		Outputs json.RawMessage `json:"outputs" arg:"o" required:"true"`
 		Session *string         `json:"session_id" arg:"s" max:"3"`
 	}
+
 	deep := strings.Repeat("[", 11) + strings.Repeat("]", 11)
 	known := `"goal":"g","job_name":"j"`
 	for _, c := range []struct {
 		raw, code string
 		says      []string
 	}{
-		{`{` + known + `,"outputs":{},"jobname":"x"}`, "unknown_argument", []string{`"jobname"`, "goal, job_name, outputs", "session_id"}},
-		{`{"Goal":"g","job_name":"j","outputs":{}}`, "unknown_argument", []string{`"Goal"`, `Missing required argument "goal"`}},
+		{`{` + known + `,"outputs":{},"jobname":"x"}`, "unknown_argument",
+			[]string{`"jobname"`, "goal, job_name, outputs", "session_id"}},
+		{`{"Goal":"g","job_name":"j","outputs":{}}`, "unknown_argument",
+			[]string{`"Goal"`, `Missing required argument "goal"`}},
 		{`{"goal":"g"}`, "missing_argument", []string{`"job_name"`, `"outputs"`}},
 		{`null`, "missing_argument", []string{`"goal"`}},
 		{`{` + known + `,"outputs":null}`, "missing_argument", []string{`"outputs"`}},
-		{`{"goal":42,"job_name":"j","outputs":{}}`, "invalid_argument", []string{`"goal"`, "42 is an integer", "a string"}},
-		{`{` + known + `,"outputs":{},"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "expected a string"}},
+		{`{"goal":42,"job_name":"j","outputs":{}}`, "invalid_argument",
+			[]string{`"goal"`, "42 is an integer", "a string"}},
+		{`{` + known + `,"outputs":{},"session_id":{"a":1}}`, "invalid_argument",
+			[]string{`"session_id"`, "an object", "expected a string"}},
 		{`{` + known + `,"outputs":true}`, "invalid_argument", []string{`"outputs"`, "a boolean"}},
-		{`{"goal":"` + strings.Repeat("é", 11) + `","job_name":"j","outputs":{}}`, "argument_too_large", []string{`"goal"`, "11", "10"}},
-		{`{` + known + `,"outputs":{"a":"` + strings.Repeat("x", MaxArgumentBytes) + `"}}`, "argument_too_large", []string{`"outputs"`, "bytes"}},
-		{`{` + known + `,"outputs":` + deep + `}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
-		{`{` + known + `,"outputs":"` + deep + `"}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
+		{`{"goal":"` + strings.Repeat("é", 11) + `","job_name":"j","outputs":{}}`, "argument_too_large",
+			[]string{`"goal"`, "11", "10"}},
+		{`{` + known + `,"outputs":{"a":"` + strings.Repeat("x", MaxArgumentBytes) + `"}}`, "argument_too_large",
+			[]string{`"outputs"`, "bytes"}},
+		{`{` + known + `,"outputs":` + deep + `}`, "argument_too_large",
+			[]string{`"outputs"`, "nested 11 levels deep", "10"}},
+		{`{` + known + `,"outputs":"` + deep + `"}`, "argument_too_large",
+			[]string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{`["x"]`, "invalid_arguments", []string{"an array, not an object"}},
 		{`{"session_id":"a","session_id":"b"}`, "invalid_arguments", []string{"twice"}},
 		{`{"a":1,"goal":7}`, "unknown_argument", []string{`"a"`, `"goal"`, `"job_name"`, `"outputs"`}},
@@ -99,8 +111,10 @@ func TestWrongArguments(t *testing.T) {
 		testkit.Need(t, fault != nil && fault.Code == c.code, "%.100s: %v, want %s", c.raw, fault, c.code)
 		testkit.ContainsAll(t, fault.Message, c.says, "%.100s", c.raw)
 	}
+
 	var got step
-	_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got)
+	_, fault := newArguments("start",
+		reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got)
 	testkit.Need(t, fault == nil, "%v: %+v", fault, got)
 	testkit.Equal(t, string(got.Outputs), `["a.md"]`)
 	testkit.True(t, got.Session == nil, "%v: %+v", fault, got)
@@ -131,7 +145,8 @@ func TestLimitsOfArguments(t *testing.T) {
 		{"free", bytes, MaxArgumentBytes, true},
 	} {
 		for n, want := range map[int]bool{c.most: true, c.most + 1: c.more} {
-			_, fault := newArguments("t", reflect.TypeFor[limited]()).decode(json.RawMessage(`{"`+c.name+`":`+c.of(n)+`}`), new(limited))
+			_, fault := newArguments("t",
+				reflect.TypeFor[limited]()).decode(json.RawMessage(`{"`+c.name+`":`+c.of(n)+`}`), new(limited))
 			testkit.Equal(t, fault == nil, want, "%s of %d: %v", c.name, n, fault)
 		}
 	}
@@ -140,15 +155,18 @@ func TestLimitsOfArguments(t *testing.T) {
 		for i := range n {
 			many = append(many, fmt.Sprintf(`"a%d":1`, i))
 		}
-		_, fault := newArguments("t", reflect.TypeFor[limited]()).decode(json.RawMessage(`{`+strings.Join(many, ",")+`}`), new(limited))
+		_, fault := newArguments("t",
+			reflect.TypeFor[limited]()).decode(json.RawMessage(`{`+strings.Join(many, ",")+`}`), new(limited))
 		testkit.Contains(t, strings.ToLower(fault.Message), want, "%d arguments", n)
 	}
 }
 
 func FuzzArguments(f *testing.F) {
-	for _, s := range []string{`{"outputs":{"a":"b"}}`, `{"outputs":[],"notes":"\ud800"}`, `{"outputs":1e999}`, `[]`, `null`, `{"a":{"b":[`} {
+	for _, s := range []string{`{"outputs":{"a":"b"}}`, `{"outputs":[],"notes":"\ud800"}`, `{"outputs":1e999}`, `[]`,
+		`null`, `{"a":{"b":[`} {
 		f.Add(s)
 	}
+
 	type fuzzed struct {
 		Outputs json.RawMessage `json:"outputs" arg:"o" required:"true"`
 		Notes   *string         `json:"notes" arg:"n" max:"10"`
@@ -157,7 +175,8 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		var args fuzzed
 		_, err := check.decode(json.RawMessage(raw), &args)
-		testkit.True(t, err != nil || len(args.Outputs) != 0 && string(args.Outputs) != "null", "%q was accepted without outputs", raw)
+		testkit.True(t, err != nil || len(args.Outputs) != 0 && string(args.Outputs) != "null",
+			"%q was accepted without outputs", raw)
 		testkit.True(t, err == nil || err.Code != "" && strings.Contains(err.Message, "t"), "%q: %v", raw, err)
 		testkit.True(t, err != nil || args.Notes == nil || len([]rune(*args.Notes)) <= 10, "%q: long notes", raw)
 	})
@@ -177,7 +196,14 @@ func TestSlowCallIsLogged(t *testing.T) {
 		metrics := newMetrics(telemetry.LocalMetrics())
 		call := func(lasts time.Duration) string {
 			before := len(log.String())
-			l := &CallLog{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: metrics, Tool: "finished_step", identity: "local", began: time.Now(), outcome: "ok"}
+			l := &CallLog{
+				logger:   slog.New(slog.NewTextHandler(&log, nil)),
+				metrics:  metrics,
+				Tool:     "finished_step",
+				identity: "local",
+				began:    time.Now(),
+				outcome:  "ok",
+			}
 			l.begin(t.Context(), atStep{})
 			time.Sleep(lasts)
 			synctest.Wait()
@@ -185,11 +211,14 @@ func TestSlowCallIsLogged(t *testing.T) {
 			l.end(t.Context(), nil)
 			time.Sleep(time.Hour)
 			all := log.String()[before:]
-			testkit.True(t, strings.Count(all, "\n") == strings.Count(during, "\n")+1 && strings.Contains(all, "msg=call "), "%s: %s", lasts, all)
+			testkit.True(t, strings.Count(all, "\n") == strings.Count(during, "\n")+1 &&
+				strings.Contains(all, "msg=call "), "%s: %s", lasts, all)
 			return during
 		}
 		testkit.Equal(t, call(slowCall-time.Millisecond), "", "a call that is not slow")
-		const want = `msg="call still runs" tool=finished_step caller=local session=0a1b2c3d stack=[notes/write] took_ms=10000`
+
+		const want = `msg="call still runs" tool=finished_step caller=local session=0a1b2c3d stack=[notes/write] ` +
+			`took_ms=10000`
 		got := call(5 * slowCall)
 		testkit.True(t, strings.Count(got, "\n") == 1 && strings.Contains(got, want), "a slow call: %s", got)
 	})
@@ -222,6 +251,7 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 		Free    json.RawMessage `json:"free" arg:"f" free:"true"`
 		Outputs json.RawMessage `json:"outputs" arg:"o"`
 	}
+
 	check := newArguments("t", reflect.TypeFor[given]())
 	n, f, b, text := 5, 1.5, true, "5"
 	file := "a"
@@ -246,9 +276,29 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 		testkit.Same(t, got, want, "%s", raw)
 	}
 	for raw, want := range map[string]string{
-		`{"n":5.5}`: `"n"`, `{"n":"five"}`: `"n"`, `{"n":"5,0"}`: `"n"`, `{"n":"5 6"}`: `"n"`, `{"n":""}`: `"n"`, `{"n":"null"}`: `"n"`, `{"n":true}`: `"n"`,
-		`{"n":1e30}`: `"n"`, `{"n":"0x5"}`: `"n"`, `{"b":"yes"}`: `"b"`, `{"b":1}`: `"b"`, `{"list":"a"}`: `"list"`, `{"list":"a,b"}`: `"list"`, `{"list":"{}"}`: `"list"`, `{"list":[1]}`: `"list[0]"`, `{"list":""}`: `"list"`, `{"list":"5"}`: `"list"`, `{"list":"[a"}`: `"list"`, `{"lines":"x"}`: `"lines"`,
-		`{"text":5}`: `"text"`, `{"lines":[{"line":"x"}]}`: `"lines[0].line"`, `"n"`: "a string, not an object", `{"f":1e999}`: `"f"`,
+		`{"n":5.5}`:                `"n"`,
+		`{"n":"five"}`:             `"n"`,
+		`{"n":"5,0"}`:              `"n"`,
+		`{"n":"5 6"}`:              `"n"`,
+		`{"n":""}`:                 `"n"`,
+		`{"n":"null"}`:             `"n"`,
+		`{"n":true}`:               `"n"`,
+		`{"n":1e30}`:               `"n"`,
+		`{"n":"0x5"}`:              `"n"`,
+		`{"b":"yes"}`:              `"b"`,
+		`{"b":1}`:                  `"b"`,
+		`{"list":"a"}`:             `"list"`,
+		`{"list":"a,b"}`:           `"list"`,
+		`{"list":"{}"}`:            `"list"`,
+		`{"list":[1]}`:             `"list[0]"`,
+		`{"list":""}`:              `"list"`,
+		`{"list":"5"}`:             `"list"`,
+		`{"list":"[a"}`:            `"list"`,
+		`{"lines":"x"}`:            `"lines"`,
+		`{"text":5}`:               `"text"`,
+		`{"lines":[{"line":"x"}]}`: `"lines[0].line"`,
+		`"n"`:                      "a string, not an object",
+		`{"f":1e999}`:              `"f"`,
 	} {
 		_, fault := check.decode(json.RawMessage(raw), new(given))
 		testkit.Need(t, fault != nil, "%s: %v", raw, fault)
@@ -260,14 +310,19 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 // Only a form that was sent with a decision is an answer of a client's user, and an answer that nothing took is said.
 func TestAnswersOfAClientsUser(t *testing.T) {
 	for said, want := range map[[3]string]*machine.Answer{
-		{"accept", "pass", ""}: {Passed: true}, {"accept", "fail", "more"}: {Feedback: "more"},
-		{"accept", "perhaps", "more"}: nil, {"accept", "", ""}: nil, {"decline", "pass", ""}: nil, {"cancel", "fail", "no"}: nil,
+		{"accept", "pass", ""}:        {Passed: true},
+		{"accept", "fail", "more"}:    {Feedback: "more"},
+		{"accept", "perhaps", "more"}: nil,
+		{"accept", "", ""}:            nil,
+		{"decline", "pass", ""}:       nil,
+		{"cancel", "fail", "no"}:      nil,
 	} {
 		form := &mcp.ElicitResult{Action: said[0], Content: map[string]any{"decision": said[1], "feedback": said[2]}}
 		testkit.Same(t, AnswerOf(form), want, "%v", said)
 		for _, used := range []bool{false, true} {
 			req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{InputResponses: mcp.InputResponseMap{"k": form}}}
-			testkit.Equal(t, len(tooLate(req, map[string]bool{"k": used})) > 0, want != nil && !used, "%v, used %t", said, used)
+			testkit.Equal(t, len(tooLate(req, map[string]bool{"k": used})) > 0, want != nil && !used, "%v, used %t",
+				said, used)
 		}
 	}
 	testkit.Equal(t, AnswerOf(nil), nil)
@@ -283,7 +338,11 @@ func TestWhatAWaitingCallerIsTold(t *testing.T) {
 	} {
 		testkit.Equal(t, ProgressWords(&remote.Run{ExecutionID: "e", State: remote.Running, Progress: p}), want)
 	}
-	testkit.Equal(t, ProgressWords(&remote.Run{ExecutionID: "e", State: remote.Running, Progress: &source.Progress{Total: new(2.0)}}), "execution_id e: running")
+	testkit.Equal(t, ProgressWords(&remote.Run{
+		ExecutionID: "e",
+		State:       remote.Running,
+		Progress:    &source.Progress{Total: new(2.0)},
+	}), "execution_id e: running")
 }
 
 // The inputs of a workflow are arguments of its tool, by names that models can write, and come back as its inputs.
@@ -300,19 +359,23 @@ func TestInputsAsArguments(t *testing.T) {
 		Goal *string `json:"goal" arg:"G"`
 	}{}
 	for raw, want := range map[string]string{
-		`{"goal":"g","where_to":"sea","input_goal":"swim","plan":["a.md"],"pages":["b.md","c.md"]}`: `goal=["swim"] false, pages=["b.md" "c.md"] true, plan=["a.md"] true, where to=["sea"] false`,
-		`{"where_to":"sea","plan":"a.md","pages":[],"input_goal":null}`:                             `pages=[] true, plan=["a.md"] false, where to=["sea"] false`,
-		`{"pages":["b.md"]}`:                        `Missing required argument "where_to"`,
-		`{"where_to":["sea"],"pages":["b.md"]}`:     `"where_to"`,
-		`{"where_to":"sea","pages":"b.md"}`:         `"pages"`,
-		`{"where_to":"sea","pages":[],"plan":{}}`:   `"plan"`,
-		`{"where_to":"sea","pages":[],"map.svg":7}`: `"[\"map.svg\"]": 7 is an integer; expected a string or an array: A map`,
+		`{"goal":"g","where_to":"sea","input_goal":"swim","plan":["a.md"],"pages":["b.md",` +
+			`"c.md"]}`: `goal=["swim"] false, pages=["b.md" "c.md"] true, plan=["a.md"] true, where to=["sea"] false`,
+		`{"where_to":"sea","plan":"a.md","pages":[],"input_goal":null}`: `pages=[] true, plan=["a.md"] false, ` +
+			`where to=["sea"] false`,
+		`{"pages":["b.md"]}`:                      `Missing required argument "where_to"`,
+		`{"where_to":["sea"],"pages":["b.md"]}`:   `"where_to"`,
+		`{"where_to":"sea","pages":"b.md"}`:       `"pages"`,
+		`{"where_to":"sea","pages":[],"plan":{}}`: `"plan"`,
+		`{"where_to":"sea","pages":[],"map.svg":7}`: `"[\"map.svg\"]": 7 is an integer; expected a string or an ` +
+			`array: A map`,
 	} {
 		given, err := Decode("trip-plan", json.RawMessage(raw), &args, all...)
 		if err != nil {
 			testkit.Contains(t, err.Error(), want, "%s", raw)
 			continue
 		}
+
 		var got []string
 		for name, v := range InputValues(w, all, given) {
 			got = append(got, fmt.Sprintf("%s=%q %t", name, v.Paths, v.List))
@@ -332,18 +395,28 @@ func TestValuesOfFields(t *testing.T) {
 		Many  []string `json:"many"`
 		Maybe *string  `json:"maybe,omitempty"`
 	}
+
 	s := OutputSchema[reply](Words{"state": {"a", "b"}, "kind": {"c"}})
 	got := map[string]string{"others": string(MustJSON(s.AdditionalProperties))} // a client may store the schema
 	for name, p := range s.Properties {
 		got[name] = string(MustJSON([]any{p.Type, p.Types, p.Enum}))
 	}
-	testkit.Same(t, got, map[string]string{"others": "null", "state": `["string",null,["a","b"]]`, "kind": `["",["null","string"],["c",null]]`, "many": `["array",null,null]`, "maybe": `["string",null,null]`})
+	testkit.Same(t, got, map[string]string{
+		"others": "null",
+		"state":  `["string",null,["a","b"]]`,
+		"kind":   `["",["null","string"],["c",null]]`,
+		"many":   `["array",null,null]`,
+		"maybe":  `["string",null,null]`,
+	})
+
 	type choice struct {
 		Sure string  `json:"sure" arg:"S" required:"true" enum:"a,b"`
 		May  *string `json:"may" arg:"M" enum:"c"`
 	}
 	in := Input[choice]()
-	testkit.Equal(t, string(MustJSON([]any{in.Properties["sure"].Enum, in.Properties["may"].Enum, listedInput(in).Properties["may"].Enum, in.Required})), `[["a","b"],["c",null],["c"],["sure"]]`)
+	testkit.Equal(t,
+		string(MustJSON([]any{in.Properties["sure"].Enum, in.Properties["may"].Enum,
+			listedInput(in).Properties["may"].Enum, in.Required})), `[["a","b"],["c",null],["c"],["sure"]]`)
 }
 
 // A call's log names the session that the call began, was given, or is in; a call after its end is not told.
@@ -357,7 +430,10 @@ func TestTheSessionOfACall(t *testing.T) {
 		{CallLog{}, nil, ""},
 		{CallLog{stack: in}, nil, "0000000b"},
 		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{}, "0000000c"},
-		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{SessionID: "0000000d", BeginStep: &machine.StepInfo{SessionID: "0000000e"}}, "0000000d"},
+		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{
+			SessionID: "0000000d",
+			BeginStep: &machine.StepInfo{SessionID: "0000000e"},
+		}, "0000000d"},
 	} {
 		testkit.Equal(t, c.log.sessionOf(c.reply), c.want)
 	}

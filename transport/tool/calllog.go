@@ -106,7 +106,8 @@ func (l *CallLog) trace(span *telemetry.Call, res *mcp.CallToolResult, err error
 	if errorKind(l.outcome, res, err) != "" {
 		fault = l.outcome
 	}
-	span.Finish(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call), spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
+	span.Finish(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call),
+		spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
 }
 
 // failed makes the line of the call one of an error.
@@ -201,7 +202,8 @@ func (f *InFlight) Names() []string {
 	defer f.mu.Unlock()
 	var out []string
 	for l := range f.calls {
-		out = append(out, fmt.Sprintf("%s of %s (for %v)", l.Tool, l.identity, time.Since(l.began).Round(time.Millisecond)))
+		out = append(out, fmt.Sprintf("%s of %s (for %v)", l.Tool, l.identity,
+			time.Since(l.began).Round(time.Millisecond)))
 	}
 	slices.Sort(out)
 	return out
@@ -224,11 +226,13 @@ type series struct {
 
 func newMetrics(m *telemetry.Metrics) *metrics {
 	return &metrics{
-		calls: m.Adder("deepwork_calls_total", "Tool calls that ended, by tool and outcome (ok, a status, or the code of the refusal)."),
+		calls: m.Adder("deepwork_calls_total",
+			"Tool calls that ended, by tool and outcome (ok, a status, or the code of the refusal)."),
 		took: m.Histogram("deepwork_call_duration_seconds", "How long tool calls took, by tool and outcome.",
 			.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120),
-		errors: m.Adder("deepwork_call_errors_total", "Tool calls that were refused (the agent's to correct), broken (ours) or cancelled."),
-		known:  map[[3]string]*series{},
+		errors: m.Adder("deepwork_call_errors_total",
+			"Tool calls that were refused (the agent's to correct), broken (ours) or cancelled."),
+		known: map[[3]string]*series{},
 	}
 }
 
@@ -245,6 +249,7 @@ func (m *metrics) series(tool, label, value string) *series {
 		defer m.mu.Unlock()
 		m.known[key] = s
 	}
+
 	return s
 }
 

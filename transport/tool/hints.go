@@ -59,7 +59,8 @@ var hints = map[string]string{
 }
 
 // long are the tools whose results must not be cut.
-var long = []string{"get_workflows", "start_workflow", "finished_step", "get_step", "go_to_step", "get_attempt_diff", "tail_attempt", "workflow_status", "call_workflow_tool"}
+var long = []string{"get_workflows", "start_workflow", "finished_step", "get_step", "go_to_step", "get_attempt_diff",
+	"tail_attempt", "workflow_status", "call_workflow_tool"}
 
 // metaOf returns what clients that search for tools read of one.
 func metaOf(name string) mcp.Meta {

@@ -66,14 +66,19 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	case t.Hints.ReadOnly:
 		what = "has a reply that is too large to send"
 		next = t.Smaller
-		next = cmp.Or(next, "ask for less, if "+tool+" has an argument for that, or read the files of the project yourself.")
+		next = cmp.Or(next, "ask for less, if "+tool+
+			" has an argument for that, or read the files of the project yourself.")
 	case x != nil:
 		next = fmt.Sprintf("execution %s is %s, and its result is at its source: get it there. "+
-			"Calling %s again runs the workflow again; first have it return a reference instead of a large result.", x.ExecutionID, x.State, tool)
+			"Calling %s again runs the workflow again; first have it return a reference instead of a large result.",
+			x.ExecutionID, x.State, tool)
 	case s.howToFindOut(tool) == SeeExecution:
-		next = "the execution ended, and its result is at its source: get it there. Calling " + tool + " again runs the workflow again; first have it return a reference instead of a large result."
+		next = "the execution ended, and its result is at its source: get it there. Calling " + tool +
+			" again runs the workflow again; first have it return a reference instead of a large result."
 	}
-	e := session.NotNow(codes.ReplyTooLarge, "%s %s: it has %d bytes of JSON, and at most %d are sent. What to do now: %s", tool, what, n, MaxReplyBytes, next).
+	e := session.NotNow(codes.ReplyTooLarge,
+		"%s %s: it has %d bytes of JSON, and at most %d are sent. What to do now: %s", tool, what, n,
+		MaxReplyBytes, next).
 		With("bytes", n).With("max", MaxReplyBytes).Because(fmt.Errorf("the reply is too large: %d bytes", n))
 	if x != nil {
 		e = e.With("execution_id", x.ExecutionID)
@@ -157,7 +162,8 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 }
 
 // passing are the codes of errors that are not about the call, but about the server or its store at the moment.
-var passing = []string{codes.Stopping, codes.ConfigInvalid, codes.Internal, codes.RestartNeeded, codes.SessionUncertain, codes.NotSaved, codes.SessionUnreadable, codes.RunsUnread}
+var passing = []string{codes.Stopping, codes.ConfigInvalid, codes.Internal, codes.RestartNeeded, codes.SessionUncertain,
+	codes.NotSaved, codes.SessionUnreadable, codes.RunsUnread}
 
 // IsTemporary reports whether a result says that the call can only be made again, or that the server cannot be used
 // now.
@@ -170,7 +176,8 @@ func IsTemporary(res *mcp.CallToolResult) bool {
 // broken returns the result of a call that failed because of an internal error.
 func (s *Set) broken(tool string) *mcp.CallToolResult {
 	return refused(session.Wrong(codes.Internal,
-		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do now: %s", tool, s.retryAdvice(tool)))
+		"%s failed because of an error in the server, not in your arguments; the log has the details. What to do "+
+			"now: %s", tool, s.retryAdvice(tool)))
 }
 
 // failed returns the result of a call whose handler returned an error, and notes it for the log.
@@ -202,6 +209,7 @@ func bounded(text string, max int) string {
 	if n <= max {
 		return text
 	}
+
 	note := func(cut int) string { return fmt.Sprintf("\n[… %d characters cut …]\n", cut) }
 	keep := max - utf8.RuneCountInString(note(n))
 	runes := []rune(text)
@@ -224,7 +232,8 @@ func errorKind(outcome string, res *mcp.CallToolResult, err error) string {
 }
 
 // SeeExecution is the Recheck of tools that start a workflow of another system.
-const SeeExecution = "check whether the workflow was started: call workflow_status with its execution_id if you know it, otherwise look at its source"
+const SeeExecution = "check whether the workflow was started: call workflow_status with its execution_id if you know " +
+	"it, otherwise look at its source"
 
 // howToFindOut returns how to find out what a call of a tool did. Tools that are not
 // registered are workflows of other systems.
@@ -249,6 +258,7 @@ func OneLine(text string, max int) string {
 	if len(text) <= max {
 		return text
 	}
+
 	cut := max - len("…")
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
@@ -282,7 +292,9 @@ func CursorArgument(cursor *string, next string) (last string, given bool, err e
 	}
 	if last, given = Workflows.Decode(*cursor); !given {
 		shown := jsontext.Clip(*cursor, 100)
-		return "", false, session.Wrong(codes.InvalidArgument, "Argument \"cursor\" is %q, which is not a cursor of this list: pass %s of the previous reply, or leave it out.", shown, next).
+		return "", false, session.Wrong(codes.InvalidArgument,
+			"Argument \"cursor\" is %q, which is not a cursor of this list: pass %s of the previous reply, or leave "+
+				"it out.", shown, next).
 			With("argument", "cursor").With("value", shown)
 	}
 	return last, true, nil
@@ -305,6 +317,7 @@ func ProgressWords(now *remote.Run) string {
 			b.WriteString(", ")
 		}
 	}
+
 	return b.String() + Plain(p.Message)
 }
 

@@ -106,6 +106,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		}
 		return n
 	}
+
 	t := f.Type
 	kind, s = "object", &jsonschema.Schema{}
 	if t.Kind() == reflect.Pointer {
@@ -137,7 +138,10 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
 	case t.Kind() == reflect.Map: // of names to texts, or lists of them
-		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Items: &jsonschema.Schema{Type: "string"}}
+		s.AdditionalProperties = &jsonschema.Schema{
+			Types: []string{"null", "string", "array"},
+			Items: &jsonschema.Schema{Type: "string"},
+		}
 		if t != reflect.TypeFor[board.Inputs]() { // which is listed in few characters
 			s.AdditionalProperties.Description = "a text, a path, or paths"
 		}
@@ -149,6 +153,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 	} else {
 		s.Types = []string{"null", kind}
 	}
+
 	return kind, s
 }
 
@@ -163,16 +168,19 @@ func inputSchema(all []Argument) *jsonschema.Schema {
 		Properties:           map[string]*jsonschema.Schema{},
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
+
 	for _, a := range all {
 		if a.Unlisted {
 			continue
 		}
+
 		s.Properties[a.Name] = a.Schema
 		s.PropertyOrder = append(s.PropertyOrder, a.Name)
 		if a.Required {
 			s.Required = append(s.Required, a.Name)
 		}
 	}
+
 	return s
 }
 
@@ -201,6 +209,7 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 			p.AdditionalProperties.Types = p.AdditionalProperties.Types[1:] // without null
 		}
 	}
+
 	return listed
 }
 
@@ -213,14 +222,21 @@ type Words map[string][]any
 func OutputSchema[R any](w Words) *jsonschema.Schema {
 	known := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[jsontext.OrderedMap[string]](): {
-			Type:                 "object",
-			AdditionalProperties: &jsonschema.Schema{Type: "string", Description: "the criterion's question, under its name"},
+			Type: "object",
+			AdditionalProperties: &jsonschema.Schema{
+				Type:        "string",
+				Description: "the criterion's question, under its name",
+			},
 		},
 		reflect.TypeFor[machine.Outputs](): {
 			Type: "object",
 			AdditionalProperties: &jsonschema.Schema{
-				Types:       []string{"string", "array"},
-				Items:       &jsonschema.Schema{Types: []string{"string", "array", "null"}, Description: "a path as submitted; or, of a step that is done for each item of a list, what it has for one item"},
+				Types: []string{"string", "array"},
+				Items: &jsonschema.Schema{
+					Types: []string{"string", "array", "null"},
+					Description: "a path as submitted; or, of a step that is done for each item of a list, what it " +
+						"has for one item",
+				},
 				Description: "the output's path, or its list of paths, as submitted, under the output's name",
 			},
 		},
@@ -229,6 +245,7 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 	if err != nil {
 		panic(fmt.Sprintf("transport: %v", err))
 	}
+
 	describe(s, reflect.TypeFor[R]())
 	complete(s, w)
 	return s
@@ -265,6 +282,7 @@ func complete(s *jsonschema.Schema, w Words) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
 		s.AdditionalProperties = nil
 	}
+
 	for name, p := range s.Properties {
 		if len(p.Types) == 2 && p.Types[0] == "null" && (p.Types[1] == "array" || !slices.Contains(s.Required, name)) {
 			p.Type, p.Types = p.Types[1], nil
@@ -277,6 +295,7 @@ func complete(s *jsonschema.Schema, w Words) {
 		}
 		complete(p, w)
 	}
+
 	if s.Items != nil {
 		complete(s.Items, w)
 	}

@@ -118,6 +118,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	if t.Output == nil {
 		t.Output = OutputSchema[R](nil)
 	}
+
 	t.Input = inputSchema(Arguments(reflect.TypeFor[A]()))
 	// Made at the first call: those of all tools would delay the start, and most tools are never called.
 	check := sync.OnceValue(func() *arguments { return newArguments(t.Name, reflect.TypeFor[A]()) })
@@ -138,6 +139,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	})
 	s.first = cmp.Or(s.first, listed)
 	s.MCP.AddTool(listed, dispatched)
+
 	s.tools[t.Name] = t
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
@@ -184,8 +186,18 @@ type Set struct {
 }
 
 // NewSet returns a set without tools, whose calls are counted in m.
-func NewSet(server *mcp.Server, logger *slog.Logger, m *telemetry.Metrics, check func(context.Context) (*config.Config, error)) *Set {
-	s := &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics(m)}
+func NewSet(
+	server *mcp.Server, logger *slog.Logger, m *telemetry.Metrics, check func(context.Context) (*config.Config, error),
+) *Set {
+	s := &Set{
+		MCP:      server,
+		Logger:   logger,
+		Check:    check,
+		handlers: map[string]Handler{},
+		tools:    map[string]Tool{},
+		metrics:  newMetrics(m),
+	}
+
 	m.Gauge("deepwork_calls_in_flight", "Tool calls that run now.", s.InFlight.Len)
 	return s
 }
@@ -229,7 +241,9 @@ type dispatch struct {
 
 // Dispatch has next execute a call with the handler of its tool. A tool that is not registered with
 // the SDK is called under the name of one that is.
-func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest, next mcp.MethodHandler, method string) (mcp.Result, error) {
+func (s *Set) Dispatch(
+	ctx context.Context, c *Caller, req *mcp.CallToolRequest, next mcp.MethodHandler, method string,
+) (mcp.Result, error) {
 	registered := *req
 	do := s.handlers[req.Params.Name]
 	if do == nil {
@@ -238,13 +252,22 @@ func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest,
 		}
 		if do == nil {
 			// The other tools log their calls themselves.
-			unknown := CallLog{Tool: jsontext.Clip(req.Params.Name, 200), identity: c.Identity, stack: c.Workflows.Stack()}
+			unknown := CallLog{
+				Tool:     jsontext.Clip(req.Params.Name, 200),
+				identity: c.Identity,
+				stack:    c.Workflows.Stack(),
+			}
 			s.Logger.LogAttrs(ctx, slog.LevelInfo, "call of an unknown tool", unknown.attrs(nil)...)
 			if near := jsontext.Nearest(req.Params.Name, s.Names()); near != "" {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q: did you mean %s? tools/list has all of them", req.Params.Name, near)}
+				return nil, &jsonrpc.Error{
+					Code: jsonrpc.CodeInvalidParams,
+					Message: fmt.Sprintf("unknown tool %q: did you mean %s? tools/list has all of them",
+						req.Params.Name, near),
+				}
 			}
 			return next(ctx, method, req) // the SDK refuses it
 		}
+
 		params := *req.Params
 		params.Name = s.first.Name
 		registered.Params = &params
@@ -265,11 +288,13 @@ func dispatched(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResul
 // Serve wraps every tool call: logs, metrics, recovery from panics, and the checks before the
 // tool's own work. log has the tool's name; decode decodes the arguments for work, which returns
 // the reply.
-func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, log CallLog, decode func(*CallLog) *session.Error,
+func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, log CallLog,
+	decode func(*CallLog) *session.Error,
 	work func(context.Context) (reply any, err error)) (res *mcp.CallToolResult, err error) {
 	if log.outcomeOf == nil {
 		log.outcomeOf = outcomeOf
 	}
+
 	var reply any
 	ctx, span := telemetry.Begin(ctx, c.From)
 	log.logger, log.metrics, log.identity, log.began = s.Logger, s.metrics, c.Identity, time.Now()
@@ -307,12 +332,14 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcome = fault.Code
 		return refused(fault), nil
 	}
+
 	asked, used := mcp.InputRequestMap{}, map[string]bool{}
 	ctx, quiet := s.withProgress(s.withAsk(ctx, req, asked, used), req)
 	defer quiet() // before the reply is sent
 	if s.Tasks != nil {
 		ctx = s.Tasks.Within(ctx, req)
 	}
+
 	reply, err = work(ctx)
 	if err == nil {
 		log.outcome, log.waits = log.outcomeOf(reply), log.goesOn != nil && log.goesOn(reply)
@@ -322,8 +349,12 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 				return &mcp.CallToolResult{}, nil
 			}
 		}
+
 		if len(asked) > 0 { // the keys name the questions, which are in the store: RequestState decides nothing
-			return &mcp.CallToolResult{InputRequests: asked, RequestState: strings.Join(slices.Sorted(maps.Keys(asked)), " ")}, nil
+			return &mcp.CallToolResult{
+				InputRequests: asked,
+				RequestState:  strings.Join(slices.Sorted(maps.Keys(asked)), " "),
+			}, nil
 		}
 		if res, err = accepted(reply); err != nil {
 			err = fmt.Errorf("encoding the reply: %w", err)
@@ -345,39 +376,45 @@ func BadConfig(err error) *session.Error {
 		return e
 	}
 	return session.NotNow(codes.ConfigInvalid,
-		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
+		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own "+
+			"config, and call again; no restart is needed.", err).Because(err)
 }
 
 // withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it: while it waits for
 // the call or, in the newest protocol, by the reply, which is asked then, and the call that the client makes again.
 // What it asks is added to asked, and the answers of the call that count to used.
-func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap, used map[string]bool) context.Context {
+func (s *Set) withAsk(
+	ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap, used map[string]bool,
+) context.Context {
 	if req.Session == nil { // a call that no client made
 		return ctx
 	}
+
 	able := func() bool {
 		can := req.ClientCapabilities()
-		return can != nil && can.Elicitation != nil && (can.Elicitation.Form != nil || can.Elicitation.URL == nil) // {} means forms
+		// {} means forms
+		return can != nil && can.Elicitation != nil && (can.Elicitation.Form != nil || can.Elicitation.URL == nil)
 	}
-	return workflow.WithAsk(ctx, able, slices.Sorted(maps.Keys(req.Params.InputResponses)), func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
-		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
-		if req.ProtocolVersion() >= Newest {
-			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
-			if used[key] = given; !given && question != "" {
-				asked[key] = form
+	return workflow.WithAsk(ctx, able, slices.Sorted(maps.Keys(req.Params.InputResponses)),
+		func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
+			form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
+			if req.ProtocolVersion() >= Newest {
+				r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
+				if used[key] = given; !given && question != "" {
+					asked[key] = form
+				}
+				return AnswerOf(r), given && closed(r)
 			}
-			return AnswerOf(r), given && closed(r)
-		}
-		if question == "" {
-			return nil, false
-		}
-		r, err := req.Session.Elicit(ctx, form)
-		if err != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
-			return nil, false
-		}
-		return AnswerOf(r), closed(r)
-	})
+			if question == "" {
+				return nil, false
+			}
+			r, err := req.Session.Elicit(ctx, form)
+			if err != nil {
+				s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
+				return nil, false
+			}
+			return AnswerOf(r), closed(r)
+		})
 }
 
 // closed reports whether a client's user closed the form. What is neither that nor an answer says nothing.
@@ -389,7 +426,8 @@ func closed(r *mcp.ElicitResult) bool {
 func tooLate(req *mcp.CallToolRequest, used map[string]bool) []mcp.Content {
 	for key, given := range req.Params.InputResponses {
 		if r, _ := given.(*mcp.ElicitResult); AnswerOf(r) != nil && !used[key] {
-			return []mcp.Content{&mcp.TextContent{Text: "The answer that your user gave in the form did not count: others had decided before, or other outputs were handed in since. Tell them."}}
+			return []mcp.Content{&mcp.TextContent{Text: "The answer that your user gave in the form did not count: " +
+				"others had decided before, or other outputs were handed in since. Tell them."}}
 		}
 	}
 	return nil
@@ -400,6 +438,7 @@ func AnswerOf(r *mcp.ElicitResult) *machine.Answer {
 	if r == nil || r.Action != "accept" {
 		return nil
 	}
+
 	decision, _ := r.Content["decision"].(string)
 	if decision != "pass" && decision != "fail" {
 		return nil
@@ -415,8 +454,17 @@ var answerSchema = &jsonschema.Schema{
 	PropertyOrder: []string{"decision", "feedback"},
 	Required:      []string{"decision"},
 	Properties: map[string]*jsonschema.Schema{
-		"decision": {Type: "string", Title: "Decision", Description: "pass: the step goes on; fail: the agent works on it again", Enum: []any{"pass", "fail"}},
-		"feedback": {Type: "string", Title: "Feedback", Description: "What the agent should know; with fail, what to change"},
+		"decision": {
+			Type:        "string",
+			Title:       "Decision",
+			Description: "pass: the step goes on; fail: the agent works on it again",
+			Enum:        []any{"pass", "fail"},
+		},
+		"feedback": {
+			Type:        "string",
+			Title:       "Feedback",
+			Description: "What the agent should know; with fail, what to change",
+		},
 	},
 }
 
@@ -445,10 +493,12 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 	if token == nil {
 		return ctx, func() {}
 	}
+
 	began := time.Now()
 	changed := wait.NewSignal()
 	var newest atomic.Pointer[string]
 	running, end := context.WithCancel(ctx)
+
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		ticker := time.NewTicker(signOfLife)
@@ -460,6 +510,7 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 			case <-running.Done():
 				return
 			}
+
 			message := newest.Load()
 			if message == nil {
 				continue
@@ -470,6 +521,7 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 			if err != nil {
 				s.Logger.LogAttrs(ctx, slog.LevelDebug, "a progress notification was not sent", slog.Any("error", err))
 			}
+
 			if wait.For(running, progressPause) != nil {
 				return
 			}
@@ -480,5 +532,8 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 		changed.Wake()
 	}
 	notified := context.WithValue(ctx, progressKey{}, notify)
-	return workflow.WithProgress(notified, func(_, _ int, message string) { notify(message) }), func() { end(); wg.Wait() }
+	return workflow.WithProgress(notified, func(_, _ int, message string) { notify(message) }), func() {
+		end()
+		wg.Wait()
+	}
 }

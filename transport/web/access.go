@@ -32,15 +32,18 @@ type access struct {
 // (--allowed-host), which are for callers behind a proxy, who need one. On loopback, it makes sure
 // that the user has a token if one is needed.
 func (a *access) check(address string, hosts []string, settings config.HTTP, logger *slog.Logger) error {
-	const remedy = "Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under http.tokens in your own config; or "
+	const remedy = "Run deepwork token new NAME and give the line that it prints to stderr by --token-file, or under " +
+		"http.tokens in your own config; or "
 	switch {
 	case a.file != nil || len(settings.Tokens) > 0:
 		return nil
 	case a.loopback && len(hosts) > 0:
-		return fmt.Errorf("--allowed-host %s is for callers that come through a proxy, who need a token, and there is none. "+remedy+
+		return fmt.Errorf("--allowed-host %s is for callers that come through a proxy, who need a token, and there "+
+			"is none. "+remedy+
 			"leave out --allowed-host", hosts[0])
 	case a.loopback && a.peers:
-		logger.Info("there are no tokens: only your own programs on this machine may call; behind a proxy, tokens are needed (deepwork token new)")
+		logger.Info("there are no tokens: only your own programs on this machine may call; behind a proxy, tokens " +
+			"are needed (deepwork token new)")
 		return nil
 	case a.loopback:
 		if _, err := a.token(true); err != nil {
@@ -49,13 +52,15 @@ func (a *access) check(address string, hosts []string, settings config.HTTP, log
 		logger.Info("clients need the token that deepwork token show prints", "reason", errNoPeers)
 		return nil
 	}
-	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could act as you. "+remedy+
+	return fmt.Errorf("%s can be reached from other machines, and there is no token: anybody who reaches it could "+
+		"act as you. "+remedy+
 		"leave --host at 127.0.0.1", address)
 }
 
 // caller returns the caller of a request, or an error for its sender and whether it had a token.
 func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Caller, given bool, err error) {
-	needed := errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new makes one)")
+	needed := errors.New("a bearer token is needed: send it as Authorization: Bearer TOKEN (deepwork token new " +
+		"makes one)")
 	if _, users := a.tokens(settings); users {
 		foreign := notOwner(r)
 		if foreign == nil {
@@ -63,18 +68,21 @@ func (a *access) caller(r *http.Request, settings config.HTTP) (who session.Call
 		}
 		needed = foreign
 	}
+
 	headers := r.Header.Values("Authorization")
 	if len(headers) > 1 {
 		// A proxy may have checked the other one.
 		return who, false, errors.New("there are several Authorization headers: send one")
 	}
+
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		return who, false, needed
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return who, false, errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
+		return who, false,
+			errors.New("the Authorization header is not a bearer token: send Authorization: Bearer TOKEN")
 	}
 	who, err = a.holder(hashOf(strings.TrimSpace(token)), settings)
 	if errors.Is(err, state.ErrMissing) {
@@ -92,7 +100,8 @@ func (a *access) tokens(settings config.HTTP) (all []config.Token, users bool) {
 	return all, len(all) == 0 && a.file == nil && a.loopback
 }
 
-var errUnknownToken = errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask the person who runs the server for a new one")
+var errUnknownToken = errors.New("the bearer token is not known here: it was mistyped or withdrawn; ask the person " +
+	"who runs the server for a new one")
 
 // holder returns the caller that has the token with a hash. The error is errUnknownToken, or
 // state.ErrMissing if the user has no token.
@@ -112,6 +121,7 @@ func (a *access) holder(hash string, settings config.HTTP) (session.Caller, erro
 	case users:
 		return a.local, nil
 	}
+
 	return session.Caller{Identity: t.Name, Group: t.Group, Rights: t.Rights}, nil
 }
 
@@ -126,6 +136,7 @@ func (h *Server) authenticate(next http.Handler) http.Handler {
 				challenge += `, error="invalid_token"`
 			}
 			w.Header().Set("WWW-Authenticate", challenge)
+
 			reason := refusedToken
 			if _, foreign := errors.AsType[errForeign](err); foreign {
 				reason = refusedPeer
@@ -163,7 +174,8 @@ var errNoPeers = errors.New("this system does not tell which user a connection i
 type errForeign struct{ error }
 
 // howToGetToken tells a caller that is not the user what to do.
-const howToGetToken = "the person who runs the server makes one with deepwork token new NAME and starts the server with --token-file; send it as Authorization: Bearer TOKEN"
+const howToGetToken = "the person who runs the server makes one with deepwork token new NAME and starts the server " +
+	"with --token-file; send it as Authorization: Bearer TOKEN"
 
 // peerOf returns the owner of the client's end of a connection that was just accepted.
 func peerOf(conn net.Conn) peer {
@@ -186,13 +198,15 @@ func unmapped(a *net.TCPAddr) netip.AddrPort {
 func (p peer) refused() error {
 	switch {
 	case errors.Is(p.err, errNoPeers):
-		return fmt.Errorf("a bearer token is needed, since %w: send the one that deepwork token show prints, as Authorization: Bearer TOKEN", p.err)
+		return fmt.Errorf("a bearer token is needed, since %w: send the one that deepwork token show prints, as "+
+			"Authorization: Bearer TOKEN", p.err)
 	case p.err != nil:
 		return errForeign{fmt.Errorf("it is not known whose connection this is (%w): connect again", p.err)}
 	case p.user == 0 || int(p.user) == os.Geteuid():
 		return nil
 	}
-	return errForeign{fmt.Errorf("this connection is of another user of this machine, with the id %d, who needs a token: %s", p.user, howToGetToken)}
+	return errForeign{fmt.Errorf("this connection is of another user of this machine, with the id %d, who needs a "+
+		"token: %s", p.user, howToGetToken)}
 }
 
 // A proxy or a tunnel on this machine connects as its own user, no matter who sent the request that
@@ -214,20 +228,24 @@ var proxyHeaders = []string{
 func sentByProxy(r *http.Request) string {
 	for name := range r.Header {
 		// Many proxies have their own header for the sender's address: True-Client-IP, Fly-Client-IP.
-		if strings.HasSuffix(name, "-Ip") || slices.ContainsFunc(proxyHeaders, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
+		if strings.HasSuffix(name, "-Ip") ||
+			slices.ContainsFunc(proxyHeaders, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
 			return name
 		}
 	}
+
 	if !IsLoopback(hostOf(r.Host)) { // any port will do: a forwarded port may have another number
 		return "Host"
 	}
+
 	return ""
 }
 
 // notOwner returns why a request without a token is not the user's, or nil.
 func notOwner(r *http.Request) error {
 	if header := sentByProxy(r); header != "" {
-		return errForeign{fmt.Errorf("this request came through a proxy, as its header %s shows, and needs a token, since it is not known who sent it: %s",
+		return errForeign{fmt.Errorf("this request came through a proxy, as its header %s shows, and needs a token, "+
+			"since it is not known who sent it: %s",
 			jsontext.Clip(header, 100), howToGetToken)}
 	}
 	if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {

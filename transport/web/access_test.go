@@ -29,12 +29,20 @@ import (
 
 // bare is a backend without MCP and pages, and with these settings.
 func bare(settings *config.HTTP) Backend {
-	return Backend{Logger: slog.New(slog.DiscardHandler), Sessions: someSessions{stop: func() {}}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
-		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings }}
+	return Backend{
+		Logger:       slog.New(slog.DiscardHandler),
+		Sessions:     someSessions{stop: func() {}},
+		InFlight:     new(tool.InFlight),
+		Local:        session.LocalCaller(""),
+		LastSettings: func() config.HTTP { return *settings },
+		Settings:     func(context.Context) config.HTTP { return *settings },
+	}
 }
 
 // pagesOf serves pages with these options until the test ends or stop is called. It returns their URL, too.
-func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(l *Login, w http.ResponseWriter, r *http.Request)) (h *Server, base string, stop func()) {
+func pagesOf(
+	t *testing.T, o Options, settings config.HTTP, pages func(l *Login, w http.ResponseWriter, r *http.Request),
+) (h *Server, base string, stop func()) {
 	t.Helper()
 	b := bare(&settings)
 	b.Pages = func(l *Login) (http.Handler, error) {
@@ -84,15 +92,19 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 
 // A form is bounded as a call is. Of a caller that the pages do not know, it is not read.
 func TestFormsOfPagesAreBounded(t *testing.T) {
-	h, base, _ := pagesOf(t, Options{BodyTimeout: time.Second}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 9}}, func(l *Login, w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/unknown" {
-			return
-		}
-		_, _ = l.Admit(w, r, false)
-		body, err := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%d %v", len(body), err)
-	})
-	testkit.Contains(t, raw(t, h, "POST /unknown HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"), "HTTP/1.1 200")
+	h, base, _ := pagesOf(t, Options{BodyTimeout: time.Second},
+		config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 9}}, func(
+			l *Login, w http.ResponseWriter, r *http.Request,
+		) {
+			if r.URL.Path == "/unknown" {
+				return
+			}
+			_, _ = l.Admit(w, r, false)
+			body, err := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%d %v", len(body), err)
+		})
+	testkit.Contains(t, raw(t, h, "POST /unknown HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: "+
+		"100-continue\r\n\r\n"), "HTTP/1.1 200")
 	for size, want := range map[int]string{3: "200 3 <nil>", 1000: "200 1000 <nil>", 1001: "413 "} {
 		status, _, text := ask(t, "POST", base+"/x", strings.Repeat("a", size))
 		testkit.Contains(t, fmt.Sprint(status, " ", text), want)
@@ -103,9 +115,17 @@ func TestFormsOfPagesAreBounded(t *testing.T) {
 // Which hosts and origins pages are for, on loopback and off it.
 func TestSitesOfPages(t *testing.T) {
 	file, _ := writeToken(t, config.Token{Name: "ann"})
-	settings := config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, AllowedHosts: []string{"deep.example.com"}, AllowedOrigins: []string{"https://app.example.com"}}
+	settings := config.HTTP{
+		MaxConnections: 10,
+		MaxRequests:    10,
+		MaxBodyBytes:   1000,
+		AllowedHosts:   []string{"deep.example.com"},
+		AllowedOrigins: []string{"https://app.example.com"},
+	}
 	serving := func(o Options) (base, port string) {
-		h, _, _ := pagesOf(t, o, settings, func(_ *Login, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })
+		h, _, _ := pagesOf(t, o, settings, func(_ *Login, w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "page")
+		})
 		_, port, _ = net.SplitHostPort(h.sockets.Addr().String())
 		return "http://127.0.0.1:" + port, port
 	}
@@ -119,17 +139,24 @@ func TestSitesOfPages(t *testing.T) {
 		{"itself", "GET", port, "", 200, nil},
 		{"its own form", "POST", port, "", 200, []string{"Origin: " + base}},
 		{"localhost", "GET", port, base + "/x?a=b", 307, []string{"Host: localhost:" + port}},
-		{"a form of localhost, which may be another user's", "POST", port, "", 403, []string{"Host: localhost:" + port, "Origin: http://localhost:" + port}},
+		{"a form of localhost, which may be another user's", "POST", port, "", 403,
+			[]string{"Host: localhost:" + port, "Origin: http://localhost:" + port}},
 		{"localhost, forwarded under another number", "GET", port, "", 200, []string{"Host: localhost:1"}},
 		{"a proxy", "GET", port, "", 200, []string{"Host: deep.example.com"}},
-		{"a form over a proxy", "POST", port, "", 200, []string{"Host: deep.example.com", "Origin: https://deep.example.com"}},
-		{"another site over a proxy", "POST", port, "", 403, []string{"Host: deep.example.com", "Origin: https://evil.example.com"}},
+		{"a form over a proxy", "POST", port, "", 200,
+			[]string{"Host: deep.example.com", "Origin: https://deep.example.com"}},
+		{"another site over a proxy", "POST", port, "", 403,
+			[]string{"Host: deep.example.com", "Origin: https://evil.example.com"}},
 		{"a rebound name", "GET", port, "", 403, []string{"Host: evil.example.com:" + port}},
-		{"a rebound name with its origin", "POST", port, "", 403, []string{"Host: evil.example.com:" + port, "Origin: http://evil.example.com:" + port}},
+		{"a rebound name with its origin", "POST", port, "", 403,
+			[]string{"Host: evil.example.com:" + port, "Origin: http://evil.example.com:" + port}},
 		{"no origin that can be named", "POST", port, "", 403, []string{"Origin: null"}},
-		{"off loopback", "POST", free, "", 200, []string{"Host: deep.example.com:" + free, "Origin: http://deep.example.com:" + free}},
-		{"off loopback, another site", "POST", free, "", 403, []string{"Host: deep.example.com:" + free, "Origin: http://evil.example.com"}},
-		{"off loopback, another port", "POST", free, "", 403, []string{"Host: deep.example.com:" + free, "Origin: http://deep.example.com:1"}},
+		{"off loopback", "POST", free, "", 200,
+			[]string{"Host: deep.example.com:" + free, "Origin: http://deep.example.com:" + free}},
+		{"off loopback, another site", "POST", free, "", 403,
+			[]string{"Host: deep.example.com:" + free, "Origin: http://evil.example.com"}},
+		{"off loopback, another port", "POST", free, "", 403,
+			[]string{"Host: deep.example.com:" + free, "Origin: http://deep.example.com:1"}},
 	} {
 		status, location, _ := ask(t, c.method, "http://127.0.0.1:"+c.port+"/x?a=b", "", c.headers...)
 		testkit.Equal(t, status, c.status, "%s", c.name)
@@ -137,27 +164,31 @@ func TestSitesOfPages(t *testing.T) {
 	}
 }
 
-// Requests for pages are bounded as calls are, a caller with a token by its quota, and those that last end with the server.
+// Requests for pages are bounded as calls are, a caller with a token by its quota, and those that last end
+// with the server.
 func TestPagesAreAdmitted(t *testing.T) {
 	entered, leave := make(chan bool), make(chan bool)
-	h, base, stop := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 2, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 1}}, func(l *Login, w http.ResponseWriter, r *http.Request) {
-		caller := session.LocalCaller("")
-		if r.URL.Query().Has("token") {
-			caller = session.Caller{Identity: "ann"}
-		}
-		r = r.WithContext(session.WithCaller(r.Context(), caller))
-		release, ok := l.Admit(w, r, r.URL.Path == "/events")
-		if !ok {
-			return
-		}
-		defer release()
-		entered <- true
-		if r.URL.Path == "/events" {
-			<-r.Context().Done()
-		} else {
-			<-leave
-		}
-	})
+	h, base, stop := pagesOf(t, Options{},
+		config.HTTP{MaxConnections: 10, MaxRequests: 2, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 1}}, func(
+			l *Login, w http.ResponseWriter, r *http.Request,
+		) {
+			caller := session.LocalCaller("")
+			if r.URL.Query().Has("token") {
+				caller = session.Caller{Identity: "ann"}
+			}
+			r = r.WithContext(session.WithCaller(r.Context(), caller))
+			release, ok := l.Admit(w, r, r.URL.Path == "/events")
+			if !ok {
+				return
+			}
+			defer release()
+			entered <- true
+			if r.URL.Path == "/events" {
+				<-r.Context().Done()
+			} else {
+				<-leave
+			}
+		})
 	begin := func(path string) chan int {
 		done := make(chan int, 1)
 		go func() {
@@ -170,7 +201,8 @@ func TestPagesAreAdmitted(t *testing.T) {
 	refused := func(path, why string) {
 		t.Helper()
 		status, _, text := ask(t, "GET", base+path, "")
-		testkit.True(t, status == http.StatusTooManyRequests && strings.Contains(text, why), "%s: %d %s", path, status, text)
+		testkit.True(t, status == http.StatusTooManyRequests && strings.Contains(text, why), "%s: %d %s", path,
+			status, text)
 	}
 	stream, page := begin("/events?token"), begin("/x?token")
 	refused("/x?token", "ann has 1 requests in flight")
@@ -178,6 +210,7 @@ func TestPagesAreAdmitted(t *testing.T) {
 	refused("/x", "http.max_requests")
 	close(leave)
 	testkit.Equal(t, fmt.Sprint(<-own, <-page), "200 200")
+
 	began := time.Now()
 	stop()
 	<-stream
@@ -236,16 +269,26 @@ func TestLoginWithToken(t *testing.T) {
 	testkit.Equal(t, c.Domain, "", "the cookie is %+v", c)
 	testkit.True(t, !c.Secure, "the cookie is %+v", c)
 	testkit.True(t, !strings.Contains(c.Value, token), "the cookie is %+v", c)
+
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
 	for _, r := range []*http.Request{with(c), proxied(with(c))} {
 		testkit.Equal(t, testkit.Get(l.Caller(r)).Must(t), want)
 	}
-	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
-		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "another's signature": {Name: c.Name, Value: hashOf(token) + "." + strings.Split(l.sign("x"), ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
+
+	for name, cookie := range map[string]*http.Cookie{
+		"none":                   nil,
+		"the token":              {Name: c.Name, Value: token},
+		"its hash":               {Name: c.Name, Value: hashOf(token)},
+		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]},
+		"another's signature":    {Name: c.Name, Value: hashOf(token) + "." + strings.Split(l.sign("x"), ".")[1]},
+		"one with more":          {Name: c.Name, Value: c.Value + "0"},
+		"another port's":         {Name: "deepwork-1", Value: c.Value},
+	} {
 		testkit.Fails(t, testkit.Get(l.Caller(with(cookie))).Err(), "", "%s is the cookie of somebody", name)
 	}
 	other := &Login{server: l.server, Key: []byte("another project's")}
 	testkit.Fails(t, testkit.Get(other.Caller(with(c))).Err(), "", "the cookie of another project's server")
+
 	gone := l.Logout(with(c))
 	testkit.True(t, l.LoggedIn(with(c)), "the logout: %+v", gone)
 	testkit.Equal(t, gone.Name, c.Name, "the logout: %+v", gone)
@@ -253,6 +296,7 @@ func TestLoginWithToken(t *testing.T) {
 	testkit.Equal(t, gone.Value, "", "the logout: %+v", gone)
 	testkit.Equal(t, gone.Path, "/", "the logout: %+v", gone)
 	testkit.True(t, gone.HttpOnly, "the logout: %+v", gone)
+
 	testkit.Must(t, os.WriteFile(file, []byte("# withdrawn"), 0o600))
 	testkit.Fails(t, testkit.Get(l.Caller(with(c))).Err(), "withdrawn")
 }
@@ -261,8 +305,10 @@ func TestLoginWithSecret(t *testing.T) {
 	l := logins(t, Options{Secret: "s"})
 	l.server.http.TLSConfig = new(tls.Config)
 	over := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
-	testkit.True(t, over.Secure && strings.HasPrefix(over.Name, "__Host-"), "over TLS, browsers send the cookie over nothing else: %+v", over)
+	testkit.True(t, over.Secure && strings.HasPrefix(over.Name, "__Host-"),
+		"over TLS, browsers send the cookie over nothing else: %+v", over)
 	l = logins(t, Options{Secret: "once"})
+
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
 	of := func(user int, r *http.Request) *http.Request {
 		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))
@@ -270,23 +316,29 @@ func TestLoginWithSecret(t *testing.T) {
 	users := func(r *http.Request) *http.Request { return of(os.Geteuid(), r) }
 	for _, wrong := range []string{"", "x", "once2"} {
 		testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), wrong)).Err(), "", "%q lets in", wrong)
-		testkit.Fails(t, testkit.Get(l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong})))).Err(), "", "the cookie %q", wrong)
+		testkit.Fails(t, testkit.Get(l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong})))).Err(), "",
+			"the cookie %q", wrong)
 	}
 	testkit.Fails(t, testkit.Get(l.Caller(users(with(nil)))).Err(), "deepwork ui", "without a cookie")
+
 	// Another user has seen the URL among the arguments of the program that opens it, and is faster.
-	testkit.Fails(t, testkit.Get(l.WithSecret(of(os.Geteuid()+1, with(nil)), "once")).Err(), "", "another user of the machine")
-	testkit.Fails(t, testkit.Get(l.WithSecret(users(proxied(with(nil))), "once")).Err(), "ssh -L", "somebody behind a proxy")
+	testkit.Fails(t, testkit.Get(l.WithSecret(of(os.Geteuid()+1, with(nil)), "once")).Err(), "",
+		"another user of the machine")
+	testkit.Fails(t, testkit.Get(l.WithSecret(users(proxied(with(nil))), "once")).Err(), "ssh -L",
+		"somebody behind a proxy")
 	c := testkit.Get(l.WithSecret(users(with(nil)), "once")).Must(t)
 	testkit.True(t, c.HttpOnly, "%+v", c)
 	testkit.Equal(t, c.SameSite, http.SameSiteStrictMode)
 	testkit.True(t, c.Value != "once", "%+v", c)
 	testkit.Fails(t, testkit.Get(l.Caller(of(os.Geteuid()+1, with(c)))).Err(), "", "another user has got the cookie")
-	testkit.Fails(t, testkit.Get(l.Caller(users(proxied(with(c))))).Err(), "", "somebody behind a proxy has got the cookie")
+	testkit.Fails(t, testkit.Get(l.Caller(users(proxied(with(c))))).Err(), "",
+		"somebody behind a proxy has got the cookie")
 	who := testkit.Get(l.Caller(users(with(c)))).Must(t)
 	testkit.True(t, who.Owner, "%+v", who)
 	testkit.True(t, who.Has(session.RightAgents|session.RightMerge|session.RightPerson), "%+v", who)
 	testkit.Equal(t, who.Channel, session.ChannelPage)
-	testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), "once")).Err(), "run deepwork ui again", "the secret works twice")
+	testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), "once")).Err(), "run deepwork ui again",
+		"the secret works twice")
 	l.Logout(users(with(&http.Cookie{Name: c.Name, Value: "x"})))
 	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "a logout of nobody has ended the login")
 	l.Logout(users(with(c)))
@@ -296,7 +348,8 @@ func TestLoginWithSecret(t *testing.T) {
 func TestNewToken(t *testing.T) {
 	// A token and its line say the same of name, group and rights.
 	seen := map[string]bool{}
-	for _, c := range slices.Repeat([]config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}, {Name: "ci.build-1"}}, 20) {
+	for _, c := range slices.Repeat([]config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge},
+		{Name: "a", Group: "g", Rights: config.AllRights}, {Name: "ci.build-1"}}, 20) {
 		token, line, err := NewToken(c)
 		testkit.Need(t, err == nil, "%q %q %v", token, line, err)
 		testkit.Need(t, len(token) == 43, "%q %q %v", token, line, err)
@@ -305,6 +358,7 @@ func TestNewToken(t *testing.T) {
 		sum := sha256.Sum256([]byte(token))
 		c.SHA256 = hex.EncodeToString(sum[:])
 		testkit.Contains(t, line, c.Name+":"+c.SHA256)
+
 		all := testkit.Get(parseTokens([]byte(line))).Must(t)
 		got, ok := identify(all, hashOf(token))
 		testkit.True(t, ok && got == c, "its own token gives %+v %v", got, ok)
@@ -320,7 +374,8 @@ func TestNewToken(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	hash := strings.Repeat("0123456789ABCDEF", 4)
 	other := strings.Repeat("ab", 32)
-	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nann:" + strings.ToLower(hash) + "\nbob:" + other))
+	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nann:" + strings.ToLower(hash) +
+		"\nbob:" + other))
 	testkit.Need(t, err == nil, "%v %v", good, err)
 	testkit.Need(t, len(good) == 2, "%v %v", good, err)
 	testkit.Equal(t, good[0].Name, "ann")
@@ -336,11 +391,12 @@ func TestTokenFile(t *testing.T) {
 		testkit.Same(t, testkit.Get(parseTokens([]byte("ann:"+hash+text))).Must(t), []config.Token{want}, "%q", text)
 	}
 	for text, want := range map[string]string{
-		"ann":                                   "line 1 is not name:sha256",
-		"\nann:secret":                          `line 2: what follows "ann" is not the SHA-256`,
-		"a b:" + hash:                           `line 1: "a b" is not a name`,
-		"ann:" + hash + ":a b":                  `line 1: the group of "ann" is not`,
-		"ann:" + hash + ":g:agents,secret":      `line 1: the rights of "ann" are not a comma list of agents,merge,person`,
+		"ann":                  "line 1 is not name:sha256",
+		"\nann:secret":         `line 2: what follows "ann" is not the SHA-256`,
+		"a b:" + hash:          `line 1: "a b" is not a name`,
+		"ann:" + hash + ":a b": `line 1: the group of "ann" is not`,
+		"ann:" + hash +
+			":g:agents,secret": `line 1: the rights of "ann" are not a comma list of agents,merge,person`,
 		"ann:" + hash + ":g:agents:x":           "line 1 is not name:sha256[:group[:rights]]",
 		"ann:" + hash + " # old":                "line 1: what follows",
 		"ann:" + strings.Repeat("z", len(hash)): "line 1: what follows",
@@ -360,7 +416,11 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are not looked at there")
 	}
-	for size, want := range map[int64]string{maxTokenFile: "line 1: what follows", maxTokenFile + 1: "it is larger than"} {
+
+	for size, want := range map[int64]string{
+		maxTokenFile:     "line 1: what follows",
+		maxTokenFile + 1: "it is larger than",
+	} {
 		large, _ := writeToken(t, config.Token{Name: "ann"})
 		testkit.Must(t, os.Truncate(large, size))
 		testkit.Fails(t, testkit.Get(openTokenFile(large, slog.New(slog.DiscardHandler))).Err(), want)
@@ -439,19 +499,25 @@ func TestFaultyTokenFile(t *testing.T) {
 // The faults of a token file never show a hash, which may be a token that was put there by mistake.
 func FuzzTokens(f *testing.F) {
 	hash := strings.Repeat("9f", 32)
-	for _, s := range []string{"ann:" + hash, "# c\n\nann : " + hash + "\r\nbob:" + strings.ToUpper(hash), "ann:" + hash + "\nann:" + hash, "ann", "ann:" + hash + ":web:agents, merge,person", "ann:" + hash + "::" + hash, ":" + hash, "ann:secret-secret", "\xff:" + hash} {
+	for _, s := range []string{"ann:" + hash, "# c\n\nann : " + hash + "\r\nbob:" + strings.ToUpper(hash),
+		"ann:" + hash + "\nann:" + hash, "ann", "ann:" + hash + ":web:agents, merge,person",
+		"ann:" + hash + "::" + hash, ":" + hash, "ann:secret-secret", "\xff:" + hash} {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := parseTokens(data)
 		if err != nil {
-			names := regexp.MustCompile(`(?m):.*$`).ReplaceAllString(string(data), "") // what is before the colons may be shown
+			// what is before the colons may be shown
+			names := regexp.MustCompile(`(?m):.*$`).ReplaceAllString(string(data), "")
 			for line := range strings.Lines(string(data)) {
 				_, secret, _ := strings.Cut(strings.TrimSpace(line), ":")
-				testkit.True(t, len(secret) < 20 || strings.Contains(names, secret) || !strings.Contains(err.Error(), secret), "%v shows %q", err, secret)
+				testkit.True(t, len(secret) < 20 || strings.Contains(names, secret) ||
+					!strings.Contains(err.Error(), secret), "%v shows %q", err, secret)
 			}
 			return
 		}
+
 		var again strings.Builder
 		for _, c := range all {
 			testkit.True(t, config.CheckTokenName(c.Name) == nil && c.Rights&^config.AllRights == 0, "the token %+v", c)
@@ -467,21 +533,26 @@ func FuzzTokens(f *testing.F) {
 
 // A server on loopback takes no Host but this machine's own, however it is written, and no Origin (DNS rebinding).
 func FuzzSites(f *testing.F) {
-	for _, s := range []string{"localhost:8000", "LOCALHOST.", "127.0.0.1", "[::1]:80", "127.0.0.1.evil.example", "localhost.evil.example", "http://localhost:1", "https://[::1]",
-		"http://localhost@evil.example", "http://evil.example#localhost", "null", "file://localhost", "[::ffff:127.0.0.1]", "0x7f.1", "::1%lo", "[localhost]:1", "localhost:1:2"} {
+	for _, s := range []string{"localhost:8000", "LOCALHOST.", "127.0.0.1", "[::1]:80", "127.0.0.1.evil.example",
+		"localhost.evil.example", "http://localhost:1", "https://[::1]",
+		"http://localhost@evil.example", "http://evil.example#localhost", "null", "file://localhost",
+		"[::ffff:127.0.0.1]", "0x7f.1", "::1%lo", "[localhost]:1", "localhost:1:2"} {
 		f.Add(s)
 	}
+
 	own := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
 	f.Fuzz(func(t *testing.T, header string) {
 		if own.takesHost(header, config.HTTP{}) {
 			// By hand, and from the other end: what may be before a port, and nothing else.
 			name := strings.ToLower(header)
-			if i := strings.LastIndexByte(name, ':'); i >= 0 && (strings.Count(name, ":") == 1 || strings.HasSuffix(name[:i], "]")) {
+			i := strings.LastIndexByte(name, ':')
+			if i >= 0 && (strings.Count(name, ":") == 1 || strings.HasSuffix(name[:i], "]")) {
 				name = name[:i]
 			}
 			name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 			addr, err := netip.ParseAddr(name)
-			testkit.True(t, name == "localhost" || name == "localhost." || err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback(), "the Host %q is taken", header)
+			testkit.True(t, name == "localhost" || name == "localhost." ||
+				err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback(), "the Host %q is taken", header)
 		}
 		testkit.True(t, header == "" || !own.takesOrigin(header, config.HTTP{}), "the Origin %q is taken", header)
 	})

@@ -27,7 +27,8 @@ import (
 func (h *Server) timely(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if hasBody(r) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.options.BodyTimeout)) // it is offered by net/http
+			// it is offered by net/http
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.options.BodyTimeout))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -53,6 +54,7 @@ func (h *Server) admit(next http.Handler) http.Handler {
 					return
 				}
 			}
+
 			if more := len(all) - 1; more > 0 {
 				leave, ok := h.count(w, r, more)
 				if !ok {
@@ -98,12 +100,14 @@ func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (lea
 		if ok {
 			release()
 		}
+
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", "1")
 		h.refuse(w, r, http.StatusServiceUnavailable, refusedStopping,
 			"the server is stopping: connect again when it is back; workflow sessions are resumed by their session_id")
 		ok = false
 	}
+
 	if !ok {
 		counted()
 		return nil, false
@@ -112,7 +116,10 @@ func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (lea
 		h.streams.Add(1)
 		counted = func() { h.streams.Add(-1) }
 	}
-	return func() { release(); counted() }, true
+	return func() {
+		release()
+		counted()
+	}, true
 }
 
 // smallBody is the size up to which the body of a request that is one too many is read.
@@ -130,13 +137,17 @@ func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave fun
 	switch {
 	case max(all, h.InFlight.Len()+n) > settings.MaxRequests:
 		reason = refusedRequests
-		message = fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or raise http.max_requests in .deepwork/config.yml", settings.MaxRequests)
+		message = fmt.Sprintf("%d requests are in flight, as many as are allowed at once: try again in a moment, or "+
+			"raise http.max_requests in .deepwork/config.yml", settings.MaxRequests)
 	case !who.Owner && max(own, h.InFlight.Of(who.Identity)+n) > settings.Quotas.Requests:
 		reason = refusedQuota
-		message = fmt.Sprintf("%s has %d requests in flight, as many as one caller may have: wait and try again; the person who runs the server can raise http.quotas in their own config", who.Identity, settings.Quotas.Requests)
+		message = fmt.Sprintf("%s has %d requests in flight, as many as one caller may have: wait and try again; the "+
+			"person who runs the server can raise http.quotas in their own config", who.Identity,
+			settings.Quotas.Requests)
 	default:
 		return leave, true
 	}
+
 	leave()
 	if _, known := r.Body.(*readBody); !known && r.ContentLength > 0 && r.ContentLength <= smallBody {
 		body, ok := h.read(w, r)
@@ -147,6 +158,7 @@ func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave fun
 			return func() {}, true
 		}
 	}
+
 	w.Header().Set("Retry-After", "1")
 	h.refuse(w, r, http.StatusTooManyRequests, reason, message)
 	return nil, false
@@ -208,16 +220,20 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, true
 	}
+
 	_, large := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case large:
 		h.refuse(w, r, http.StatusRequestEntityTooLarge, refusedBody,
-			fmt.Sprintf("the body of the request is larger than %d bytes: give files by their paths, or raise http.max_body_bytes in .deepwork/config.yml", limit))
+			fmt.Sprintf("the body of the request is larger than %d bytes: give files by their paths, or raise "+
+				"http.max_body_bytes in .deepwork/config.yml", limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		h.refuse(w, r, http.StatusRequestTimeout, refusedSlow, fmt.Sprintf("the body of the request did not come within %v", h.options.BodyTimeout))
+		h.refuse(w, r, http.StatusRequestTimeout, refusedSlow,
+			fmt.Sprintf("the body of the request did not come within %v", h.options.BodyTimeout))
 	default:
 		http.Error(w, "the body of the request could not be read", http.StatusBadRequest)
 	}
+
 	return nil, false
 }
 
@@ -233,7 +249,8 @@ func (h *Server) countRefused(r *http.Request, status int, reason string) {
 	if more, due := h.refusals.due(time.Now()); due {
 		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
 			slog.String("reason", reason), slog.Int("status", status), slog.String("remote", r.RemoteAddr),
-			slog.String("method", r.Method), slog.String("path", jsontext.Clip(r.URL.Path, 100)), slog.Int("not_logged", more))
+			slog.String("method", r.Method), slog.String("path", jsontext.Clip(r.URL.Path, 100)),
+			slog.Int("not_logged", more))
 	}
 }
 

@@ -61,6 +61,7 @@ func (s sites) takesHost(header string, settings config.HTTP) bool {
 	case host == s.host:
 		return true
 	}
+
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap() == s.addr.Unmap()
 }
@@ -80,6 +81,7 @@ func (h *Server) guard(next http.Handler) http.Handler {
 		if h.refusesSite(w, r, settings, h.sites.takesOrigin) {
 			return
 		}
+
 		if origin := r.Header.Get("Origin"); origin != "" {
 			head := w.Header()
 			head.Set("Access-Control-Allow-Origin", origin)
@@ -98,18 +100,24 @@ func (h *Server) guard(next http.Handler) http.Handler {
 }
 
 // refusesSite refuses a request for another host, or from a page whose origin is not taken.
-func (h *Server) refusesSite(w http.ResponseWriter, r *http.Request, settings config.HTTP, takes func(string, config.HTTP) bool) bool {
+func (h *Server) refusesSite(
+	w http.ResponseWriter, r *http.Request, settings config.HTTP, takes func(string, config.HTTP) bool,
+) bool {
 	if !h.sites.takesHost(r.Host, settings) {
 		h.refuse(w, r, http.StatusForbidden, refusedHost,
-			fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or allow the name by --allowed-host, or under http.allowed_hosts in your own config", jsontext.Clip(r.Host, 200)))
+			fmt.Sprintf("the Host %q is not served here: use the address the server listens on, or allow the name by "+
+				"--allowed-host, or under http.allowed_hosts in your own config", jsontext.Clip(r.Host, 200)))
 		return true
 	}
+
 	origins := r.Header.Values("Origin")
 	if len(origins) > 1 || len(origins) == 1 && !takes(origins[0], settings) {
 		h.refuse(w, r, http.StatusForbidden, refusedOrigin,
-			fmt.Sprintf("pages of the origin %q may not call: if they should, allow it by --allowed-origin, or under http.allowed_origins in your own config", jsontext.Clip(strings.Join(origins, ", "), 200)))
+			fmt.Sprintf("pages of the origin %q may not call: if they should, allow it by --allowed-origin, or under "+
+				"http.allowed_origins in your own config", jsontext.Clip(strings.Join(origins, ", "), 200)))
 		return true
 	}
+
 	return false
 }
 

@@ -52,7 +52,14 @@ func (l *Login) cookie(r *http.Request, value string) *http.Cookie {
 	if !l.secure() {
 		path = cmp.Or(Link(r, ""), path) // other servers may be behind the same proxy
 	}
-	return &http.Cookie{Name: l.cookieName(), Value: value, Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.secure()}
+	return &http.Cookie{
+		Name:     l.cookieName(),
+		Value:    value,
+		Path:     path,
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   l.secure(),
+	}
 }
 
 // Caller returns the caller of a request, or an error that says why the browser must log in.
@@ -104,7 +111,9 @@ func (l *Login) isPerson(cookie string) bool {
 func (l *Login) WithToken(r *http.Request, token string) (*http.Cookie, error) {
 	hash := hashOf(strings.TrimSpace(token))
 	if _, err := l.server.access.holder(hash, l.server.Settings(r.Context())); err != nil {
-		return nil, l.refused(r, "this token is not known here: it was mistyped or withdrawn; ask the person who runs the server for another")
+		return nil,
+			l.refused(r, "this token is not known here: it was mistyped or withdrawn; ask the person who runs the "+
+				"server for another")
 	}
 	return l.cookie(r, l.sign(hash)), nil
 }
@@ -116,8 +125,11 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 		return nil, l.refused(r, "this URL is not of the deepwork ui that runs here: open the one that it printed last")
 	}
 	if err := foreign(r); err != nil {
-		return nil, l.refused(r, "this request is not of the user who runs deepwork ui, or came through a proxy: open the URL on this machine, or forward its port with ssh -L")
+		return nil,
+			l.refused(r, "this request is not of the user who runs deepwork ui, or came through a proxy: open the URL "+
+				"on this machine, or forward its port with ssh -L")
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.used {
@@ -165,7 +177,8 @@ func (h *Server) guardPages(next http.Handler) http.Handler {
 		named := slices.Contains(settings.AllowedHosts, hostOf(r.Host))
 		own := func(origin string, settings config.HTTP) bool {
 			u, err := url.Parse(origin)
-			return h.sites.takesOrigin(origin, settings) || (named || !h.sites.loopback) && err == nil && u.Host == r.Host
+			return h.sites.takesOrigin(origin, settings) ||
+				(named || !h.sites.loopback) && err == nil && u.Host == r.Host
 		}
 		if h.refusesSite(w, r, settings, own) {
 			return

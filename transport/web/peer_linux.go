@@ -38,10 +38,12 @@ func ownerOf(client, server netip.AddrPort) (uint32, error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
+
 	timeout := unix.NsecToTimeval(int64(time.Second)) // the kernel answers at once
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return 0, err
 	}
+
 	native := binary.NativeEndian
 	request := make([]byte, netlinkHeader+diagRequest)
 	native.PutUint32(request[0:], uint32(len(request)))
@@ -59,9 +61,11 @@ func ownerOf(client, server netip.AddrPort) (uint32, error) {
 	copy(id[4:20], client.Addr().AsSlice())
 	copy(id[20:36], server.Addr().AsSlice())
 	copy(id[40:48], "\xff\xff\xff\xff\xff\xff\xff\xff") // no cookie
+
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, err
 	}
+
 	reply := make([]byte, 4096)
 	n, from, err := unix.Recvfrom(fd, reply, 0)
 	if err != nil {
@@ -82,6 +86,7 @@ func ownerOf(client, server netip.AddrPort) (uint32, error) {
 	if n < netlinkHeader+diagReply || native.Uint16(reply[4:]) != unix.SOCK_DIAG_BY_FAMILY {
 		return 0, fmt.Errorf("an answer of %d bytes", n)
 	}
+
 	// The kernel reads the user before the inode, so one with an inode has its true user. It falls
 	// back to a socket that listens at the client's address.
 	found := reply[netlinkHeader:]

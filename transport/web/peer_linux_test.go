@@ -33,6 +33,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 				return
 			}
 		}
+
 		var err error
 		if client, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
 			err = unix.Connect(client, to)
@@ -74,9 +75,11 @@ func TestOwnerOfAConnection(t *testing.T) {
 			unix.Close(client) // the server's end is still open: the kernel keeps the client's, as root's
 			testkit.FailsWith(t, testkit.Get(ownerOf(from, to)).Err(), errNoSocket, "%s, closed", c.name)
 		}
+
 		// A socket that listens at an address is not one with a connection from there.
 		at := l.Addr().(*net.TCPAddr).AddrPort()
-		testkit.FailsWith(t, testkit.Get(ownerOf(at, netip.AddrPortFrom(at.Addr(), 1))).Err(), errNoSocket, "%s, listening", c.name)
+		testkit.FailsWith(t, testkit.Get(ownerOf(at, netip.AddrPortFrom(at.Addr(), 1))).Err(), errNoSocket,
+			"%s, listening", c.name)
 	}
 	testkit.True(t, CanKnowPeers(), "the owners of connections are not known")
 }

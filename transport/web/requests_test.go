@@ -26,16 +26,23 @@ import (
 var update = flag.Bool("update", false, "write the golden file")
 
 var bodies = map[string]string{
-	"-":       "",
-	"batch":   `[` + strings.Repeat(`{"jsonrpc":"2.0","id":2,"method":"ping"},`, 2) + `{"jsonrpc":"2.0","id":2,"method":"ping"}]`,
-	"hello":   `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
-	"ping":    `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
-	"call":    `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"nothing"}}`,
-	"lost":    `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`,
-	"newping": `{"jsonrpc":"2.0","id":3,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
-	"newest":  `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, // without sessions
-	"large":   `{"a":"` + strings.Repeat("x", 4096) + `"}`,
-	"nested":  strings.Repeat("[", 4000),
+	"-": "",
+	"batch": `[` + strings.Repeat(`{"jsonrpc":"2.0","id":2,"method":"ping"},`, 2) +
+		`{"jsonrpc":"2.0","id":2,"method":"ping"}]`,
+	"hello": `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+	"ping": `{"jsonrpc":"2.0","id":2,"method":"ping"}`,
+	"call": `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"nothing"}}`,
+	"lost": `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`,
+	"newping": `{"jsonrpc":"2.0","id":3,"method":"ping",` +
+		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`,
+	// without sessions
+	"newest": `{"jsonrpc":"2.0","id":5,"method":"tools/list",` +
+		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	"large":  `{"a":"` + strings.Repeat("x", 4096) + `"}`,
+	"nested": strings.Repeat("[", 4000),
 }
 
 // A served is a server with tokens, and what it has answered.
@@ -55,8 +62,13 @@ func serve(t *testing.T, channel string) *served {
 	root := testkit.Dir(t)
 	testkit.Write(t, root+"/.deepwork/config.yml", "http: {max_requests: 2, max_body_bytes: 4096}\n")
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"}, config.Token{Name: "bob"})
-	s := testkit.Get(transport.NewServer(transport.Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}})).Must(t)
-	h := testkit.Get(s.Listen(t.Context(), web.Options{Transport: channel, TokenFile: file, AllowedOrigins: []string{"https://app.example.com"}})).Must(t)
+	s := testkit.Get(transport.NewServer(transport.Options{
+		ProjectRoot:    root,
+		StandardJobs:   fstest.MapFS{},
+		AdditionalJobs: []string{},
+	})).Must(t)
+	h := testkit.Get(s.Listen(t.Context(),
+		web.Options{Transport: channel, TokenFile: file, AllowedOrigins: []string{"https://app.example.com"}})).Must(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(ctx) }()
@@ -65,7 +77,14 @@ func serve(t *testing.T, channel string) *served {
 		testkit.Works(t, <-ended)
 		testkit.Works(t, s.Close(context.Background()))
 	})
-	return &served{Server: h, t: t, file: file, ann: tokens[0], bob: tokens[1], client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &served{
+		Server: h,
+		t:      t,
+		file:   file,
+		ann:    tokens[0],
+		bob:    tokens[1],
+		client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 }
 
 func (s *served) send(method, path, token, body string, headers ...string) *http.Response {
@@ -92,7 +111,8 @@ func (s *served) send(method, path, token, body string, headers ...string) *http
 	return testkit.Get(s.client.Do(r)).Must(s.t)
 }
 
-// say sends a request, "METHOD PATH CALLER BODY; HEADER; HEADER", where - is none and $id is the MCP session, and notes what comes back.
+// say sends a request, "METHOD PATH CALLER BODY; HEADER; HEADER", where - is none and $id is the MCP session,
+// and notes what comes back.
 func (s *served) say(request string) {
 	line := strings.Split(strings.ReplaceAll(request, "$id", s.id), "; ")
 	words := strings.Fields(line[0])
@@ -100,26 +120,32 @@ func (s *served) say(request string) {
 	if !named {
 		body = words[3]
 	}
-	res := s.send(words[0], words[1], map[string]string{"ann": s.ann, "bob": s.bob, "wrong": "wrong"}[words[2]], body, line[1:]...)
+	res := s.send(words[0], words[1], map[string]string{"ann": s.ann, "bob": s.bob, "wrong": "wrong"}[words[2]], body,
+		line[1:]...)
 	defer res.Body.Close()
 	text := string(testkit.Get(io.ReadAll(res.Body)).Must(s.t))
 	fmt.Fprintf(&s.out, "> %s\n  %d", request, res.StatusCode)
-	for _, name := range []string{"Www-Authenticate", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Allow", "Retry-After", "Cache-Control"} {
+	for _, name := range []string{"Www-Authenticate", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",
+		"Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Allow", "Retry-After", "Cache-Control"} {
 		if v := res.Header.Get(name); v != "" {
 			fmt.Fprintf(&s.out, ", %s: %s", name, v)
 		}
 	}
+
 	if words[1] == "/metrics" { // what a gauge measures, and the requests that were refused
-		text = strings.Join(regexp.MustCompile(`(?m)^(# HELP deepwork_(http|mcp)_|deepwork_refused_total).*$`).FindAllString(text, -1), "\n  ")
+		text = strings.Join(regexp.MustCompile(`(?m)^(# HELP deepwork_(http|mcp)_|deepwork_refused_total).*$`).
+			FindAllString(text, -1), "\n  ")
 		fmt.Fprintf(&s.out, "\n  %s", text)
 	} else {
 		fmt.Fprintf(&s.out, "\n  %.300s", strings.TrimSpace(text))
 	}
+
 	s.out.WriteString("\n")
 	s.id = cmp.Or(res.Header.Get("Mcp-Session-Id"), s.id)
 }
 
-// script sends the requests of a golden file, and compares the answers. Other lines that begin with > are what the test does.
+// script sends the requests of a golden file, and compares the answers. Other lines that begin with > are
+// what the test does.
 func (s *served) script(name string, does map[string]func()) {
 	for line := range strings.Lines(string(testkit.Get(os.ReadFile("testdata/" + name)).Must(s.t))) {
 		request, ok := strings.CutPrefix(strings.TrimSpace(line), "> ")
@@ -155,7 +181,11 @@ func TestRequests(t *testing.T) {
 		},
 		"a token file with a fault": func() {
 			testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
-			testkit.Until(t, "the new tokens", func() bool { res := s.send("GET", "/readyz", "", ""); res.Body.Close(); return res.StatusCode != 200 })
+			testkit.Until(t, "the new tokens", func() bool {
+				res := s.send("GET", "/readyz", "", "")
+				res.Body.Close()
+				return res.StatusCode != 200
+			})
 		},
 	})
 }
@@ -178,7 +208,8 @@ func TestRequestsOverSSE(t *testing.T) {
 		return ""
 	}
 	endpoint := next("data: ")
-	fmt.Fprintln(&s.out, stream.StatusCode, stream.Header["Content-Type"], stream.Header["Cache-Control"], stream.Header["X-Accel-Buffering"])
+	fmt.Fprintln(&s.out, stream.StatusCode, stream.Header["Content-Type"], stream.Header["Cache-Control"],
+		stream.Header["X-Accel-Buffering"])
 	for _, request := range [][]string{{s.ann, "hello"}, {s.ann, "ping"}, {s.bob, "ping"}} {
 		res := s.send("POST", endpoint, request[0], bodies[request[1]])
 		fmt.Fprintf(&s.out, "%s: %d", request[1], res.StatusCode)

@@ -44,9 +44,11 @@ func (h *Server) Serve(ctx context.Context) error {
 	if h.http.TLSConfig != nil {
 		serve = func() error { return h.http.ServeTLS(h.sockets, "", "") }
 	}
+
 	broken := make(chan error, 1) // one value
 	var serving sync.WaitGroup
 	serving.Go(func() { broken <- serve() })
+
 	var err error
 	select {
 	case err = <-broken:
@@ -57,9 +59,11 @@ func (h *Server) Serve(ctx context.Context) error {
 			time.Sleep(streamGrace)
 		}
 	}
+
 	h.end()
 	// Cut streams and whatever did not end in time.
 	h.Sessions.Stop()
+
 	cut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	if left := h.Sessions.Close(cut); left > 0 {
@@ -68,6 +72,7 @@ func (h *Server) Serve(ctx context.Context) error {
 	if h.http.Shutdown(cut) != nil {
 		err = errors.Join(err, ignoreClosed(h.http.Close()))
 	}
+
 	serving.Wait()
 	return err
 }
@@ -80,8 +85,11 @@ func (h *Server) drain() {
 	if h.quiet(inTime) {
 		return
 	}
-	h.Logger.Warn("calls in flight are cut off", session.MS("after_ms", h.options.Grace), slog.Any("calls_in_flight", h.InFlight.Names()))
+
+	h.Logger.Warn("calls in flight are cut off", session.MS("after_ms", h.options.Grace),
+		slog.Any("calls_in_flight", h.InFlight.Names()))
 	h.Sessions.Stop()
+
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	h.quiet(answers)
@@ -116,10 +124,16 @@ const (
 
 // metrics returns the handler of /metrics.
 func (h *Server) metrics() http.Handler {
-	h.Metrics.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack, and requests without a connection.", h.Sessions.Len)
-	h.Metrics.Gauge("deepwork_http_connections", "Network connections that are open.", func() int { return h.Stats().Connections })
-	h.Metrics.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests })
-	h.Metrics.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams })
+	h.Metrics.Gauge("deepwork_mcp_connections",
+		"MCP connections, each with its own stack, and requests without a connection.", h.Sessions.Len)
+	h.Metrics.Gauge("deepwork_http_connections", "Network connections that are open.", func() int {
+		return h.Stats().Connections
+	})
+	h.Metrics.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.",
+		func() int { return h.Stats().Requests })
+	h.Metrics.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int {
+		return h.Stats().Streams
+	})
 	return h.Metrics.Handler(h.Logger)
 }
 
@@ -139,6 +153,7 @@ func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
+
 	if file := h.access.file; file != nil {
 		if _, closed := file.current(); closed {
 			http.Error(w, "the token file is not valid", http.StatusServiceUnavailable)

@@ -154,7 +154,11 @@ func (h *Server) Stats() Stats {
 // Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	o.complete()
-	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}}
+	h := &Server{
+		Backend: b,
+		options: o,
+		access:  &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()},
+	}
 	if h.Metrics == nil {
 		h.Metrics = telemetry.LocalMetrics()
 	}
@@ -168,6 +172,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
 		return now
 	}
+
 	certificates, err := o.certificates()
 	if err != nil {
 		return nil, err
@@ -177,24 +182,30 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+
 	listener, err := h.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !h.sites.loopback && certificates == nil {
-		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and --tls-key, or let callers come through a proxy with TLS", "host", o.Host)
+		b.Logger.Warn("tokens and all that callers send go over the network in clear text: give --tls-cert and "+
+			"--tls-key, or let callers come through a proxy with TLS", "host", o.Host)
 	}
+
 	if limit, most := b.LastSettings().MaxConnections, openable(); limit > most {
-		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few files open; raise its limit (ulimit -n)",
+		b.Logger.Warn("fewer connections are taken than http.max_connections allows: the process may have too few "+
+			"files open; raise its limit (ulimit -n)",
 			"max_connections", limit, "taken", most)
 	}
 	path := h.name(listener.Addr().(*net.TCPAddr), certificates != nil)
+
 	var pages http.Handler
 	if b.Pages != nil {
 		if pages, err = b.Pages(&Login{server: h, secret: o.Secret}); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the pages: %w", err), listener.Close())
 		}
 	}
+
 	peers := peerOf
 	if !h.access.loopback || !h.access.peers || h.access.file != nil {
 		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
@@ -209,6 +220,7 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		Protocols:         new(http.Protocols),
 		ErrorLog:          slog.NewLogLogger(b.Logger.Handler(), slog.LevelDebug),
 	}
+
 	// HTTP/2 would put many requests and streams on one connection, and no MCP client needs it.
 	h.http.Protocols.SetHTTP1(true)
 	if certificates != nil {
@@ -253,7 +265,8 @@ func (h *Server) listen(ctx context.Context) (net.Listener, error) {
 		if e, ok := errors.AsType[*net.OpError](err); ok {
 			err = e.Err // what is around it is in the message
 		}
-		return nil, fmt.Errorf("listening on %s: %w; choose another --port (0 picks a free one) or --host", address, err)
+		return nil, fmt.Errorf("listening on %s: %w; choose another --port (0 picks a free one) or --host",
+			address, err)
 	}
 	bound := listener.Addr().(*net.TCPAddr)
 	addr, _ := netip.AddrFromSlice(bound.IP)
@@ -305,6 +318,7 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 	if path == "/mcp" {
 		endpoint = h.streamable()
 	}
+
 	mux := http.NewServeMux()
 	if h.options.Private {
 		mux.Handle("/", h.guard(h.authenticate(http.NotFoundHandler())))

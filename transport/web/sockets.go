@@ -36,14 +36,19 @@ func (s *sockets) Accept() (net.Conn, error) {
 	if s.places.Acquire(s.closed, 1) != nil {
 		return nil, net.ErrClosed
 	}
+
 	conn, err := s.Listener.Accept()
 	if err != nil {
 		s.places.Release(1)
 		return nil, err
 	}
+
 	s.open.Add(1)
 	c := &socket{Conn: conn, owner: s, peer: s.peerOf(conn)}
-	c.release = sync.OnceFunc(func() { s.open.Add(-1); s.places.Release(1) })
+	c.release = sync.OnceFunc(func() {
+		s.open.Add(-1)
+		s.places.Release(1)
+	})
 	return c, nil
 }
 
@@ -129,6 +134,7 @@ func (s *slots) take(ctx context.Context, user bool) (release func(), ok bool) {
 		return func() { <-own }, true
 	default:
 	}
+
 	select {
 	case own <- struct{}{}:
 		return func() { <-own }, true

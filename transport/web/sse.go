@@ -61,6 +61,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-cache, no-transform")
 	head.Set("X-Accel-Buffering", "no") // proxies must not buffer messages
+
 	opened := &sseSession{id: id, who: session.CallerOf(r.Context()), SSEServerTransport: &mcp.SSEServerTransport{
 		Endpoint:            Link(r, "/sse?sessionid="+url.QueryEscape(id)),
 		Response:            w,
@@ -68,6 +69,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	}}
 	s.sessions.Store(id, opened)
 	defer s.sessions.Delete(id)
+
 	// The session's calls have the values of the context, but do not end with it.
 	ss, err := s.owner.MCP.Connect(r.Context(), opened, nil)
 	if err != nil {
@@ -93,6 +95,7 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}
+
 	found, _ := s.sessions.Load(r.URL.Query().Get("sessionid"))
 	theirs, ok := found.(*sseSession)
 	who := session.CallerOf(r.Context())
@@ -101,7 +104,8 @@ func (s *sse) post(w http.ResponseWriter, r *http.Request) {
 			s.owner.Sessions.Known(theirs.id, who) // may end it
 		}
 		s.owner.refuse(w, r, http.StatusNotFound, refusedSession,
-			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; workflow sessions are resumed by their session_id")
+			"this MCP session is not known: it has ended, or was idle for too long. Open a new one with GET /sse; "+
+				"workflow sessions are resumed by their session_id")
 		return
 	}
 	theirs.ServeHTTP(w, r)

@@ -32,6 +32,7 @@ func (h *Server) streamable() http.Handler {
 	options.Stateless = true
 	options.PropagateRequestCancellation = true // a client that hangs up gets no reply elsewhere
 	stateless := mcp.NewStreamableHTTPHandler(server, &options)
+
 	var standing standalone
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isStateless(r) {
@@ -39,14 +40,17 @@ func (h *Server) streamable() http.Handler {
 			stateless.ServeHTTP(w, r.WithContext(WithStateless(r.Context())))
 			return
 		}
+
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			// Another caller's session is as unknown as one that has ended: the client must open
 			// its own.
 			if !h.Sessions.Known(id, session.CallerOf(r.Context())) {
 				h.refuse(w, r, http.StatusNotFound, refusedSession,
-					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; workflow sessions are resumed by their session_id")
+					"this MCP session is not known: it has ended, or was idle for too long. Initialize a new one; "+
+						"workflow sessions are resumed by their session_id")
 				return
 			}
+
 			switch r.Method {
 			case http.MethodDelete:
 				h.Sessions.Cut(id) // it must not wait for a review
@@ -60,7 +64,8 @@ func (h *Server) streamable() http.Handler {
 		} else if limit := sessionsPerConnection * h.LastSettings().MaxConnections; h.Sessions.Len() >= limit {
 			w.Header().Set("Retry-After", "60")
 			h.refuse(w, r, http.StatusServiceUnavailable, refusedSessions,
-				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
+				fmt.Sprintf("%d MCP sessions are open, as many as are allowed: end those that are not used (DELETE), "+
+					"or raise http.max_connections or lower http.idle_timeout in .deepwork/config.yml", limit))
 			return
 		}
 		stateful.ServeHTTP(w, r)
@@ -92,6 +97,7 @@ func isStateless(r *http.Request) bool {
 	if r.Header.Get("Mcp-Session-Id") != "" {
 		return false
 	}
+
 	body, ok := r.Body.(*readBody)
 	return ok && bytes.Contains(body.data, []byte(mcp.MetaKeyProtocolVersion)) // older versions do not have it
 }
@@ -123,6 +129,7 @@ func (s *standalone) take(id string, r *http.Request) (_ *http.Request, release 
 	case <-before:
 	case <-ctx.Done(): // the client left, or opened another one
 	}
+
 	return r.WithContext(ctx), func() {
 		cancel()
 		<-before

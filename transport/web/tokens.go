@@ -80,7 +80,8 @@ func parseTokens(data []byte) (out []config.Token, err error) {
 			if first == t {
 				continue
 			}
-			fault = fmt.Errorf(": %q has the sha256 of %q in line %d: one token cannot be two callers; deepwork token new makes another", t.Name, first.Name, at)
+			fault = fmt.Errorf(": %q has the sha256 of %q in line %d: one token cannot be two callers; deepwork "+
+				"token new makes another", t.Name, first.Name, at)
 		}
 		if fault != nil {
 			err = cmp.Or(err, fmt.Errorf("line %d%w", n, fault))
@@ -98,9 +99,11 @@ func parseToken(line string) (t config.Token, err error) {
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
+
 	if len(fields) < 2 || len(fields) > 4 {
 		return t, errors.New(" is not name:sha256[:group[:rights]]; deepwork token new prints such a line")
 	}
+
 	t.Name = fields[0]
 	if err := config.CheckTokenName(t.Name); err != nil {
 		return t, fmt.Errorf(": %w", err)
@@ -108,6 +111,7 @@ func parseToken(line string) (t config.Token, err error) {
 	if t.SHA256, err = config.ParseTokenHash(fields[1]); err != nil {
 		return t, fmt.Errorf(": what follows %q %w", t.Name, err)
 	}
+
 	if len(fields) > 2 && fields[2] != "" {
 		t.Group = fields[2]
 		if config.CheckGroup(t.Group) != nil {
@@ -119,6 +123,7 @@ func parseToken(line string) (t config.Token, err error) {
 			return t, fmt.Errorf(": the rights of %q are not a comma list of %s", t.Name, config.AllRights)
 		}
 	}
+
 	return t, nil
 }
 
@@ -147,8 +152,11 @@ func openTokenFile(path string, logger *slog.Logger) (*tokenFile, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the token file %s: %w", path, err)
 	case len(tokens) == 0:
-		return nil, fmt.Errorf("the token file %s has no token: add the line that deepwork token new NAME prints to stderr", path)
+		return nil,
+			fmt.Errorf("the token file %s has no token: add the line that deepwork token new NAME prints to stderr",
+				path)
 	}
+
 	return &tokenFile{path: path, logger: logger, data: data, good: tokens}, nil
 }
 
@@ -208,6 +216,7 @@ func readTokens(path string) (data []byte, err error) {
 			data, err = os.ReadFile(path)
 		}
 	}
+
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}

@@ -99,11 +99,13 @@ func (c *Stdio) Connect(context.Context) (mcp.Connection, error) {
 			case <-c.Closed:
 				return
 			}
+
 			if l.err != nil {
 				return
 			}
 		}
 	}()
+
 	return c, nil
 }
 
@@ -137,6 +139,7 @@ func (c *Stdio) Read(context.Context) (jsonrpc.Message, error) {
 		if !c.wait(MaxInFlight - 1) {
 			return nil, io.EOF
 		}
+
 		var l line
 		select {
 		case <-c.Closed:
@@ -154,6 +157,7 @@ func (c *Stdio) Read(context.Context) (jsonrpc.Message, error) {
 		}
 		c.take(l)
 	}
+
 	msg := c.queue[0]
 	c.queue = c.queue[1:]
 	return msg, nil
@@ -165,7 +169,9 @@ func (c *Stdio) take(l line) {
 	text := l.text
 	switch {
 	case l.size > MaxLine:
-		c.refuse(jsonrpc.CodeInvalidRequest, "the message has %d bytes; at most %d are read: put what is long into a file and give its path", l.size, MaxLine)
+		c.refuse(jsonrpc.CodeInvalidRequest,
+			"the message has %d bytes; at most %d are read: put what is long into a file and give its path",
+			l.size, MaxLine)
 		return
 	case len(text) == 0:
 		return
@@ -176,15 +182,18 @@ func (c *Stdio) take(l line) {
 	messages := []json.RawMessage{text}
 	if text[0] == '[' {
 		if err := json.Unmarshal(text, &messages); err != nil || len(messages) == 0 || len(messages) > MaxBatch {
-			c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a batch of %d messages; it must have 1 to %d", len(messages), MaxBatch)
+			c.refuse(jsonrpc.CodeInvalidRequest, "invalid request: a batch of %d messages; it must have 1 to %d",
+				len(messages), MaxBatch)
 			return
 		}
 	}
+
 	for _, message := range messages {
 		if answer := RefusalOfID(message); answer != nil {
 			_ = c.write(answer) // it fails the connection
 			continue
 		}
+
 		msg, err := jsonrpc.DecodeMessage(message)
 		r, ok := msg.(*jsonrpc.Request)
 		switch {
@@ -221,6 +230,7 @@ func (c *Stdio) note(r *jsonrpc.Request) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -231,6 +241,7 @@ func (c *Stdio) Write(_ context.Context, msg jsonrpc.Message) (err error) {
 	if !ok {
 		return c.send(msg)
 	}
+
 	c.mu.Lock()
 	cancelled, counted := c.calls[resp.ID]
 	delete(c.calls, resp.ID) // the client may use the id again as soon as it has the reply
@@ -238,12 +249,14 @@ func (c *Stdio) Write(_ context.Context, msg jsonrpc.Message) (err error) {
 	if !cancelled || resp.Error == nil {
 		err = c.send(msg)
 	}
+
 	if counted {
 		c.mu.Lock()
 		c.pending--
 		c.mu.Unlock()
 		c.answered.Wake()
 	}
+
 	return err
 }
 
@@ -263,14 +276,15 @@ func (c *Stdio) refuse(code int64, format string, args ...any) {
 }
 
 func refusal(id string, code int64, reason string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, jsontext.Quote(reason))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code,
+		jsontext.Quote(reason))
 }
 
 // oddID matches the beginning of ids that RefusalOfID may refuse.
 var oddID = regexp.MustCompile(`"id"\s*:\s*-?([0-9]{16}|[0-9]+[.eE])`)
 
-// RefusalOfID returns the answer to a call whose id is a number that the SDK would round: its client would wait forever for
-// a reply with that id, and another call might get it. It returns nil for other messages.
+// RefusalOfID returns the answer to a call whose id is a number that the SDK would round: its client would
+// wait forever for a reply with that id, and another call might get it. It returns nil for other messages.
 func RefusalOfID(message []byte) []byte {
 	var m struct {
 		ID     json.RawMessage
@@ -279,10 +293,12 @@ func RefusalOfID(message []byte) []byte {
 	if !oddID.Match(message) || json.Unmarshal(message, &m) != nil || m.Method == "" {
 		return nil
 	}
-	if n, err := strconv.ParseFloat(string(m.ID), 64); err != nil && !errors.Is(err, strconv.ErrRange) || n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+	n, err := strconv.ParseFloat(string(m.ID), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n == math.Trunc(n) && math.Abs(n) < 1<<53 {
 		return nil
 	}
-	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest, fmt.Sprintf("invalid request: the id %s would be rounded: use a whole number below %d, or a text", m.ID, 1<<53))
+	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest,
+		fmt.Sprintf("invalid request: the id %s would be rounded: use a whole number below %d, or a text", m.ID, 1<<53))
 }
 
 // write writes a line, in one Write. If that fails the connection ends, since half a line may have been
@@ -295,6 +311,7 @@ func (c *Stdio) write(text []byte) error {
 		return cmp.Or(c.Err(), io.ErrClosedPipe)
 	default:
 	}
+
 	watch := time.AfterFunc(StallAfter, func() { c.fail(ErrStalled) })
 	_, err := c.out.Write(append(text, '\n'))
 	watch.Stop()
@@ -310,9 +327,11 @@ func (c *Stdio) wait(n int) bool {
 		c.mu.Lock()
 		ok := c.pending <= n
 		c.mu.Unlock()
+
 		if ok {
 			return true
 		}
+
 		select {
 		case <-c.answered:
 		case <-c.Closed:
@@ -327,9 +346,13 @@ func (c *Stdio) fail(err error) {
 		c.mu.Lock()
 		c.err = err
 		c.mu.Unlock()
+
 		// Closing a file that another thread is blocked on may itself block.
 		for _, end := range []io.Closer{c.in, c.out} {
-			c.wg.Go(func() { <-c.Closed; end.Close() })
+			c.wg.Go(func() {
+				<-c.Closed
+				end.Close()
+			})
 		}
 		close(c.Closed) // last: who sees it may Wait
 	})

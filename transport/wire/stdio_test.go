@@ -32,9 +32,11 @@ func connected(t *testing.T, in string) (*Stdio, *output) {
 // Whatever comes in, it is read to its end, and each line is a message or answered.
 func FuzzLine(f *testing.F) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
-	for _, s := range []string{call, `[` + call + `,2]`, call + " \r\n" + call, `{"id":"x"}`, `[[`, "\xff", `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+	for _, s := range []string{call, `[` + call + `,2]`, call + " \r\n" + call, `{"id":"x"}`, `[[`, "\xff",
+		`{"jsonrpc":"2.0","id":1,"result":{}}`} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, in string) {
 		c, out := connected(t, in)
 		read := 0
@@ -44,11 +46,13 @@ func FuzzLine(f *testing.F) {
 				c.Write(t.Context(), &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")})
 			}
 		}
+
 		<-c.Ended
 		testkit.True(t, strings.TrimSpace(in) == "" || read+out.Len() != 0, "%q is neither read nor answered", in)
 		for line := range bytes.Lines(out.Bytes()) {
 			_, err := jsonrpc.DecodeMessage(line)
-			testkit.True(t, err == nil || bytes.Contains(line, []byte(`"id":null,"error"`)), "%q is answered with %q: %v", in, line, err)
+			testkit.True(t, err == nil || bytes.Contains(line, []byte(`"id":null,"error"`)),
+				"%q is answered with %q: %v", in, line, err)
 		}
 	})
 }
@@ -79,11 +83,16 @@ func TestLines(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, 0, `"code":-32600`},
 		{`{"jsonrpc":"2.0","id":7,"method":8}`, 0, `"code":-32600`},
 		{`{"jsonrpc":"2.0","id":7,"error":8}`, 0, `"code":-32600`},
-		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + "}", 0, `"code":-32600`},
-		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + "}", 0, `"code":-32700`},
-		{`"` + strings.Repeat("x", MaxLine) + `"` + "\n" + call, 1, "the message has 8388611 bytes; at most 8388608 are read"},
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) +
+			"}", 0, `"code":-32600`},
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":` +
+			strings.Repeat("[", 50_000) + strings.Repeat("]", 50_000) + "}", 0, `"code":-32700`},
+		{`"` + strings.Repeat("x", MaxLine) + `"` + "\n" + call, 1,
+			"the message has 8388611 bytes; at most 8388608 are read"},
 		{`{"jsonrpc":"2.0","method":"x","params":"` + strings.Repeat("y", MaxLine-50) + `"}` + "\n", 1, ""},
-		{`{"jsonrpc":"2.0","id":1732700000123456789,"method":"ping"}`, 0, `"id":1732700000123456789,"error":{"code":-32600,"message":"invalid request: the id 1732700000123456789 would be rounded`},
+		{`{"jsonrpc":"2.0","id":1732700000123456789,"method":"ping"}`, 0,
+			`"id":1732700000123456789,"error":{"code":-32600,"message":"invalid request: the id ` +
+				`1732700000123456789 would be rounded`},
 		{`{"jsonrpc":"2.0","id":0.7316,"method":"ping"}`, 0, `"id":0.7316,"error":{"code":-32600,`},
 		{`{"jsonrpc":"2.0","id":9007199254740991,"method":"ping"}`, 1, `"id":9007199254740991,"result"`},
 		{`{"jsonrpc":"2.0","id":9,"method":"` + ListenMethod + `"}`, 1, `"id":9`},
@@ -121,6 +130,7 @@ func TestCancelledCalls(t *testing.T) {
 		}
 	}
 	testkit.Fails(t, c.Unanswered(), "2 calls did not end in time")
+
 	for _, id := range ids {
 		testkit.Must(t, c.Write(t.Context(), &jsonrpc.Response{ID: id, Error: errors.New("given up")}))
 	}
@@ -136,23 +146,31 @@ func TestReadingPauses(t *testing.T) {
 	for i := range MaxInFlight + 1 {
 		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"x"}`+"\n", i)
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := connected(t, in.String())
 		for range MaxInFlight {
 			testkit.Get(c.Read(t.Context())).Must(t)
 		}
+
 		read := make(chan error, 1)
-		next := func() { _, err := c.Read(t.Context()); read <- err }
+		next := func() {
+			_, err := c.Read(t.Context())
+			read <- err
+		}
 		go next()
 		synctest.Wait()
 		testkit.Equal(t, len(read), 0, "messages beyond the limit")
+
 		id := testkit.Get(jsonrpc.MakeID(float64(0))).Must(t)
 		testkit.Must(t, c.Write(t.Context(), &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}))
 		testkit.Works(t, <-read)
+
 		c.Stop()
 		go next()
 		synctest.Wait()
 		testkit.Equal(t, len(read), 0, "calls are in flight")
+
 		testkit.Must(t, c.Close())
 		testkit.FailsWith(t, <-read, io.EOF)
 		<-c.Closed
@@ -165,8 +183,10 @@ func TestWritesThatFail(t *testing.T) {
 	broken := errors.New("broken pipe")
 	c := NewStdio(io.NopCloser(strings.NewReader("")), failing{broken}, slog.New(slog.DiscardHandler))
 	testkit.FailsWith(t, c.Write(t.Context(), &jsonrpc.Request{Method: "news"}), broken)
+
 	<-c.Closed
 	testkit.FailsWith(t, c.Err(), broken)
+
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()
 		c := NewStdio(in, out, slog.New(slog.DiscardHandler))
@@ -174,6 +194,7 @@ func TestWritesThatFail(t *testing.T) {
 		time.Sleep(StallAfter - 1)
 		synctest.Wait()
 		testkit.Works(t, c.Err(), "a slow client")
+
 		<-c.Closed
 		testkit.Equal(t, c.Err(), ErrStalled)
 		c.Wait()

@@ -57,14 +57,23 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.raw.Write(body)
 	for _, of := range data.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, s := range scope.Spans {
-				got := Span{Name: s.Name, Trace: fmt.Sprintf("%x", s.TraceId), ID: fmt.Sprintf("%x", s.SpanId), Parent: fmt.Sprintf("%x", s.ParentSpanId), Error: s.Status.GetMessage(),
-					Start: time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)), Attributes: map[string]any{}}
+				got := Span{
+					Name:       s.Name,
+					Trace:      fmt.Sprintf("%x", s.TraceId),
+					ID:         fmt.Sprintf("%x", s.SpanId),
+					Parent:     fmt.Sprintf("%x", s.ParentSpanId),
+					Error:      s.Status.GetMessage(),
+					Start:      time.Unix(0, int64(s.StartTimeUnixNano)),
+					End:        time.Unix(0, int64(s.EndTimeUnixNano)),
+					Attributes: map[string]any{},
+				}
 				for _, a := range s.Attributes {
 					got.Attributes[a.Key] = valueOf(a.Value)
 				}
@@ -123,7 +132,12 @@ func Send(ctx context.Context, url, traceparent, name string) error {
 	trace, within, now := parent.TraceID(), parent.SpanID(), uint64(time.Now().UnixNano())
 	id := telemetry.Derive(parent, traceparent, name).SpanID()
 	span := &tracepb.Span{
-		TraceId: trace[:], SpanId: id[:], ParentSpanId: within[:], Name: name, StartTimeUnixNano: now, EndTimeUnixNano: now,
+		TraceId:           trace[:],
+		SpanId:            id[:],
+		ParentSpanId:      within[:],
+		Name:              name,
+		StartTimeUnixNano: now,
+		EndTimeUnixNano:   now,
 	}
 	scope := &tracepb.ScopeSpans{Spans: []*tracepb.Span{span}}
 	body, err := proto.Marshal(&tracepb.TracesData{

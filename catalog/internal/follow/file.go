@@ -78,6 +78,7 @@ func (f *File[T]) Look(format *Format[T]) *File[T] {
 	if st == f.Stamp && !f.Racy && f.Due.IsZero() && (f.Phase == Present || f.Phase == Gone) {
 		return f
 	}
+
 	n := *f
 	n.Due = time.Time{}
 	n.Observe(st, now)
@@ -145,6 +146,7 @@ func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[
 		return n.wait(now, Settle)
 	}
 	n.take(Present, [sha256.Size]byte{}, now)
+
 	// There is no content that a second write could have changed.
 	n.Racy, n.Due, n.Bad = false, time.Time{}, bad
 	if err != nil {
@@ -261,6 +263,7 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 	if before.Kind != Regular || before.Size > limit {
 		return nil, before, ErrMoving
 	}
+
 	f, err := os.OpenFile(string(p), os.O_RDONLY|NonBlocking, 0)
 	if err != nil {
 		if p.Stat() != before {
@@ -269,6 +272,7 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 		return nil, before, err
 	}
 	defer f.Close()
+
 	// One byte more than expected shows that the file has grown.
 	data := make([]byte, before.Size+1)
 	n, err := io.ReadFull(f, data)
@@ -280,6 +284,7 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 	case int64(n) != before.Size:
 		return nil, before, ErrMoving
 	}
+
 	return data[:n:n], before, nil
 }
 

@@ -21,7 +21,12 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, []byte("12345"), 0o644))
-	for name, want := range map[string]Kind{dir: Dir, file: Regular, filepath.Join(dir, "none"): Absent, filepath.Join(file, "below"): Absent} {
+	for name, want := range map[string]Kind{
+		dir:                          Dir,
+		file:                         Regular,
+		filepath.Join(dir, "none"):   Absent,
+		filepath.Join(file, "below"): Absent,
+	} {
 		got := Path(name).Stat()
 		if want == Absent && runtime.GOOS == "windows" && got.Kind == Failed {
 			continue // it has other words for names that cannot be
@@ -29,11 +34,13 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 		testkit.Equal(t, got.Kind, want, "%q is %+v", name, got)
 	}
 	testkit.True(t, Path("").Stat().Kind != Regular, "the zero Path is a file")
+
 	fi := testkit.Get(os.Stat(file)).Must(t)
 	s := Path(file).Stat()
 	testkit.Equal(t, s.Size, 5)
 	testkit.Equal(t, s.Mod, fi.ModTime().UnixNano())
-	testkit.True(t, !s.Changed().Before(fi.ModTime()) && s.Age(s.Changed().Add(-time.Hour)) == 0, "changed at %v", s.Changed())
+	testkit.True(t, !s.Changed().Before(fi.ModTime()) && s.Age(s.Changed().Add(-time.Hour)) == 0, "changed at %v",
+		s.Changed())
 }
 
 func TestEveryChangeGivesAnotherStamp(t *testing.T) {
@@ -42,6 +49,7 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 	p := Path(file)
 	last := p.Stat()
 	testkit.Need(t, p.Stat() == last, "two looks differ")
+
 	past := time.Now().Add(-time.Hour)
 	changed := func(what string, err error) {
 		must(t, err)
@@ -78,9 +86,12 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("12345"), 0o644))
 	data, st, err := Path(file).Read(5)
 	must(t, err)
-	// Another write that leaves the same stamp cannot be brought about, but a File with another sum is the same thing seen from the other side.
+
+	// Another write that leaves the same stamp cannot be brought about, but a File with another sum is the
+	// same thing seen from the other side.
 	f := &File[string]{Track: Track{Path: Path(file), Stamp: st, Racy: true}, Phase: Present, sum: sha256.Sum256(data)}
 	testkit.True(t, !f.Stale(), "the same content is stale")
+
 	f.sum[0]++
 	testkit.True(t, f.Stale(), "other content under the same stamp is not stale")
 	f.Racy = false
@@ -125,10 +136,16 @@ func TestAFileIsFollowed(t *testing.T) {
 			{"its beginning, compared", func() {}, 489 * time.Millisecond, "torn one, due in 1ms"},
 			{"its beginning, which is all", func() {}, time.Millisecond, "present on"},
 			{"too much", func() { save(strings.Repeat("x", 21)) }, 0, "present on: kind 2, size 21, <nil>"},
-			{"as much as may be", func() { save(strings.Repeat("x", 20)) }, 0, "moving on: kind 2, size 21, <nil>, due in 10ms"},
+			{"as much as may be", func() {
+				save(strings.Repeat("x", 20))
+			}, 0, "moving on: kind 2, size 21, <nil>, due in 10ms"},
 			{"settled at last", func() {}, 50 * time.Millisecond, "present " + strings.Repeat("x", 20)},
-			{"refused", func() { refusal = errors.New("not now"); save("two\n") }, 0, "present " + strings.Repeat("x", 20) + ": kind 2, size 4, not now, due in 1s"},
-			{"refused again", func() {}, time.Second, "present " + strings.Repeat("x", 20) + ": kind 2, size 4, not now, due in 1s"},
+			{"refused", func() {
+				refusal = errors.New("not now")
+				save("two\n")
+			}, 0, "present " + strings.Repeat("x", 20) + ": kind 2, size 4, not now, due in 1s"},
+			{"refused again", func() {}, time.Second,
+				"present " + strings.Repeat("x", 20) + ": kind 2, size 4, not now, due in 1s"},
 			{"allowed, unchanged", func() { refusal = nil }, time.Second, "present two"},
 			{"another", func() { save("three\n") }, 0, "moving two, due in 10ms"},
 			{"a third", func() {}, 50 * time.Millisecond, "present three"},
@@ -155,6 +172,7 @@ func TestAFileIsFollowed(t *testing.T) {
 			testkit.Equal(t, f.Awake(f.Due.Add(-1)), false)
 			testkit.Equal(t, f.Awake(f.Due), !f.Due.IsZero())
 		}
+
 		// One that never settles is read all the same where nothing else can be used.
 		looks := 0
 		for ; f.Phase != Present; looks++ {

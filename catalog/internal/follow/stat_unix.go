@@ -25,6 +25,7 @@ func stat(path string) Stamp {
 			}
 			return Stamp{Kind: Failed, Fault: uint32(errno)}
 		}
+
 		s := Stamp{
 			Kind:   Other,
 			Size:   st.Size,
@@ -33,12 +34,14 @@ func stat(path string) Stamp {
 			Dev:    uint64(st.Dev),
 			Ino:    uint64(st.Ino),
 		}
+
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			s.Kind = Regular
 		case unix.S_IFDIR:
 			s.Kind = Dir
 		}
+
 		return s
 	}
 }

@@ -29,5 +29,6 @@ func stat(path string) Stamp {
 	case fi.IsDir():
 		s.Kind = Dir
 	}
+
 	return s
 }

@@ -77,6 +77,7 @@ func (d *Decoder) decode(v Value, to reflect.Value, f *field) {
 	if f.as != "" && to.Kind() != reflect.String && to.Kind() != reflect.Pointer {
 		panic("yamltree has no form " + f.as)
 	}
+
 	switch to.Kind() {
 	case reflect.Pointer:
 		faults, target := d.Faults(), reflect.New(to.Type().Elem())
@@ -109,6 +110,7 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 			return
 		}
 	}
+
 	for _, f := range s.fields {
 		if f.fallback == "" {
 			continue
@@ -119,6 +121,7 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 			to.SetString(f.fallback)
 		}
 	}
+
 	lines := make([]int, len(s.fields)) // of each key; 0 means absent
 	for key, value := range d.pairs(n) {
 		i := s.index(key.Value)
@@ -126,7 +129,8 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 			near := jsontext.Nearest(visible(key.Value), s.names())
 			d.within(key.Value, func() { d.unknownKey(key, near, s) })
 			// The error is one: no key is missing, and what refers to the value finds it.
-			if given := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Value == near }); near != "" && !given {
+			given := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Value == near })
+			if near != "" && !given {
 				key.Value, i = near, s.index(near)
 			}
 		}
@@ -176,6 +180,7 @@ func (d *Decoder) anyKeys(v Value, to reflect.Value, f *field) {
 				d.Fault(At(v.Key), "%v", err)
 			}
 		}
+
 		item := reflect.New(elem).Elem()
 		if to.Kind() == reflect.Map {
 			if d.decode(v, item, f.elem); all.IsNil() {
@@ -184,6 +189,7 @@ func (d *Decoder) anyKeys(v Value, to reflect.Value, f *field) {
 			all.SetMapIndex(reflect.ValueOf(v.Key.Value), item)
 			return
 		}
+
 		s := shapeOf(elem)
 		item.FieldByIndex(s.key.index).SetString(v.Key.Value)
 		if s.value != nil {
@@ -204,6 +210,7 @@ func (d *Decoder) list(v Value, to reflect.Value, f *field) {
 	if !ok {
 		return
 	}
+
 	all := reflect.Zero(to.Type())
 	if len(n.Content) > 0 {
 		all = reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content))
@@ -211,6 +218,7 @@ func (d *Decoder) list(v Value, to reflect.Value, f *field) {
 	for i, c := range n.Content {
 		d.within(i, func() { d.decode(Self(c), all.Index(i), f.elem) })
 	}
+
 	if elem := to.Type().Elem(); elem.Kind() == reflect.Struct {
 		for _, f := range shapeOf(elem).fields {
 			if f.unique {
@@ -279,6 +287,7 @@ func shapeOf(t reflect.Type) *shape {
 	if s, ok := shapes.Load(t); ok {
 		return s.(*shape)
 	}
+
 	s := &shape{}
 	for _, v := range reflect.VisibleFields(t) {
 		v.Tag = fieldtag.Of(t, v)
@@ -286,16 +295,33 @@ func shapeOf(t reflect.Type) *shape {
 		if !tagged {
 			continue
 		}
-		f := &field{name: name, add: v.Tag.Get("add"), is: v.Tag.Get("is"), as: v.Tag.Get("as"), keys: v.Tag.Get("keys"),
-			min: v.Tag.Get("min"), max: v.Tag.Get("max"), zero: v.Tag.Get("zero"), nonempty: v.Tag.Get("nonempty"),
-			fallback: v.Tag.Get("default"), index: v.Index}
+		f := &field{
+			name:     name,
+			add:      v.Tag.Get("add"),
+			is:       v.Tag.Get("is"),
+			as:       v.Tag.Get("as"),
+			keys:     v.Tag.Get("keys"),
+			min:      v.Tag.Get("min"),
+			max:      v.Tag.Get("max"),
+			zero:     v.Tag.Get("zero"),
+			nonempty: v.Tag.Get("nonempty"),
+			fallback: v.Tag.Get("default"),
+			index:    v.Index,
+		}
 		f.flag, f.own = v.Tag.Lookup("own")
 		_, f.unique = v.Tag.Lookup("unique")
 		_, f.written = v.Tag.Lookup("written")
 		if texts := v.Tag.Get("oneof"); texts != "" {
 			f.oneof = strings.Split(texts, ",")
 		}
-		f.elem = &field{as: v.Tag.Get("each"), min: f.min, max: f.max, oneof: f.oneof, item: true, written: f.written || v.Type.Kind() == reflect.Map}
+		f.elem = &field{
+			as:      v.Tag.Get("each"),
+			min:     f.min,
+			max:     f.max,
+			oneof:   f.oneof,
+			item:    true,
+			written: f.written || v.Type.Kind() == reflect.Map,
+		}
 		f.elem.elem = f.elem
 		switch name {
 		case ",key":
@@ -307,6 +333,7 @@ func shapeOf(t reflect.Type) *shape {
 			s.fields = append(s.fields, f)
 		}
 	}
+
 	actual, _ := shapes.LoadOrStore(t, s)
 	return actual.(*shape)
 }

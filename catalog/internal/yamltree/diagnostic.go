@@ -184,6 +184,7 @@ func Clip(s string) string {
 	if len(s) <= maxQuoted {
 		return s
 	}
+
 	end := maxQuoted
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
@@ -211,6 +212,7 @@ func Join(names []string) string {
 			shown[i] = Quote(names[i])
 		}
 	}
+
 	text := strings.Join(shown, ", ")
 	if len(names) > most {
 		text += fmt.Sprintf(" and %d more", len(names)-most)
@@ -234,5 +236,6 @@ func pathText(path []any) string {
 			b.WriteString(key)
 		}
 	}
+
 	return b.String()
 }

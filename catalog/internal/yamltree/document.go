@@ -33,6 +33,7 @@ func Documents(source []byte) (first, second *yaml.Node, err error) {
 			err = fmt.Errorf("yaml: cannot be read (%s)", Clip(fmt.Sprint(r)))
 		}
 	}()
+
 	dec := yaml.NewDecoder(bytes.NewReader(sameVersion(source)))
 	for _, doc := range []**yaml.Node{&first, &second} {
 		var n yaml.Node
@@ -43,6 +44,7 @@ func Documents(source []byte) (first, second *yaml.Node, err error) {
 		}
 		*doc = &n
 	}
+
 	return first, second, nil
 }
 
@@ -61,7 +63,8 @@ func (d *Decoder) Open(source []byte) *yaml.Node {
 		return nil
 	}
 	if second != nil { // the errors of the first are reported too
-		d.FaultIn(At(second), "", "a second document begins here, but a file is one: remove the --- and what follows it, or move that to a separate file")
+		d.FaultIn(At(second), "", "a second document begins here, but a file is one: remove the --- and what follows "+
+			"it, or move that to a separate file")
 	}
 	if doc == nil || IsNull(doc.Content[0]) || !d.checkAliases(doc.Content[0]) {
 		return nil
@@ -83,6 +86,7 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 	case bytes.HasPrefix(source, []byte("\xff\xfe")), bytes.HasPrefix(source, []byte("\xfe\xff")):
 		return fault(Position{1, 1}, "is UTF-16: save the file as UTF-8")
 	}
+
 	body := bytes.TrimPrefix(source, BOM)
 	if at, ok := firstBad(body); ok {
 		where, offset := PositionAt(body, at), at+len(source)-len(body)
@@ -91,19 +95,27 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 		case r == utf8.RuneError && size <= 1:
 			return fault(where, "the byte 0x%02x at offset %d is not UTF-8: save the file as UTF-8", body[at], offset)
 		case r == 0:
-			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it again", offset)
+			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it "+
+				"was written; write it again", offset)
 		case endsLine(r):
-			return fault(where, "the character %s at offset %d would end the line, which editors do not show: remove it, or write it as an escape in double quotes", name(r), offset)
+			return fault(where, "the character %s at offset %d would end the line, which editors do not show: remove "+
+				"it, or write it as an escape in double quotes", name(r), offset)
 		}
-		return fault(where, "the character %s at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", name(r), offset)
+
+		return fault(where, "the character %s at offset %d is not allowed in YAML: remove it, or write it as an "+
+			"escape in double quotes", name(r), offset)
 	}
 	if m := conflicted(body); m != nil {
-		return fault(PositionAt(body, m[0]), "a conflict of a git merge begins or ends here: choose between the two versions, and remove the lines with <<<<<<<, ======= and >>>>>>>")
+		return fault(PositionAt(body, m[0]),
+			"a conflict of a git merge begins or ends here: choose between the two versions, and remove the lines "+
+				"with <<<<<<<, ======= and >>>>>>>")
 	}
+
 	// The YAML parser also ends a line at a lone carriage return, so a directive may be anywhere.
 	if texts := bytes.Split(body, []byte("%TAG")); len(texts)-1 > maxDirectives {
 		at := len(bytes.Join(texts[:maxDirectives+1], []byte("%TAG")))
-		return fault(PositionAt(body, at), "there are more than %d %%TAG directives: remove them, none is needed", maxDirectives)
+		return fault(PositionAt(body, at), "there are more than %d %%TAG directives: remove them, none is needed",
+			maxDirectives)
 	}
 	return body, true
 }
@@ -130,6 +142,7 @@ func sameVersion(body []byte) []byte {
 	if !bytes.Contains(body, []byte("%YAML")) {
 		return body
 	}
+
 	m := directive.FindIndex(body)
 	if m == nil {
 		return body
@@ -151,32 +164,44 @@ func firstBad(b []byte) (int, bool) {
 			i++
 			continue
 		}
+
 		r, size := utf8.DecodeRune(b[i:])
-		if c < utf8.RuneSelf || r == utf8.RuneError && size <= 1 || r < 0xa0 || endsLine(r) || r == 0xfeff || r == 0xfffe || r == 0xffff {
+		if c < utf8.RuneSelf || r == utf8.RuneError && size <= 1 || r < 0xa0 || endsLine(r) || r == 0xfeff ||
+			r == 0xfffe || r == 0xffff {
 			return i, true
 		}
 		i += size
 	}
+
 	return 0, false
 }
 
 // remedies are the remedies of errors of the YAML parser.
 var remedies = []struct{ problem, remedy string }{
-	{"mapping values are not allowed", `a value that contains ": " must be put in quotes; else the indentation is wrong here`},
-	{"found character that cannot start any token", "a value that begins with @, ` or % must be put in quotes; indentation must be spaces, never tabs"},
+	{"mapping values are not allowed",
+		`a value that contains ": " must be put in quotes; else the indentation is wrong here`},
+	{"found character that cannot start any token",
+		"a value that begins with @, ` or % must be put in quotes; indentation must be spaces, never tabs"},
 	{"found a tab character", "indentation must be spaces, never tabs"},
 	{"could not find expected ':'", "write this line as key: value, or indent it as part of the text above"},
 	{"found unexpected end of stream", "a quote is opened here and never closed: close it"},
-	{"did not find expected key", "indent this line like the keys it belongs to; a value that contains quotes, or begins with one, must be put in quotes whole"},
-	{"did not find expected '-' indicator", "indent this line like the list it belongs to, and begin an item with a dash"},
+	{"did not find expected key",
+		"indent this line like the keys it belongs to; a value that contains quotes, or begins with one, must be put " +
+			"in quotes whole"},
+	{"did not find expected '-' indicator",
+		"indent this line like the list it belongs to, and begin an item with a dash"},
 	{"did not find expected ',' or ']'", "a [ is not closed: close it with ], and put commas between items"},
 	{"did not find expected ',' or '}'", "a { is not closed: close it with }, and put commas between items"},
-	{"did not find expected node content", "a value is missing or misplaced here: a value that begins with one of [ ] { } , & * ! | > % @ must be put in quotes"},
+	{"did not find expected node content",
+		"a value is missing or misplaced here: a value that begins with one of [ ] { } , & * ! | > % @ must be put " +
+			"in quotes"},
 	{"block sequence entries are not allowed", "begin the list on a separate line, below its key"},
 	{"did not find expected alphabetic or numeric character", "a value that begins with * or & must be put in quotes"},
-	{"unknown anchor", "a value that begins with * must be put in quotes; an alias can name only an anchor that comes before it"},
+	{"unknown anchor", "a value that begins with * must be put in quotes; an alias can name only an anchor that " +
+		"comes before it"},
 	{"exceeded max depth", "eight levels are enough: take the nested brackets or dashes out"},
-	{"did not find expected <document start>", "the file must be one document: remove what comes before this line, or the directive"},
+	{"did not find expected <document start>",
+		"the file must be one document: remove what comes before this line, or the directive"},
 	{"unknown escape character", `double the backslash, or use single quotes`},
 	{"undefined tag handle", "remove the tag (the word that begins with !), or put the value in quotes"},
 	{"block scalar", "after | or > nothing but + or - may follow; begin the text on the next line, indented"},
@@ -198,6 +223,7 @@ func (d *Decoder) syntaxFault(body []byte, err error) {
 			break
 		}
 	}
+
 	lines := d.lines
 	// Only errors of single tokens name their line; for others it is the first line up to which the
 	// file has this error.
@@ -212,7 +238,9 @@ func (d *Decoder) syntaxFault(body []byte, err error) {
 	}
 	line = min(max(line, 1), len(lines))
 	if opened := unclosedQuote(lines[:line]); opened > 0 {
-		d.FaultIn(Position{opened, column(lines[opened-1], "")}, "", "a quote is opened in this line and not closed before line %d, where it ends in the middle of a value: close it here", line)
+		d.FaultIn(Position{opened, column(lines[opened-1], "")}, "",
+			"a quote is opened in this line and not closed before line %d, where it ends in the middle of a value: "+
+				"close it here", line)
 		return
 	}
 	d.FaultIn(Position{line, column(lines[line-1], problem)}, "", "%s: %s", Clip(problem), remedy)
@@ -259,12 +287,15 @@ func (d *Decoder) checkAliases(root *yaml.Node) bool {
 	w.walk(root, nil)
 	switch {
 	case w.circle != nil:
-		d.FaultIn(At(w.circle), "", "the alias *%s is inside the value it names, so it would never end: write the value out", Clip(w.circle.Value))
+		d.FaultIn(At(w.circle), "", "the alias *%s is inside the value it names, so it would never end: write the "+
+			"value out", Clip(w.circle.Value))
 	case w.excess != nil:
-		d.FaultIn(At(w.excess), "", "the aliases of this file expand to more than %d values or %d bytes (here at *%s): write less with aliases", maxAliasNodes, maxAliasBytes, Clip(w.excess.Value))
+		d.FaultIn(At(w.excess), "", "the aliases of this file expand to more than %d values or %d bytes (here at "+
+			"*%s): write less with aliases", maxAliasNodes, maxAliasBytes, Clip(w.excess.Value))
 	default:
 		return true
 	}
+
 	return false
 }
 
@@ -279,6 +310,7 @@ func (w *aliasWalk) walk(n, via *yaml.Node) {
 	if w.circle != nil || w.excess != nil {
 		return
 	}
+
 	if via != nil {
 		w.nodes++
 		w.bytes += len(n.Value)

@@ -35,11 +35,13 @@ func (d *Decoder) scalar(v Value, to reflect.Value, f *field) {
 		}
 		to.SetBool(b)
 	case to.Kind() == reflect.Int:
-		if x, ok := d.Number(v, cmp.Or(f.is, "a whole number"), bound(f.min, 0), bound(f.max, math.MaxInt32), "!!int"); ok {
+		x, ok := d.Number(v, cmp.Or(f.is, "a whole number"), bound(f.min, 0), bound(f.max, math.MaxInt32), "!!int")
+		if ok {
 			to.SetInt(int64(x))
 		}
 	case to.Kind() == reflect.Float64:
-		if x, ok := d.Number(v, cmp.Or(f.is, "a number"), bound(f.min, 0), bound(f.max, math.MaxInt32), "!!int", "!!float"); ok {
+		x, ok := d.Number(v, cmp.Or(f.is, "a number"), bound(f.min, 0), bound(f.max, math.MaxInt32), "!!int", "!!float")
+		if ok {
 			to.SetFloat(x)
 		}
 	default:
@@ -52,6 +54,7 @@ func bound(tag string, fallback float64) float64 {
 	if tag == "" {
 		return fallback
 	}
+
 	x, err := strconv.ParseFloat(tag, 64)
 	if err != nil {
 		panic(err)
@@ -62,7 +65,8 @@ func bound(tag string, fallback float64) float64 {
 // Number returns a number of one of these tags from least to most.
 func (d *Decoder) Number(v Value, what string, least, most float64, tags ...string) (x float64, ok bool) {
 	n := v.Target()
-	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.ShortTag()) || n.Decode(&x) != nil || !(x >= least && x <= most) {
+	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.ShortTag()) || n.Decode(&x) != nil ||
+		!(x >= least && x <= most) {
 		d.Wrong(v, fmt.Sprintf("%s from %.0f to %.0f", what, least, most))
 		return 0, false
 	}
@@ -101,6 +105,7 @@ func (d *Decoder) text(v Value, f *field) (text string, ok bool) {
 	default:
 		d.Wrong(v, fmt.Sprintf("%s: put it in quotes, as in %q", what, Clip(n.Value)))
 	}
+
 	return "", false
 }
 
@@ -156,6 +161,7 @@ func (d *Decoder) duration(v Value, to reflect.Value, f *field) {
 		d.Wrong(v, form)
 		return
 	}
+
 	switch {
 	case t < 0, t > most, t < least && f.zero == "":
 		if f.zero != "" {
@@ -174,6 +180,7 @@ func duration(tag string, fallback time.Duration) time.Duration {
 	if tag == "" {
 		return fallback
 	}
+
 	t, err := time.ParseDuration(tag)
 	if err != nil {
 		panic(err)

@@ -119,6 +119,7 @@ func Kind(n *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	}
+
 	switch n.ShortTag() {
 	case "!!int", "!!float":
 		return "a number (" + Clip(n.Value) + ")"
@@ -129,6 +130,7 @@ func Kind(n *yaml.Node) string {
 	case "!!null":
 		return "empty"
 	}
+
 	return "a text (" + Quote(n.Value) + ")"
 }
 
@@ -161,6 +163,7 @@ func (d *Decoder) Mapping(v Value, what string, entry func(v Value)) bool {
 		first[key.Value] = key.Line
 		d.within(key.Value, func() { entry(Value{key, value}) })
 	}
+
 	return true
 }
 
@@ -189,7 +192,8 @@ func (d *Decoder) key(n *yaml.Node) (*yaml.Node, bool) {
 	case n.Kind != yaml.ScalarNode, n.Tag == "!!null":
 		d.Fault(at, "a key is %s; expected a text", Kind(n))
 	case n.Tag == "!!merge":
-		d.Fault(at, "merge keys (<<) are not supported: write the keys out, or give a whole value an anchor (key: &name …) and repeat it (key: *name)")
+		d.Fault(at, "merge keys (<<) are not supported: write the keys out, or give a whole value an anchor (key: "+
+			"&name …) and repeat it (key: *name)")
 	case n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str":
 		d.Fault(at, "the tag %s is not supported: remove it", Quote(n.Tag))
 	case n.Tag != "!!str":
@@ -197,6 +201,7 @@ func (d *Decoder) key(n *yaml.Node) (*yaml.Node, bool) {
 	default:
 		return n, true
 	}
+
 	return nil, false
 }
 

@@ -10,9 +10,22 @@ import (
 )
 
 // invisible names the characters that come into files with text from web pages and chats.
-var invisible = map[rune]string{0x85: "next line", 0xa0: "no-break space", 0xad: "soft hyphen", 0x200b: "zero width space", 0x200c: "zero width non-joiner",
-	0x200d: "zero width joiner", 0x200e: "left-to-right mark", 0x200f: "right-to-left mark", 0x2028: "line separator", 0x2029: "paragraph separator",
-	0x202f: "narrow no-break space", 0x2060: "word joiner", 0x3000: "ideographic space", 0xfeff: "byte order mark"}
+var invisible = map[rune]string{
+	0x85:   "next line",
+	0xa0:   "no-break space",
+	0xad:   "soft hyphen",
+	0x200b: "zero width space",
+	0x200c: "zero width non-joiner",
+	0x200d: "zero width joiner",
+	0x200e: "left-to-right mark",
+	0x200f: "right-to-left mark",
+	0x2028: "line separator",
+	0x2029: "paragraph separator",
+	0x202f: "narrow no-break space",
+	0x2060: "word joiner",
+	0x3000: "ideographic space",
+	0xfeff: "byte order mark",
+}
 
 // name returns the code point of a character, with its name if nobody sees it.
 func name(r rune) string {
@@ -41,7 +54,8 @@ func visible(s string) string {
 func invisibleIn(line []byte) string {
 	for i, r := range string(line) {
 		if isInvisible(r) {
-			return fmt.Sprintf(" (the line has an invisible character, %s, in column %d: it may be the cause)", name(r), utf8.RuneCount(line[:i])+1)
+			return fmt.Sprintf(" (the line has an invisible character, %s, in column %d: it may be the cause)", name(r),
+				utf8.RuneCount(line[:i])+1)
 		}
 	}
 	return ""
@@ -50,12 +64,13 @@ func invisibleIn(line []byte) string {
 // block matches a line after which a text follows, in lines that are indented further.
 var block = regexp.MustCompile(`^( *)[^#"']*(?:: |- )[|>][0-9+-]* *(?:#.*)?\s*$`)
 
-// unclosedQuote returns the line of a quote that begins a value and ends in a later line, in which more text follows it;
-// 0 means none. The parser reports only a line after that.
+// unclosedQuote returns the line of a quote that begins a value and ends in a later line, in which more text
+// follows it; 0 means none. The parser reports only a line after that.
 func unclosedQuote(lines [][]byte) (opened int) {
 	quote, since, text := byte(0), 0, -1 // text: the indentation of the line before a text
 	for n, line := range lines {
-		if indent := len(line) - len(bytes.TrimLeft(line, " ")); text >= 0 && (indent > text || len(bytes.TrimSpace(line)) == 0) {
+		indent := len(line) - len(bytes.TrimLeft(line, " "))
+		if text >= 0 && (indent > text || len(bytes.TrimSpace(line)) == 0) {
 			continue
 		}
 		text = -1
@@ -63,6 +78,7 @@ func unclosedQuote(lines [][]byte) (opened int) {
 			text = len(m[1])
 			continue
 		}
+
 		before := byte('\n') // the last character that is not blank; a quote after one of these begins a value
 		for i := 0; i < len(line); i++ {
 			c := line[i]
@@ -85,5 +101,6 @@ func unclosedQuote(lines [][]byte) (opened int) {
 			}
 		}
 	}
+
 	return 0
 }

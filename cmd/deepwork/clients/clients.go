@@ -32,17 +32,55 @@ type Client struct {
 
 // All are the known clients; the first is the default.
 var All = []Client{
-	{Name: "claude", Title: "Claude Code", File: ".mcp.json", key: "mcpServers", here: ".", httpKey: "url", sseKey: "url", typed: true, variable: "${%s}",
-		Start: "start claude in the project; it asks once whether to use the server deepwork"},
-	{Name: "cursor", Title: "Cursor", File: ".cursor/mcp.json", key: "mcpServers", here: "${workspaceFolder}", httpKey: "url", sseKey: "url", variable: "${env:%s}",
-		Start: "open the project in Cursor, and turn on the server deepwork in its settings under MCP"},
+	{
+		Name:     "claude",
+		Title:    "Claude Code",
+		File:     ".mcp.json",
+		key:      "mcpServers",
+		here:     ".",
+		httpKey:  "url",
+		sseKey:   "url",
+		typed:    true,
+		variable: "${%s}",
+		Start:    "start claude in the project; it asks once whether to use the server deepwork",
+	},
+	{
+		Name:     "cursor",
+		Title:    "Cursor",
+		File:     ".cursor/mcp.json",
+		key:      "mcpServers",
+		here:     "${workspaceFolder}",
+		httpKey:  "url",
+		sseKey:   "url",
+		variable: "${env:%s}",
+		Start:    "open the project in Cursor, and turn on the server deepwork in its settings under MCP",
+	},
 	{Name: "codex", Title: "Codex", File: ".codex/config.toml", here: ".", httpKey: "url",
 		ByHand: "codex mcp add deepwork -- deepwork serve --path %s",
 		Start:  "start codex in the project and trust it: Codex reads the config of trusted projects only"},
-	{Name: "vscode", Title: "VS Code", File: ".vscode/mcp.json", key: "servers", here: "${workspaceFolder}", httpKey: "url", sseKey: "url", typed: true, variable: "${env:%s}",
-		Start: "open the project in VS Code, and start the server deepwork with the command MCP: List Servers"},
-	{Name: "gemini", Title: "Gemini CLI", File: ".gemini/settings.json", key: "mcpServers", here: ".", httpKey: "httpUrl", sseKey: "url", variable: "${%s}",
-		Start: "start gemini in the project and trust the folder; /mcp lists the server deepwork"},
+	{
+		Name:     "vscode",
+		Title:    "VS Code",
+		File:     ".vscode/mcp.json",
+		key:      "servers",
+		here:     "${workspaceFolder}",
+		httpKey:  "url",
+		sseKey:   "url",
+		typed:    true,
+		variable: "${env:%s}",
+		Start:    "open the project in VS Code, and start the server deepwork with the command MCP: List Servers",
+	},
+	{
+		Name:     "gemini",
+		Title:    "Gemini CLI",
+		File:     ".gemini/settings.json",
+		key:      "mcpServers",
+		here:     ".",
+		httpKey:  "httpUrl",
+		sseKey:   "url",
+		variable: "${%s}",
+		Start:    "start gemini in the project and trust the folder; /mcp lists the server deepwork",
+	},
 }
 
 // Named returns the client with a name, or nil.
@@ -95,13 +133,23 @@ const serverName = "deepwork"
 // Stdio returns the entry of a server that the client starts (seed 001 "Example MCP Configuration").
 func (c *Client) Stdio() Entry {
 	if c.key == "" {
-		return Entry{name: serverName, text: fmt.Sprintf("[mcp_servers.%s]\ncommand = \"deepwork\"\nargs = [\"serve\", \"--path\", %q]\n", serverName, c.here)}
+		return Entry{
+			name: serverName,
+			text: fmt.Sprintf("[mcp_servers.%s]\ncommand = \"deepwork\"\nargs = [\"serve\", \"--path\", %q]\n",
+				serverName, c.here),
+		}
 	}
+
 	kind := ""
 	if c.key == "servers" {
 		kind = "  \"type\": \"stdio\",\n"
 	}
-	return Entry{name: serverName, key: c.key, text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}", serverName, kind, c.here)}
+	return Entry{
+		name: serverName,
+		key:  c.key,
+		text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}",
+			serverName, kind, c.here),
+	}
 }
 
 // TokenVariable is the environment variable that an entry names instead of a token, which is in no file.
@@ -118,6 +166,7 @@ func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 		}
 		return Entry{name: serverName, text: text, required: true}, named
 	}
+
 	kind, key := "http", c.httpKey
 	if isSSE(u) {
 		kind, key = "sse", c.sseKey
@@ -129,7 +178,8 @@ func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 	}
 	text += fmt.Sprintf("  %q: %s", key, at)
 	if named {
-		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }", fmt.Sprintf(c.variable, TokenVariable))
+		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }",
+			fmt.Sprintf(c.variable, TokenVariable))
 	}
 	return Entry{name: serverName, key: c.key, text: text + "\n}", required: true}, named
 }

@@ -32,11 +32,13 @@ func Create(path string, data []byte) (done string, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("it is %s, not a file; move it away and try again", durable.Kind(info.Mode()))
 	}
+
 	if _, err := os.Lstat(path); err == nil {
 		return Kept, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
@@ -70,6 +72,7 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	if err := durable.Inside(root, file); err != nil {
 		return "", leftAlone("%v", err)
 	}
+
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Create(file, []byte(e.Whole()))
@@ -80,6 +83,7 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o200 == 0 {
 		return "", leftAlone("it is not a regular file that can be written")
 	}
+
 	there, err := os.ReadFile(file)
 	if err != nil {
 		return "", leftAlone("it cannot be read: %v", err)
@@ -91,10 +95,12 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	if bytes.Equal(text, there) {
 		return Kept, nil
 	}
+
 	target, err := filepath.EvalSymlinks(file) // a symlink remains one
 	if err != nil {
 		return "", err
 	}
+
 	done = Extended
 	if has {
 		done = Replaced
@@ -111,10 +117,12 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 	if err != nil {
 		return nil, false, err
 	}
+
 	whole, err := e.decode([]byte(e.Whole()))
 	if err != nil {
 		return nil, false, err
 	}
+
 	key, insert := e.key, e.insert
 	if key == "" {
 		key, insert = "mcp_servers", e.appendTo
@@ -171,6 +179,7 @@ func otherProgram(entry any) string {
 			return ""
 		}
 	}
+
 	return strconv.Quote(command)
 }
 
@@ -183,6 +192,7 @@ func (e Entry) replace(text []byte) []byte {
 			return text
 		}
 	}
+
 	var old json.RawMessage
 	if d.Decode(&old) != nil {
 		return text
@@ -199,16 +209,19 @@ func seek(d *json.Decoder, key string) bool {
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return false
 	}
+
 	for d.More() {
 		name, err := d.Token()
 		if err != nil || name == key {
 			return err == nil
 		}
+
 		var skipped json.RawMessage
 		if d.Decode(&skipped) != nil {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -247,6 +260,7 @@ func (e Entry) appendTo(text string, _ bool) string {
 	if inlineServers.MatchString(text) { // the parser would take it, but others refuse it
 		return text
 	}
+
 	newline, gap := newlineOf(text), ""
 	if text != "" {
 		gap = newline
@@ -262,6 +276,7 @@ func (e Entry) insert(text string, others bool) string {
 	if strings.TrimSpace(text) == "{}" {
 		return e.Whole()
 	}
+
 	newline := newlineOf(text)
 	indented := func(member, unit string, depth int) string { // which is indented by two spaces per level
 		lines := strings.Split(member, "\n")
@@ -271,6 +286,7 @@ func (e Entry) insert(text string, others bool) string {
 		}
 		return strings.Join(lines, newline)
 	}
+
 	key := regexp.MustCompile(`\n([ \t]+)` + regexp.QuoteMeta(strconv.Quote(e.key)) + `: \{(\}?)`)
 	if at := key.FindStringSubmatchIndex(text); at != nil {
 		unit, end := text[at[2]:at[3]], at[4]
@@ -283,10 +299,12 @@ func (e Entry) insert(text string, others bool) string {
 		}
 		return text[:end] + added + text[end:]
 	}
+
 	first := regexp.MustCompile(`\A\{\r?\n([ \t]+)`).FindStringSubmatchIndex(text)
 	if first == nil {
 		return text
 	}
+
 	member := strconv.Quote(e.key) + ": {\n  " + strings.ReplaceAll(e.text, "\n", "\n  ") + "\n},"
 	return text[:first[2]] + indented(member, text[first[2]:first[3]], 1) + newline + text[first[2]:]
 }

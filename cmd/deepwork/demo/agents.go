@@ -21,7 +21,11 @@ import (
 
 // Agents are the agents and the reviewer of the demo, by their command of this program. They read their task from in,
 // and print what they say to out.
-var Agents = map[string]func(ctx context.Context, in io.Reader, out io.Writer) error{"coder": coder, "writer": writer, "reviewer": reviewer}
+var Agents = map[string]func(ctx context.Context, in io.Reader, out io.Writer) error{
+	"coder":    coder,
+	"writer":   writer,
+	"reviewer": reviewer,
+}
 
 // coder does the task of the board in the current folder, which is a worktree, and commits.
 func coder(ctx context.Context, _ io.Reader, out io.Writer) error {
@@ -39,6 +43,7 @@ func reviewer(_ context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	feedback := ""
 	if bytes.Contains(told, []byte("Excel")) {
 		feedback = "notes.md has CSV, but not Excel."
@@ -51,19 +56,25 @@ func reviewer(_ context.Context, in io.Reader, out io.Writer) error {
 // writer writes the page that its environment names as the step, and hands it in to the server that it names, at first
 // without a tip.
 func writer(ctx context.Context, _ io.Reader, out io.Writer) error {
-	server := &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: bearer(os.Getenv(executors.TokenEnv))}}
+	server := &mcp.StreamableClientTransport{
+		Endpoint:   os.Getenv(config.MCPURLEnv),
+		HTTPClient: &http.Client{Transport: bearer(os.Getenv(executors.TokenEnv))},
+	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo-writer"}, nil).Connect(ctx, server, nil)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
+
 	step, said := os.Getenv(config.StepEnv), "I've written the page."
 	time.Sleep(300 * time.Millisecond) // so that three of them can be seen at work
 	for _, text := range []string{"Mind the " + step + ".\n", "Mind the " + step + ". Tip: take your time.\n"} {
 		if err := os.WriteFile(step+".md", []byte(text), 0o644); err != nil {
 			return err
 		}
-		reply, err := call(ctx, session, "finished_step", map[string]any{"outputs": map[string]string{"page": step + ".md"}})
+
+		reply, err := call(ctx, session, "finished_step",
+			map[string]any{"outputs": map[string]string{"page": step + ".md"}})
 		switch {
 		case err != nil || reply["refused"] != nil:
 			return fmt.Errorf("finishing %s: %v, %v", step, reply["refused"], err)
@@ -73,6 +84,7 @@ func writer(ctx context.Context, _ io.Reader, out io.Writer) error {
 		}
 		said = "I've written the page, and added the tip that the review asked for."
 	}
+
 	return errors.New("the review failed twice")
 }
 
@@ -86,6 +98,7 @@ func call(ctx context.Context, session *mcp.ClientSession, tool string, argument
 	if text, ok := result.Content[0].(*mcp.TextContent); ok && result.IsError {
 		return map[string]any{"refused": text.Text}, nil
 	}
+
 	reply, _ := result.StructuredContent.(map[string]any)
 	step, _ := reply["begin_step"].(map[string]any)
 	maps.Copy(reply, step)

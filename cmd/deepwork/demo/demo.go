@@ -61,6 +61,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 			_, _ = d.run(context.WithoutCancel(ctx), d.Self, "board", "stop", "latest") // fails if none was started
 		}
 	}()
+
 	chapter := 0
 	for line := range strings.SplitSeq(strings.Trim(story, "\n"), "\n") {
 		if title, ok := strings.CutPrefix(line, "# "); ok {
@@ -74,6 +75,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("chapter %d: %w", chapter, err)
 		}
 	}
+
 	return nil
 }
 
@@ -82,18 +84,21 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 func (d *Demo) layOut(ctx context.Context) error {
 	err := errors.Join(
 		os.CopyFS(filepath.Join(d.project(), ".deepwork"), files),
-		d.write("newsletter/.deepwork/config.yml", fmt.Sprintf(`quality_gate: {agent_review_command: [%[1]q, demo, reviewer]}
+		d.write("newsletter/.deepwork/config.yml",
+			fmt.Sprintf(`quality_gate: {agent_review_command: [%[1]q, demo, reviewer]}
 executors: {CODER: {command: [%[1]q, demo, coder]}, WRITER: {command: [%[1]q, demo, writer]}}
 `, d.Self)),
 		d.write("newsletter/greeting.txt", "Hello.\n"),
 		d.write("own/deepwork/config.yml", fmt.Sprintf("trusted_folders: [%q]\n", d.project())),
 		d.write("own/gitconfig", "[user]\n\tname = Demo\n\temail = demo@example.com\n"),
 	)
+
 	for _, args := range []string{"init -q -b main", "add .", "commit -q -m Newsletter"} {
 		if err == nil {
 			_, err = d.run(ctx, "git", strings.Fields(args)...)
 		}
 	}
+
 	return err
 }
 
@@ -110,7 +115,12 @@ func (d *Demo) write(name, text string) error {
 func (d *Demo) run(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // after which it hangs
 	defer cancel()
-	result, err := process.Run(ctx, process.Spec{Command: append([]string{program}, args...), Dir: d.project(), Env: d.environ(), Grace: 10 * time.Second})
+	result, err := process.Run(ctx, process.Spec{
+		Command: append([]string{program}, args...),
+		Dir:     d.project(),
+		Env:     d.environ(),
+		Grace:   10 * time.Second,
+	})
 	return string(result.Stdout), err
 }
 
@@ -119,7 +129,8 @@ func (d *Demo) run(ctx context.Context, program string, args ...string) (string,
 func (d *Demo) environ() []string {
 	own := filepath.Join(d.Dir, "own")
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "DEEPWORK_") || strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "COLUMNS=")
+		return strings.HasPrefix(entry, "DEEPWORK_") || strings.HasPrefix(entry, "GIT_") ||
+			strings.HasPrefix(entry, "COLUMNS=")
 	})
 	return append(env, "XDG_CONFIG_HOME="+own, "APPDATA="+own, state.Env+"="+filepath.Join(own, "state"),
 		"GIT_CONFIG_GLOBAL="+filepath.Join(own, "gitconfig"), "GIT_CONFIG_NOSYSTEM=1")
@@ -133,10 +144,13 @@ func (d *Demo) serve(ctx context.Context) error {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
 		},
 	})
-	d.server = exec.CommandContext(ctx, d.Self, "serve", "--path", d.project(), "--log-level", "warn") // ctx ends it in any case
+
+	// ctx ends it in any case
+	d.server = exec.CommandContext(ctx, d.Self, "serve", "--path", d.project(), "--log-level", "warn")
 	d.server.Stderr, d.server.Env = os.Stderr, d.environ()
 	transport := &mcp.CommandTransport{Command: d.server, TerminateDuration: 2 * time.Second}
-	agent, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}) // a later one asks in another way
+	// a later one asks in another way
+	agent, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		return fmt.Errorf("connecting to a server: %w", err)
 	}
@@ -144,8 +158,9 @@ func (d *Demo) serve(ctx context.Context) error {
 	return nil
 }
 
-// play plays a line: a call (->), a part of its reply with how it must begin (<-), a command ($), what some lines that it
-// printed must match (|), something else that is done (@), a command to copy, after blanks, or a sentence.
+// play plays a line: a call (->), a part of its reply with how it must begin (<-), a command ($), what some
+// lines that it printed must match (|), something else that is done (@), a command to copy, after blanks, or
+// a sentence.
 func (d *Demo) play(ctx context.Context, line string) (err error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	switch verb {
@@ -192,6 +207,7 @@ func (d *Demo) play(ctx context.Context, line string) (err error) {
 	default:
 		d.Out.Prose("\n" + line)
 	}
+
 	return err
 }
 

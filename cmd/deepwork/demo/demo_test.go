@@ -43,16 +43,25 @@ func TestPlay(t *testing.T) {
 	} {
 		out.Reset()
 		err := d.play(t.Context(), c.line)
-		testkit.True(t, (err == nil) == (c.fails == "") && (err == nil || strings.Contains(err.Error(), c.fails)), "%s: %v", c.line, err)
+		testkit.True(t, (err == nil) == (c.fails == "") && (err == nil || strings.Contains(err.Error(), c.fails)),
+			"%s: %v", c.line, err)
 		testkit.Contains(t, out.String(), c.says, "%s", c.line)
 	}
 	env := d.environ()
 	own := filepath.Join(d.Dir, "own")
-	for entry, want := range map[string]bool{"DEEPWORK_STORE=x": false, "GIT_DIR=/nowhere": false, "COLUMNS=3": false, "XDG_CONFIG_HOME=" + own: true, "GIT_CONFIG_NOSYSTEM=1": true, "OTHER=1": true} {
+	for entry, want := range map[string]bool{
+		"DEEPWORK_STORE=x":       false,
+		"GIT_DIR=/nowhere":       false,
+		"COLUMNS=3":              false,
+		"XDG_CONFIG_HOME=" + own: true,
+		"GIT_CONFIG_NOSYSTEM=1":  true,
+		"OTHER=1":                true,
+	} {
 		testkit.Equal(t, slices.Contains(env, entry), want, "%s", entry)
 	}
 	for _, name := range []string{"newsletter/.deepwork/config.yml", "own/deepwork/config.yml"} {
-		testkit.True(t, strings.Contains(string(testkit.Get(os.ReadFile(filepath.Join(d.Dir, name))).Must(t)), map[bool]string{true: "git", false: d.project()}[strings.HasPrefix(name, "newsletter")]), "%s", name)
+		testkit.True(t, strings.Contains(string(testkit.Get(os.ReadFile(filepath.Join(d.Dir, name))).Must(t)),
+			map[bool]string{true: "git", false: d.project()}[strings.HasPrefix(name, "newsletter")]), "%s", name)
 	}
 	d.Dir = testkit.Dir(t) // and git is no server
 	testkit.Fails(t, d.Run(t.Context()), "connecting to a server")
@@ -93,5 +102,6 @@ func TestCoder(t *testing.T) {
 	var out strings.Builder
 	testkit.Works(t, Agents["coder"](t.Context(), nil, &out))
 	testkit.Contains(t, out.String(), "friendlier")
-	testkit.Equal(t, testkit.Get(d.run(t.Context(), "git", "show", "HEAD:greeting.txt")).Must(t), "Hello, and welcome!\n")
+	testkit.Equal(t, testkit.Get(d.run(t.Context(), "git", "show", "HEAD:greeting.txt")).Must(t),
+		"Hello, and welcome!\n")
 }

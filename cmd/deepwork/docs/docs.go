@@ -31,6 +31,7 @@ func Topics() []Topic {
 		if !ok || name == "README" {
 			return nil
 		}
+
 		data, _ := Files.ReadFile(file)
 		title, rest, _ := strings.Cut(strings.TrimPrefix(string(data), "# "), "\n")
 		paragraph, _, _ := strings.Cut(strings.TrimSpace(rest), "\n\n")

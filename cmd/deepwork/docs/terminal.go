@@ -46,6 +46,7 @@ func (t Topic) ForTerminal(width int) string {
 		wrapped := show.Wrap(strings.TrimPrefix(paragraph, mark), width-len(mark))
 		out, paragraph = append(out, mark+show.IndentRest(wrapped, strings.Repeat(" ", len(mark)))), ""
 	}
+
 	code := false
 	for line := range strings.SplitSeq(t.Text, "\n") {
 		switch {
@@ -72,6 +73,7 @@ func (t Topic) ForTerminal(width int) string {
 			paragraph = strings.TrimPrefix(paragraph+" "+strings.TrimLeft(line, "> "), " ")
 		}
 	}
+
 	flush()
 	return strings.TrimSpace(strings.Join(out, "\n")) + "\n"
 }

@@ -19,6 +19,7 @@ func init() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
+
 	running := debug.SetGCPercent(percent)
 	time.AfterFunc(starting, func() {
 		debug.SetGCPercent(running)

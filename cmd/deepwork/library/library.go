@@ -41,6 +41,7 @@ func All() []Piece {
 	if err != nil {
 		panic(err) // it is embedded
 	}
+
 	var all []Piece
 	for _, e := range entries {
 		from := path.Join("jobs", e.Name())
@@ -55,11 +56,22 @@ func All() []Piece {
 			Checks: slices.ContainsFunc(j.Steps, func(s job.Step) bool { return len(s.Checks) > 0 }),
 		})
 	}
+
 	return append(all,
-		Piece{Name: "reviewer", Summary: "A script that reviews outputs, to begin your own with", Path: ".deepwork/reviewer.sh", from: "scripts/reviewer.sh",
-			Config: "quality_gate: {agent_review_command: [./.deepwork/reviewer.sh]}"},
-		Piece{Name: "executor", Summary: "A script that works on tasks of the board, to begin your own with", Path: ".deepwork/executor.sh", from: "scripts/executor.sh",
-			Config: "executors: {SCRIPT: {command: [./.deepwork/executor.sh]}}"},
+		Piece{
+			Name:    "reviewer",
+			Summary: "A script that reviews outputs, to begin your own with",
+			Path:    ".deepwork/reviewer.sh",
+			from:    "scripts/reviewer.sh",
+			Config:  "quality_gate: {agent_review_command: [./.deepwork/reviewer.sh]}",
+		},
+		Piece{
+			Name:    "executor",
+			Summary: "A script that works on tasks of the board, to begin your own with",
+			Path:    ".deepwork/executor.sh",
+			from:    "scripts/executor.sh",
+			Config:  "executors: {SCRIPT: {command: [./.deepwork/executor.sh]}}",
+		},
 	)
 }
 
@@ -84,6 +96,7 @@ func (p *Piece) Add(root string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
@@ -92,13 +105,16 @@ func (p *Piece) Add(root string) error {
 		if err != nil {
 			return err
 		}
-		return durable.Disk{}.Put(target, text, durable.PutOptions{Temp: "." + filepath.Base(target) + ".*", Mode: 0o755})
+		return durable.Disk{}.Put(target, text,
+			durable.PutOptions{Temp: "." + filepath.Base(target) + ".*", Mode: 0o755})
 	}
+
 	staged, err := os.MkdirTemp(filepath.Join(root, ".deepwork"), ".add-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(staged)
+
 	files, err := fs.Sub(embedded, p.from)
 	if err != nil {
 		return err

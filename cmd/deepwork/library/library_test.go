@@ -19,13 +19,16 @@ func TestAdd(t *testing.T) {
 			if err != nil || e.IsDir() {
 				return err
 			}
+
 			below, _ := filepath.Rel(p.from, path)
 			want := testkit.Get(embedded.ReadFile(path)).Must(t)
-			testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, p.Path, below))).Must(t)), string(want), "%s", path)
+			testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, p.Path, below))).Must(t)), string(want),
+				"%s", path)
 			return nil
 		}))
 	}
 	testkit.Equal(t, Find("nothing"), nil)
+
 	left := testkit.Get(filepath.Glob(filepath.Join(root, ".deepwork", ".*"))).Must(t)
 	testkit.Equal(t, len(left), 0, "left: %v", left)
 }

@@ -1,5 +1,6 @@
-// Package plugin is the plugin for Claude Code: its folder is laid out as Claude Code expects it, and the marketplace at
-// the top of the repository offers it. Its skills and its hook can be installed in a project instead.
+// Package plugin is the plugin for Claude Code: its folder is laid out as Claude Code expects it, and the
+// marketplace at the top of the repository offers it. Its skills and its hook can be installed in a project
+// instead.
 package plugin
 
 import (
@@ -32,7 +33,8 @@ func Installed(root string) bool {
 	home, _ := os.UserHomeDir()
 	own := cmp.Or(os.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude"))
 	on := false
-	for _, file := range []string{filepath.Join(own, "settings.json"), filepath.Join(root, ".claude", "settings.json"), filepath.Join(root, ".claude", "settings.local.json")} {
+	for _, file := range []string{filepath.Join(own, "settings.json"), filepath.Join(root, ".claude", "settings.json"),
+		filepath.Join(root, ".claude", "settings.local.json")} {
 		text, _ := os.ReadFile(file)
 		var settings struct {
 			EnabledPlugins map[string]json.RawMessage `json:"enabledPlugins"`
@@ -63,8 +65,8 @@ func Hooks() clients.Entry {
 	return clients.Hook(event, all.Hooks[event])
 }
 
-// Install installs the skills and the hook in .claude of the project at root. It reports each file and what was done, or
-// why it could not be; a *clients.LeftAloneError means that a person has to add the hook.
+// Install installs the skills and the hook in .claude of the project at root. It reports each file and what
+// was done, or why it could not be; a *clients.LeftAloneError means that a person has to add the hook.
 func Install(root string, report func(path, done string, err error)) {
 	skills, err := fs.Glob(files, "skills/*/SKILL.md")
 	if err != nil {
@@ -92,7 +94,10 @@ func Install(root string, report func(path, done string, err error)) {
 // Compacted answers the hook of Claude Code that runs after a compaction: it reads the hook's input, and prints for the
 // agent which sessions are in progress in the folder where it works, as find returns them. It prints nothing if there
 // are none.
-func Compacted(ctx context.Context, in io.Reader, out io.Writer, find func(ctx context.Context, folder string) ([]store.Session, error)) error {
+func Compacted(
+	ctx context.Context, in io.Reader, out io.Writer,
+	find func(ctx context.Context, folder string) ([]store.Session, error),
+) error {
 	var input struct {
 		CWD string `json:"cwd"`
 	}
@@ -103,11 +108,19 @@ func Compacted(ctx context.Context, in io.Reader, out io.Writer, find func(ctx c
 	if err != nil || len(sessions) == 0 {
 		return err
 	}
+
 	var text strings.Builder
-	text.WriteString("The conversation was compacted. These deepwork workflows are in progress in this project, the one that moved last first:\n")
+	text.WriteString("The conversation was compacted. These deepwork workflows are in progress in this project, the " +
+		"one that moved last first:\n")
 	for _, s := range sessions {
-		fmt.Fprintf(&text, "- session %s of %s/%s is at step %s; its goal: %q\n", s.ID, s.Job, s.Workflow, s.Step, show.OneLine(s.Goal, 200))
+		fmt.Fprintf(&text, "- session %s of %s/%s is at step %s; its goal: %q\n", s.ID, s.Job, s.Workflow, s.Step,
+			show.OneLine(s.Goal, 200))
 	}
-	fmt.Fprintf(&text, "If you were working on one of them, call get_step with its session_id, such as %s, to read the instructions of its step again, and go on there; don't start the workflow again.\n", sessions[0].ID)
-	return json.NewEncoder(out).Encode(map[string]any{"hookSpecificOutput": map[string]string{"hookEventName": "SessionStart", "additionalContext": text.String()}})
+	fmt.Fprintf(&text, "If you were working on one of them, call get_step with its session_id, such as %s, to read "+
+		"the instructions of its step again, and go on there; don't start the workflow again.\n", sessions[0].ID)
+	return json.NewEncoder(out).
+		Encode(map[string]any{"hookSpecificOutput": map[string]string{
+			"hookEventName":     "SessionStart",
+			"additionalContext": text.String(),
+		}})
 }

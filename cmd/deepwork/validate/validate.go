@@ -73,7 +73,8 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 	cfg := &config.Config{}
 	if c := checkConfig(root, display(filepath.Join(root, ".deepwork", "config.yml"))); c != nil {
 		checks, cfg = append(checks, c), c.config
-	} else if c := checkMisnamed(display(filepath.Join(root, ".deepwork")), "a project's config", config.FileName); c != nil {
+	} else if c := checkMisnamed(display(filepath.Join(root, ".deepwork")), "a project's config",
+		config.FileName); c != nil {
 		c.kind = aFolder // it is no job
 		checks = append(checks, c)
 	}
@@ -99,26 +100,35 @@ func shadowed(jobs []*Check, display func(path string) string) (warnings []*Chec
 	for _, b := range bundled {
 		first[b.Name()] = "the one that comes with the program"
 	}
+
 	for _, c := range jobs {
 		name := filepath.Base(filepath.Dir(c.File))
 		if c.kind != aJob {
 			continue
 		}
 		if first[name] != "" {
-			message := "takes the place of the job of this name that comes with the program; delete the folder to use that one"
+			message := "takes the place of the job of this name that comes with the program; delete the folder " +
+				"to use that one"
 			if c.job == nil {
-				message = "this copy of a job that comes with the program does not load, so that one is used; delete the folder"
+				message = "this copy of a job that comes with the program does not load, so that one is used; delete " +
+					"the folder"
 			}
-			c.Diagnostics = append(c.Diagnostics, job.Diagnostic{File: c.File, Line: 1, Column: 1, Message: message, Warning: true})
+			c.Diagnostics = append(c.Diagnostics,
+				job.Diagnostic{File: c.File, Line: 1, Column: 1, Message: message, Warning: true})
 			if c.job == nil {
 				continue
 			}
 		}
 		first[name] = c.File
 	}
+
 	folders := config.JobsFolders()
 	for _, fault := range catalog.FolderFaults(folders) {
-		warnings = append(warnings, &Check{File: config.JobsFoldersEnv, kind: aFolder, Diagnostics: job.Diagnostics{{File: config.JobsFoldersEnv, Warning: true, Message: fault}}})
+		warnings = append(warnings, &Check{
+			File:        config.JobsFoldersEnv,
+			kind:        aFolder,
+			Diagnostics: job.Diagnostics{{File: config.JobsFoldersEnv, Warning: true, Message: fault}},
+		})
 	}
 	for _, folder := range folders {
 		files, _ := filepath.Glob(filepath.Join(folder, "*", job.FileName))
@@ -126,8 +136,14 @@ func shadowed(jobs []*Check, display func(path string) string) (warnings []*Chec
 			name := filepath.Base(filepath.Dir(file))
 			if other := first[name]; other != "" && other != display(file) {
 				file = display(file)
-				warnings = append(warnings, &Check{File: file, kind: aFolder, Diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1, Warning: true,
-					Message: "it is not used, since " + other + " has the same folder name and comes first; delete one of the two"}}})
+				warnings = append(warnings, &Check{File: file, kind: aFolder, Diagnostics: job.Diagnostics{{
+					File:    file,
+					Line:    1,
+					Column:  1,
+					Warning: true,
+					Message: "it is not used, since " + other +
+						" has the same folder name and comes first; delete one of the two",
+				}}})
 				continue
 			}
 			first[name] = display(file)
@@ -146,6 +162,7 @@ func Summary(checks []*Check) (text string, faults int) {
 		case aConfig:
 			configs = " and config.yml"
 		}
+
 		for _, d := range c.Diagnostics {
 			if d.Warning {
 				warnings++
@@ -154,7 +171,8 @@ func Summary(checks []*Check) (text string, faults int) {
 			}
 		}
 	}
-	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "error"), show.Count(warnings, "warning")), faults
+	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "error"),
+		show.Count(warnings, "warning")), faults
 }
 
 // checkConfig validates the config.yml of a project. It returns nil if the project has no config.
@@ -190,6 +208,7 @@ func Config(file string) (*config.Config, error) {
 		}
 		return nil, ds
 	}
+
 	return c, nil
 }
 
@@ -199,6 +218,7 @@ func readFile(file string) ([]byte, error) {
 	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
 		return nil, err
 	}
+
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
@@ -208,6 +228,7 @@ func readFile(file string) ([]byte, error) {
 	case info.Size() > config.MaxBytes:
 		return nil, fmt.Errorf("it has %d bytes, more than the %d that are read", info.Size(), config.MaxBytes)
 	}
+
 	return os.ReadFile(file)
 }
 
@@ -219,7 +240,8 @@ func scanTarget(target string) ([]*Check, error) {
 	}
 	if !info.IsDir() {
 		if filepath.Base(target) != job.FileName {
-			return nil, fmt.Errorf("validating %s: it is not a directory; name a job's folder or a folder of jobs", target)
+			return nil,
+				fmt.Errorf("validating %s: it is not a directory; name a job's folder or a folder of jobs", target)
 		}
 		target = filepath.Dir(target)
 	}
@@ -229,6 +251,7 @@ func scanTarget(target string) ([]*Check, error) {
 	if c := checkMisnamed(target, "a job's file", job.FileName); c != nil {
 		return []*Check{c}, nil
 	}
+
 	checks, err := scanFolder(target)
 	if err == nil && !slices.ContainsFunc(checks, func(c *Check) bool { return c.kind == aJob }) {
 		err = fmt.Errorf("%w: neither %s nor a folder in it has a %s", ErrNoJobs, target, job.FileName)
@@ -242,6 +265,7 @@ func scanFolder(folder string) ([]*Check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("validating %s: %w", folder, err)
 	}
+
 	var checks []*Check
 	for _, e := range entries {
 		dir := filepath.Join(folder, e.Name())
@@ -254,8 +278,11 @@ func scanFolder(folder string) ([]*Check, error) {
 		} else if c := checkMisnamed(dir, "a job's file", job.FileName); c != nil {
 			checks = append(checks, c)
 		} else if !strings.HasPrefix(e.Name(), ".") {
-			checks = append(checks, &Check{File: dir, kind: aFolder, Diagnostics: job.Diagnostics{{File: dir, Warning: true,
-				Message: "it has no " + job.FileName + ", so there is no job; add one, or move the folder elsewhere"}}})
+			checks = append(checks, &Check{File: dir, kind: aFolder, Diagnostics: job.Diagnostics{{
+				File:    dir,
+				Warning: true,
+				Message: "it has no " + job.FileName + ", so there is no job; add one, or move the folder elsewhere",
+			}}})
 		}
 	}
 	findDuplicates(checks)
@@ -269,12 +296,14 @@ func checkMisnamed(dir, what, want string) *Check {
 		return nil
 	}
 	for _, e := range entries {
-		if name := e.Name(); strings.EqualFold(name, strings.Replace(want, ".yml", ".yaml", 1)) || strings.EqualFold(name, want) {
+		name := e.Name()
+		if strings.EqualFold(name, strings.Replace(want, ".yml", ".yaml", 1)) || strings.EqualFold(name, want) {
 			file := filepath.Join(dir, name)
 			return &Check{File: file, Diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1,
 				Message: what + " is named " + want + ", and this one is not read; rename it"}}}
 		}
 	}
+
 	return nil
 }
 
@@ -304,7 +333,9 @@ func checkJob(dir string) *Check {
 			}
 			return a.Column - b.Column
 		})
-		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool { // an error needs no warning of the same
+
+		// an error needs no warning of the same
+		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool {
 			return a == b || !a.Warning && b.Warning && a.Path == b.Path && a.Line == b.Line && a.Column == b.Column
 		})
 	}
@@ -315,6 +346,7 @@ func checkJob(dir string) *Check {
 			d.Line, d.Column = 1, 1 // about the whole file: editors want a place
 		}
 	}
+
 	return c
 }
 
@@ -325,6 +357,7 @@ func findDuplicates(checks []*Check) {
 		if c.job == nil {
 			continue
 		}
+
 		other, ok := first[c.job.Name]
 		if !ok {
 			first[c.job.Name] = c
@@ -348,6 +381,7 @@ func missing(root string, command []string) (why string) {
 	if len(command) == 0 {
 		return ""
 	}
+
 	_, err := trust.Find(root, command[0])
 	if e, ok := errors.AsType[*exec.Error](err); ok && !errors.Is(e, exec.ErrNotFound) {
 		return Reason(e.Err)
@@ -381,10 +415,12 @@ func missingAgents(root string, c *config.Config, checks []*Check) {
 			}
 			recipe, err := executors.Resolve(known, name, variant)
 			if err != nil && whole {
-				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File, undefined(err)))
+				checked.Diagnostics = append(checked.Diagnostics,
+					checked.job.ExecutorWarning(i, checked.File, undefined(err)))
 			} else if why := missing(root, recipe.Command); why != "" && !defines(c, name) {
 				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File,
-					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name another executor", recipe.Command[0], name, why)))
+					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name "+
+						"another executor", recipe.Command[0], name, why)))
 			}
 		}
 	}
@@ -396,7 +432,8 @@ func undefined(err error) string {
 	if refused, ok := errors.AsType[*session.Error](err); ok {
 		text = refused.Message
 	}
-	return strings.ReplaceAll(strings.ToLower(text[:1])+strings.TrimSuffix(text[1:], "."), "leave 'variant' out", "leave :VARIANT out")
+	return strings.ReplaceAll(strings.ToLower(text[:1])+strings.TrimSuffix(text[1:], "."), "leave 'variant' out",
+		"leave :VARIANT out")
 }
 
 // defines reports whether a config defines an executor.
@@ -413,8 +450,15 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 		if why == "" {
 			return
 		}
-		ds = append(ds, job.Diagnostic{File: file, Line: cmp.Or(lines[path+".command"], lines[path], 1), Column: 1, Path: path, Warning: true,
-			Message: fmt.Sprintf("the %s's program %q is not installed here (%s); install it, or correct the command", what, command[0], why)})
+		ds = append(ds, job.Diagnostic{
+			File:    file,
+			Line:    cmp.Or(lines[path+".command"], lines[path], 1),
+			Column:  1,
+			Path:    path,
+			Warning: true,
+			Message: fmt.Sprintf("the %s's program %q is not installed here (%s); install it, or correct the command",
+				what, command[0], why),
+		})
 	}
 	look("reviewer", "quality_gate.agent_review_command", c.QualityGate.AgentReviewCommand)
 	known, whole := executorsOf(root, c)
@@ -429,7 +473,14 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 			return
 		}
 		if _, err := executors.Resolve(known, name, variant); err != nil && whole {
-			ds = append(ds, job.Diagnostic{File: file, Line: cmp.Or(lines[path], 1), Column: 1, Path: path, Warning: true, Message: undefined(err)})
+			ds = append(ds, job.Diagnostic{
+				File:    file,
+				Line:    cmp.Or(lines[path], 1),
+				Column:  1,
+				Path:    path,
+				Warning: true,
+				Message: undefined(err),
+			})
 		} else if !defines(c, name) {
 			executor(what, path, name, variant)
 		}
@@ -443,13 +494,16 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 			}
 		}
 	}
+
 	if a := c.Attempts.AutoStart; a != nil {
 		named("executor", "attempts.auto_start", a.Executor)
 	}
 	named("executor", "run.executor", c.Run.Executor)
+
 	for _, s := range c.WorkflowTools.Sources {
 		look("source", config.SourcesKey+s.Name, s.Command)
 	}
+
 	slices.SortStableFunc(ds, func(a, b job.Diagnostic) int { return a.Line - b.Line })
 	return ds
 }

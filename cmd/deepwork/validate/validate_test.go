@@ -31,14 +31,18 @@ func TestWhatIsFound(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "bin/sh"), "")
 	testkit.Must(t, os.Chmod(filepath.Join(dir, "bin/sh"), 0o700))
 	t.Setenv("PATH", filepath.Join(dir, "bin"))
-	t.Setenv(config.JobsFoldersEnv, strings.Join([]string{dir + "/more", dir + "/none"}, string(filepath.ListSeparator)))
+	t.Setenv(config.JobsFoldersEnv,
+		strings.Join([]string{dir + "/more", dir + "/none"}, string(filepath.ListSeparator)))
 	t.Chdir(dir)
 	testkit.Must(t, os.MkdirAll("empty", 0o700))
 	t.Setenv("XDG_CONFIG_HOME", dir+"/own")
 	testkit.Write(t, "own/deepwork/config.yml", "executors: {OWN: {command: [sh]}}\n")
-	testkit.Write(t, "auto/.deepwork/config.yml", "attempts: {auto_start: {executor: CODEX, max_in_review: 1}}\nquality_gate: {reviewer_executor: GEMINI}\nrun: {executor: OWM}\n")
+	testkit.Write(t, "auto/.deepwork/config.yml",
+		"attempts: {auto_start: {executor: CODEX, max_in_review: 1}}\nquality_gate: {reviewer_executor: "+
+			"GEMINI}\nrun: {executor: OWM}\n")
 	testkit.Write(t, "large/.deepwork/config.yml", strings.Repeat("#", config.MaxBytes+1))
-	testkit.Must(t, errors.Join(os.MkdirAll("folder/.deepwork/config.yml", 0o700), os.MkdirAll("linked/.deepwork/jobs", 0o700)))
+	testkit.Must(t, errors.Join(os.MkdirAll("folder/.deepwork/config.yml", 0o700),
+		os.MkdirAll("linked/.deepwork/jobs", 0o700)))
 	testkit.Must(t, os.Symlink(dir+"/good/.deepwork/jobs/one", "linked/.deepwork/jobs/one"))
 	testkit.Must(t, os.Symlink(dir+"/config.bad", "linked/.deepwork/config.yml"))
 
@@ -55,11 +59,13 @@ func TestWhatIsFound(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{"good/.deepwork/jobs", "good/.deepwork/jobs/one/job.yml", "bad", "warn", "twice", "misnamed", "misnamed/one", "uses", "empty", "nowhere", "config.bad"} {
+	for _, target := range []string{"good/.deepwork/jobs", "good/.deepwork/jobs/one/job.yml", "bad", "warn", "twice",
+		"misnamed", "misnamed/one", "uses", "empty", "nowhere", "config.bad"} {
 		checks, err := Folders([]string{target})
 		list(target, checks, err)
 	}
-	for _, root := range []string{"good", "copies", "agents", "programs", "auto", "large", "folder", "linked", "empty"} {
+	for _, root := range []string{"good", "copies", "agents", "programs", "auto", "large", "folder", "linked",
+		"empty"} {
 		checks, err := Project(root, func(path string) string { return strings.TrimPrefix(path, dir+"/") })
 		list("project "+root, checks, err)
 	}

@@ -19,10 +19,12 @@ type database struct {
 // connected prepares a connection: SQLite itself limits the file and reports when a commit begins.
 func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 	if d.plan.Pages > 0 {
-		if _, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", d.plan.Pages), nil); err != nil {
+		_, err := c.ExecContext(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", d.plan.Pages), nil)
+		if err != nil {
 			return err
 		}
 	}
+
 	if d.plan.Commit > 0 || d.plan.Slow > 0 {
 		c.(sqlite.HookRegisterer).RegisterCommitHook(d.commit)
 	}

@@ -25,6 +25,7 @@ func (d *disk) carryOut(op durable.Op, do func() error) error {
 	if d.plan.Slow > 0 && (op.Do == durable.OpSync || op.Do == durable.OpSyncDir) {
 		time.Sleep(rand.N(d.plan.Slow))
 	}
+
 	err := do()
 	if err == nil {
 		d.killAt("after "+op.Do, op)
@@ -37,6 +38,7 @@ func (d *disk) isFull(op durable.Op) bool {
 	if op.Do != durable.OpWrite || d.plan.FullAt == 0 {
 		return false
 	}
+
 	n := int(d.writes.Add(1))
 	full := n >= d.plan.FullAt && n < d.plan.FullAt+d.plan.FullFor
 	if full {

@@ -21,17 +21,20 @@ const env = "DEEPWORK_FAULT"
 
 // A Plan is the faults of a server process.
 type Plan struct {
-	Tied    bool          `json:"tied,omitempty"`     // it ends when its stdin does, so that none outlives a killed test
-	Point   string        `json:"point,omitempty"`    // where it is killed: "before sync", "after move"; an Op of durable
+	// it ends when its stdin does, so that none outlives a killed test
+	Tied bool `json:"tied,omitempty"`
+	// where it is killed: "before sync", "after move"; an Op of durable
+	Point   string        `json:"point,omitempty"`
 	PointAt int           `json:"point_at,omitempty"` // at which occurrence of Point, from 1
 	FullAt  int           `json:"full_at,omitempty"`  // number of the write from which the disk is full
 	FullFor int           `json:"full_for,omitempty"` // for how many writes
 	Torn    bool          `json:"torn,omitempty"`     // half of a write is made before it fails or is killed
 	Slow    time.Duration `json:"slow,omitempty"`     // the maximum duration of a sync
-	Commit  int           `json:"commit,omitempty"`   // the number of the database's commit at which it is killed, from 1
-	Late    time.Duration `json:"late,omitempty"`     // the delay of that kill after the commit began
-	Pages   int           `json:"pages,omitempty"`    // how many pages the database may have; 0 means no bound
-	Clock   time.Duration `json:"clock,omitempty"`    // the error of its clock
+	// the number of the database's commit at which it is killed, from 1
+	Commit int           `json:"commit,omitempty"`
+	Late   time.Duration `json:"late,omitempty"`  // the delay of that kill after the commit began
+	Pages  int           `json:"pages,omitempty"` // how many pages the database may have; 0 means no bound
+	Clock  time.Duration `json:"clock,omitempty"` // the error of its clock
 }
 
 // Env returns the environment variable that gives a server the plan.
@@ -51,11 +54,13 @@ func Install() {
 	if text == "" || len(os.Args) < 2 || os.Args[1] != "serve" && os.Args[1] != "run" {
 		return
 	}
+
 	var p Plan
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		fmt.Fprintf(os.Stderr, "reading %s: %v\n", env, err)
 		os.Exit(1)
 	}
+
 	if p.Point != "" || p.FullAt > 0 || p.Slow > 0 {
 		durable.Intercept = (&disk{plan: p}).carryOut
 	}
@@ -68,6 +73,7 @@ func Install() {
 			os.Exit(1)
 		}()
 	}
+
 	store.RemoteRunLife = 3 * time.Second // so that executions of killed servers are taken up during a simulation
 	if p.Clock != 0 {
 		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
@@ -83,5 +89,6 @@ func die() {
 	if err != nil {
 		panic(err)
 	}
+
 	select {} // it takes an instant
 }

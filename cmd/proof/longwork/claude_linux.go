@@ -17,9 +17,9 @@ import (
 )
 
 // claude starts the real Claude Code with a scripted model. Over HTTP it has a terminal of its own: there it takes
-// tasks, with -p it does not, and what a person would type into a form is typed there. It takes up to two minutes to give
-// up a call whose reply was lost with the server. Over stdio it runs with -p, and with --continue each time that the
-// server is gone.
+// tasks, with -p it does not, and what a person would type into a form is typed there. It takes up to two
+// minutes to give up a call whose reply was lost with the server. Over stdio it runs with -p, and with
+// --continue each time that the server is gone.
 func (t *trial) claude(ctx context.Context) (*client, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen, ended := make(chan sight), make(chan struct{}) // ended is closed when all is over
@@ -38,6 +38,7 @@ func (t *trial) claude(ctx context.Context) (*client, error) {
 	if err := start(ctx, m, api.URL, ended); err != nil {
 		return nil, errors.Join(err, stop())
 	}
+
 	last := make(chan sight) // what is seen, until the end
 	go func() {
 		defer close(last)
@@ -55,9 +56,16 @@ func (t *trial) claude(ctx context.Context) (*client, error) {
 			}
 		}
 	}()
+
 	// A second result would come within some seconds.
-	again := func() error { time.AfterFunc(4*time.Second, cancel); return nil }
-	return &client{last, again, func() error { return nil }, func() error { defer func() { <-ended }(); return stop() }}, nil
+	again := func() error {
+		time.AfterFunc(4*time.Second, cancel)
+		return nil
+	}
+	return &client{last, again, func() error { return nil }, func() error {
+		defer func() { <-ended }()
+		return stop()
+	}}, nil
 }
 
 // interactive starts Claude Code at a terminal.
@@ -66,6 +74,7 @@ func (t *trial) interactive(ctx context.Context, m *model, api string, ended cha
 	if err != nil {
 		return err
 	}
+
 	master, slave, err := tty.Open(120, 50)
 	if err != nil {
 		return err
@@ -81,6 +90,7 @@ func (t *trial) interactive(ctx context.Context, m *model, api string, ended cha
 		_ = cmd.Wait()                // it was killed
 		_ = master.Close()
 	}()
+
 	return nil
 }
 
@@ -103,6 +113,7 @@ func (t *trial) prompted(ctx context.Context, m *model, api string, ended chan s
 			}
 		}
 	}()
+
 	return nil
 }
 
@@ -111,13 +122,25 @@ func (t *trial) claudeCommand(ctx context.Context, model string, args ...string)
 	const key = "a-key-of-the-scripted-model"
 	server := map[string]any{"type": "http", "url": t.url()}
 	if t.Over == "stdio" {
-		server = map[string]any{"command": "sh", "args": append([]string{"-c", `echo $$ >"$0" && exec "$@"`, t.serverPID()}, t.command()...)}
+		server = map[string]any{
+			"command": "sh",
+			"args":    append([]string{"-c", `echo $$ >"$0" && exec "$@"`, t.serverPID()}, t.command()...),
+		}
 	}
+
 	settings := map[string]any{
-		"hasCompletedOnboarding": true, "theme": "dark", "customApiKeyResponses": map[string]any{"approved": []string{key[len(key)-20:]}},
-		"projects": map[string]any{t.root: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}},
+		"hasCompletedOnboarding": true,
+		"theme":                  "dark",
+		"customApiKeyResponses":  map[string]any{"approved": []string{key[len(key)-20:]}},
+		"projects": map[string]any{t.root: map[string]any{
+			"hasTrustDialogAccepted":        true,
+			"hasCompletedProjectOnboarding": true,
+		}},
 	}
-	files := map[string]any{"mcp.json": map[string]any{"mcpServers": map[string]any{"deepwork": server}}, ".claude.json": settings}
+	files := map[string]any{
+		"mcp.json":     map[string]any{"mcpServers": map[string]any{"deepwork": server}},
+		".claude.json": settings,
+	}
 	if args[0] == "--continue" {
 		delete(files, ".claude.json")
 	}
@@ -127,19 +150,25 @@ func (t *trial) claudeCommand(ctx context.Context, model string, args ...string)
 			return nil, err
 		}
 	}
-	programs, err := filepath.Glob(filepath.Join(t.Packages, "node_modules", "@anthropic-ai", "claude-code-linux-*", "claude"))
+
+	programs, err := filepath.Glob(
+		filepath.Join(t.Packages, "node_modules", "@anthropic-ai", "claude-code-linux-*", "claude"))
 	if err != nil || len(programs) != 1 {
 		return nil, fmt.Errorf("%s has %d programs of Claude Code: %w", t.Packages, len(programs), err)
 	}
-	cmd := exec.CommandContext(ctx, programs[0], append([]string{"--mcp-config", filepath.Join(t.dir, "mcp.json"), "--strict-mcp-config", "--allowedTools", "mcp__deepwork"}, args...)...)
+	cmd := exec.CommandContext(ctx, programs[0],
+		append([]string{"--mcp-config", filepath.Join(t.dir, "mcp.json"), "--strict-mcp-config", "--allowedTools",
+			"mcp__deepwork"}, args...)...)
 	cmd.Dir, cmd.WaitDelay = t.root, time.Second
 	for _, v := range t.env {
 		if !strings.HasPrefix(v, "CLAUDE") {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY="+key, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "TERM=xterm-256color",
-		"MCP_PROTOCOL_NEGOTIATION="+map[string]string{Eras[0]: "auto", Eras[1]: "legacy"}[t.Era], "MCP_CONNECTION_NONBLOCKING=0")
+	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY="+key,
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "TERM=xterm-256color",
+		"MCP_PROTOCOL_NEGOTIATION="+map[string]string{Eras[0]: "auto", Eras[1]: "legacy"}[t.Era],
+		"MCP_CONNECTION_NONBLOCKING=0")
 	return cmd, nil
 }
 
@@ -151,6 +180,7 @@ func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight
 		return
 	}
 	defer log.Close()
+
 	var filled chan struct{} // closed when the form is all but sent; nil means none is shown
 	var screen strings.Builder
 	thinks := t.takes
@@ -161,6 +191,7 @@ func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight
 			return
 		}
 		_, _ = log.Write(buffer[:n])
+
 		select {
 		case <-filled:
 			filled = nil
@@ -168,7 +199,8 @@ func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight
 		default:
 		}
 		screen.Write(buffer[:n])
-		if filled == nil && strings.Contains(screen.String(), "requests") && strings.Contains(screen.String(), "Decline") {
+		if filled == nil && strings.Contains(screen.String(), "requests") &&
+			strings.Contains(screen.String(), "Decline") {
 			filled = make(chan struct{})
 			go t.fillIn(ctx, terminal, seen, thinks, filled)
 			thinks = time.Second
@@ -177,7 +209,9 @@ func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight
 }
 
 // fillIn types the answer: it opens the list of decisions, chooses the first, says why and accepts.
-func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight, pause time.Duration, filled chan<- struct{}) {
+func (t *trial) fillIn(
+	ctx context.Context, terminal *os.File, seen chan<- sight, pause time.Duration, filled chan<- struct{},
+) {
 	see := func(at string) {
 		select {
 		case seen <- sight{At: at}:
@@ -185,6 +219,7 @@ func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight
 		}
 	}
 	see("asked")
+
 	keys := []string{"\x1b[C", "\r", t.token, "\x1b[B", "\r"}
 	for i, key := range keys {
 		select {
@@ -193,10 +228,12 @@ func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight
 			return
 		}
 		pause = 700 * time.Millisecond
+
 		if i == len(keys)-1 {
 			close(filled)
 			see("answered")
 		}
+
 		_, _ = fmt.Fprint(terminal, key) // a terminal that is closed ends the reader, too
 	}
 }

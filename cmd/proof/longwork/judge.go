@@ -28,12 +28,16 @@ func (t *trial) judge(ctx context.Context) error {
 	if t.Over == "http" { // it may have to take up what nobody asked for any more
 		f.check(end(t.server) == nil, "the server could not be ended")
 	}
+
 	done, ends := t.found("done")
 	task, named := t.found("task")
 	again, looks := t.found("again")
 	_, lost := t.found("lost")
+
 	f.check(ends == 1 && done.Status == "completed" && !done.Failed, "the client has the results %+v", done)
-	f.check(t.Client != "ts" || looks == named && (named == 0 || again.Same), "the task changed after its end, or was lost")
+	f.check(t.Client != "ts" || looks == named && (named == 0 || again.Same),
+		"the task changed after its end, or was lost")
+
 	var result struct {
 		Status string `json:"status"`
 		State  string `json:"state"`
@@ -47,16 +51,23 @@ func (t *trial) judge(ctx context.Context) error {
 	if t.Client == "claude" {
 		f.check(t.spoke() == t.Era, "the client and the server spoke %q", t.spoke())
 	}
+
 	begun, finished, beside, err := t.worked()
 	if err != nil {
 		return err
 	}
+
 	tasks, open := 0, 0
-	if err := t.query(ctx, "SELECT count(*), count(*) FILTER (WHERE status <> 'completed') FROM long_calls", &tasks, &open); err != nil {
+	if err := t.query(ctx, "SELECT count(*), count(*) FILTER (WHERE status <> 'completed') FROM long_calls", &tasks,
+		&open); err != nil {
 		return err
 	}
+
 	// A task whose client lost the reply that named it ends when it is forgotten.
-	f.check(tasks == 1 && open == 0 || named == 0 && tasks <= 1, "there are %d tasks, %d of them not completed; the client got %d, the last is %s", tasks, open, named, task.Text)
+	f.check(tasks == 1 && open == 0 || named == 0 && tasks <= 1,
+		"there are %d tasks, %d of them not completed; the client got %d, the last is %s", tasks, open, named,
+		task.Text)
+
 	// Work that the killed server led begins again, and is finished once.
 	f.check(beside == 0, "%d workers worked beside others", beside)
 	f.check(begun <= 1+len(t.killed), "the work was begun %d times, after %d kills", begun, len(t.killed))
@@ -64,18 +75,21 @@ func (t *trial) judge(ctx context.Context) error {
 	case "remote":
 		// A source that was being asked when the server was killed is not asked again: what it did is unknown.
 		unknown := result.State == "unknown" && lost > 0
-		f.check(unknown || result.State == "completed" && result.Result.Token == t.token, "the result is %s", done.Structured)
+		f.check(unknown || result.State == "completed" && result.Result.Token == t.token, "the result is %s",
+			done.Structured)
 		f.check(unknown && begun == 0 || begun == 1, "the workflow was started %d times at its source", begun)
 		err = t.one(ctx, &f, "SELECT count(*), replace(min(state), 'unknown', 'completed') FROM workflow_executions")
 	case "run":
 		f.check(result.State == "completed", "the result is %s", done.Structured)
 		f.check(finished == 1, "%d agents finished the step", finished)
-		err = errors.Join(t.one(ctx, &f, "SELECT count(*), min(state) FROM attempts"), t.one(ctx, &f, "SELECT count(*), min(status) FROM workflow_sessions"))
+		err = errors.Join(t.one(ctx, &f, "SELECT count(*), min(state) FROM attempts"),
+			t.one(ctx, &f, "SELECT count(*), min(status) FROM workflow_sessions"))
 	default:
 		f.check(result.Status == "workflow_complete", "the result is %s", done.Structured)
 		f.check(t.kind == "question" || finished == 1, "%d reviews were finished", finished)
 		err = errors.Join(t.one(ctx, &f, "SELECT count(*), min(status) FROM workflow_sessions"), t.evidence(ctx, &f))
 	}
+
 	said, cerr := t.deepwork(ctx, "check")
 	f.check(cerr == nil, "deepwork check: %v\n%s", cerr, said)
 	return errors.Join(append(f, err)...)
@@ -112,6 +126,7 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 	if err != nil {
 		return fmt.Errorf("deepwork sessions show: %w\n%s", err, text)
 	}
+
 	var s struct {
 		Progress map[string]struct {
 			Tries    int `json:"quality_attempts"`
@@ -121,15 +136,19 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("deepwork sessions show: %w\n%s", err, text)
 	}
+
 	p := s.Progress[t.kind]
 	e := p.Evidence
 	if t.kind == "review" {
 		f.check(e.Kind == "reviewer" && p.Tries == 1, "%d tries were judged, and the evidence is %+v", p.Tries, e)
 		return nil
 	}
-	f.check(e.Kind == "passed_in_client" && e.Identity != "" && e.Channel == t.Over && e.Reason == t.token, "the evidence is %+v", e)
+	f.check(e.Kind == "passed_in_client" && e.Identity != "" && e.Channel == t.Over && e.Reason == t.token,
+		"the evidence is %+v", e)
+
 	_, asked := t.found("asked")
-	f.check(t.Over == "stdio" || t.Client == "claude" || asked == 1, "the person was asked %d times", asked) // Claude Code asks again if an answer was lost
+	// Claude Code asks again if an answer was lost
+	f.check(t.Over == "stdio" || t.Client == "claude" || asked == 1, "the person was asked %d times", asked)
 	return nil
 }
 
@@ -149,6 +168,7 @@ func (t *trial) worked() (begun, finished, beside int, err error) {
 			beside++
 		}
 	}
+
 	return begun, finished, beside, err
 }
 

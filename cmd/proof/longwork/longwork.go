@@ -25,7 +25,8 @@ import (
 // another system, and a step that a person passes.
 var Kinds = []string{"review", "run", "remote", "question"}
 
-// Eras are the versions of the protocol: the newest, and the last that has sessions. Over HTTP only the newest has tasks.
+// Eras are the versions of the protocol: the newest, and the last that has sessions. Over HTTP only the
+// newest has tasks.
 var Eras = []string{"2026-07-28", "2025-11-25"}
 
 // Options are what Prove is told.
@@ -50,11 +51,17 @@ func (o *Options) Check() error {
 	for name, c := range map[string]struct {
 		value string
 		of    []string
-	}{"--kind": {o.Kinds[0], Kinds}, "--client": {o.Client, []string{"ts", "claude"}}, "--over": {o.Over, []string{"http", "stdio"}}, "--era": {o.Era, Eras}} {
+	}{
+		"--kind":   {o.Kinds[0], Kinds},
+		"--client": {o.Client, []string{"ts", "claude"}},
+		"--over":   {o.Over, []string{"http", "stdio"}},
+		"--era":    {o.Era, Eras},
+	} {
 		if !slices.Contains(c.of, c.value) {
 			return fmt.Errorf("%s is one of %s, not %q", name, strings.Join(c.of, ", "), c.value)
 		}
 	}
+
 	if o.Cases < 1 || o.AtOnce < 1 || o.Takes < time.Second {
 		return errors.New("--kills and --at-once are at least 1, and --takes at least 1s")
 	}
@@ -67,6 +74,7 @@ func (o *Options) Check() error {
 	if o.Over == "http" && o.Era != Eras[0] {
 		return fmt.Errorf("over HTTP there are tasks in %s alone", Eras[0])
 	}
+
 	return nil
 }
 
@@ -77,6 +85,7 @@ func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error)
 		return 0, err
 	}
 	fmt.Fprintf(out, "the client is %s\n", client)
+
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, o.AtOnce)
@@ -88,18 +97,23 @@ func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error)
 				t := newTrial(o, kind, n)
 				began := time.Now()
 				failed := t.prove(ctx)
+
 				mu.Lock()
 				defer mu.Unlock()
-				fmt.Fprintf(out, "%s %d over %s, %s: killed %v after it was %s (%v of work), and after its end; took %.1fs: %s\n", kind, n+1, o.Over, o.Era, t.killed, t.after, t.takes, time.Since(began).Seconds(), t.summary())
+				fmt.Fprintf(out, "%s %d over %s, %s: killed %v after it was %s (%v of work), and after its end; took "+
+					"%.1fs: %s\n", kind, n+1, o.Over, o.Era, t.killed, t.after, t.takes, time.Since(began).Seconds(),
+					t.summary())
 				if failed != nil {
 					wrong++
-					fmt.Fprintf(out, "  WRONG: %s\n  Its files are in %s.\n", strings.ReplaceAll(failed.Error(), "\n", "\n  "), t.dir)
+					fmt.Fprintf(out, "  WRONG: %s\n  Its files are in %s.\n",
+						strings.ReplaceAll(failed.Error(), "\n", "\n  "), t.dir)
 				} else {
 					err = errors.Join(err, os.RemoveAll(t.dir))
 				}
 			})
 		}
 	}
+
 	all.Wait()
 	return wrong, errors.Join(err, ctx.Err())
 }
@@ -111,7 +125,15 @@ func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error)
 func newTrial(o Options, kind string, n int) *trial {
 	random := rand.New(rand.NewPCG(o.Seed, uint64(100*slices.Index(Kinds, kind)+n)))
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(random.Int64N(int64(to-from))) }
-	t := &trial{Options: o, kind: kind, dir: filepath.Join(o.Dir, fmt.Sprintf("%s-%d", kind, n+1)), token: fmt.Sprintf("%s_%d_%d", kind, n+1, o.Seed), takes: o.Takes, after: "calling"}
+	t := &trial{
+		Options: o,
+		kind:    kind,
+		dir:     filepath.Join(o.Dir, fmt.Sprintf("%s-%d", kind, n+1)),
+		token:   fmt.Sprintf("%s_%d_%d", kind, n+1, o.Seed),
+		takes:   o.Takes,
+		after:   "calling",
+	}
+
 	switch {
 	case o.Long > 0 && n == 0:
 		t.takes = o.Long
@@ -128,5 +150,6 @@ func newTrial(o Options, kind string, n int) *trial {
 	default:
 		t.moments = []time.Duration{between(0, t.takes+time.Second)}
 	}
+
 	return t
 }

@@ -38,7 +38,8 @@ func newModel(t *trial, seen chan<- sight) *model {
 	case t.kind == "run":
 		m.todo = []call{find("run_workflow", "get_run")}
 	default:
-		m.todo = []call{find("call_workflow_tool", "workflow_status", "refresh_workflow_tools"), {"refresh_workflow_tools", nil}}
+		m.todo = []call{find("call_workflow_tool", "workflow_status", "refresh_workflow_tools"),
+			{"refresh_workflow_tools", nil}}
 	}
 	return m
 }
@@ -80,7 +81,8 @@ func (m *model) next(ctx context.Context, now told) (call, string) {
 		return m.recover(ctx, end[2])
 	case m.over:
 		return call{}, "It was done."
-	case strings.Contains(now.text, "No such tool") || strings.Contains(now.text, "InputValidationError"): // the server is not connected yet
+	// the server is not connected yet
+	case strings.Contains(now.text, "No such tool") || strings.Contains(now.text, "InputValidationError"):
 		return m.later(ctx, last)
 	case len(m.todo) > 0:
 		c := m.todo[0]
@@ -99,7 +101,8 @@ func (m *model) next(ctx context.Context, now told) (call, string) {
 		return call{}, "I wait for it."
 	case isLong && now.failed:
 		return m.recover(ctx, now.text)
-	case last.Name == "workflow_status" && now.failed: // nobody knows that execution; the error lists those that are known
+	// nobody knows that execution; the error lists those that are known
+	case last.Name == "workflow_status" && now.failed:
 		for _, id := range idPattern.FindAllString(now.text, -1) {
 			if id != unknownExecution {
 				return call{"workflow_status", map[string]any{"execution_id": id}}, ""
@@ -130,6 +133,7 @@ func (m *model) next(ctx context.Context, now told) (call, string) {
 		m.long = true
 		m.see(ctx, sight{At: "calling", Text: m.session})
 	}
+
 	return long, ""
 }
 
@@ -197,10 +201,12 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Content json.RawMessage
 		}
 	}
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/v1/messages") || json.NewDecoder(r.Body).Decode(&body) != nil {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/v1/messages") ||
+		json.NewDecoder(r.Body).Decode(&body) != nil {
 		http.NotFound(w, r)
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, words := call{}, "A title"
@@ -213,29 +219,53 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		c, words = m.next(r.Context(), now)
 		m.last = c
-		_ = note(filepath.Join(m.t.dir, "model.log"), time.Now().Format(time.TimeOnly), fmt.Sprintf("%t %.2000q: %s %v %s", now.failed, now.text, c.Name, c.Arguments, words))
+		_ = note(filepath.Join(m.t.dir, "model.log"), time.Now().Format(time.TimeOnly),
+			fmt.Sprintf("%t %.2000q: %s %v %s", now.failed, now.text, c.Name, c.Arguments, words))
 	}
 	m.turn++
-	block, delta, reason := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": words}, "end_turn"
+
+	block := map[string]any{"type": "text", "text": ""}
+	delta := map[string]any{"type": "text_delta", "text": words}
+	reason := "end_turn"
 	if c.Name != "" {
 		name := c.Name
 		if name != "ToolSearch" {
 			name = prefix + name
 		}
+
 		args, _ := json.Marshal(c.Arguments) // maps of texts and numbers
 		if c.Arguments == nil {
 			args = []byte("{}")
 		}
-		block = map[string]any{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", m.turn), "name": name, "input": map[string]any{}}
+		block = map[string]any{
+			"type":  "tool_use",
+			"id":    fmt.Sprintf("toolu_%d", m.turn),
+			"name":  name,
+			"input": map[string]any{},
+		}
 		delta, reason = map[string]any{"type": "input_json_delta", "partial_json": string(args)}, "tool_use"
 	}
+
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, event := range []map[string]any{
-		{"type": "message_start", "message": map[string]any{"id": fmt.Sprintf("msg_%d", m.turn), "type": "message", "role": "assistant", "model": "scripted",
-			"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1}}},
-		{"type": "content_block_start", "index": 0, "content_block": block}, {"type": "content_block_delta", "index": 0, "delta": delta},
+		{"type": "message_start", "message": map[string]any{
+			"id":            fmt.Sprintf("msg_%d", m.turn),
+			"type":          "message",
+			"role":          "assistant",
+			"model":         "scripted",
+			"content":       []any{},
+			"stop_reason":   nil,
+			"stop_sequence": nil,
+			"usage":         map[string]any{"input_tokens": 1, "output_tokens": 1},
+		}},
+		{"type": "content_block_start", "index": 0, "content_block": block},
+		{"type": "content_block_delta", "index": 0, "delta": delta},
 		{"type": "content_block_stop", "index": 0},
-		{"type": "message_delta", "delta": map[string]any{"stop_reason": reason, "stop_sequence": nil}, "usage": map[string]any{"output_tokens": 1}},
+		{
+			"type":  "message_delta",
+			"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil},
+			"usage": map[string]any{"output_tokens": 1},
+		},
 		{"type": "message_stop"},
 	} {
 		text, _ := json.Marshal(event)
@@ -249,6 +279,7 @@ func toldIn(content json.RawMessage) (t told) {
 	if json.Unmarshal(content, &text) == nil {
 		return told{text: text}
 	}
+
 	var blocks []struct {
 		Type    string
 		Text    string
@@ -265,6 +296,7 @@ func toldIn(content json.RawMessage) (t told) {
 			t.text += b.Text
 		}
 	}
+
 	return t
 }
 

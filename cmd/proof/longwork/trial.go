@@ -79,14 +79,18 @@ func (o *Options) install(ctx context.Context) (string, error) {
 	if o.Packages == "" {
 		o.Packages = filepath.Join(o.Dir, "npm")
 		packages := []string{name + "@" + version}
-		if arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; runtime.GOOS == "linux" && arch != "" {
+		arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+		if runtime.GOOS == "linux" && arch != "" {
 			packages = append(packages, "node-linux-"+arch+"@"+nodeVersion) // distributions are years behind
 		}
-		cmd := exec.CommandContext(ctx, "npm", append([]string{"install", "--silent", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", o.Packages}, packages...)...)
+		cmd := exec.CommandContext(ctx, "npm",
+			append([]string{"install", "--silent", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund",
+				"--prefix", o.Packages}, packages...)...)
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("installing the client: %w\n%s", err, said)
 		}
 	}
+
 	var installed struct{ Version string }
 	text, err := os.ReadFile(filepath.Join(o.Packages, "node_modules", filepath.FromSlash(name), "package.json"))
 	if err = errors.Join(err, os.WriteFile(filepath.Join(o.Packages, "client.mjs"), clientScript, 0o644)); err == nil {
@@ -115,11 +119,13 @@ func (t *trial) prove(ctx context.Context) (err error) {
 			err = errors.Join(err, end(c))
 		}
 	}()
+
 	if t.Over == "http" {
 		if err := t.serve(ctx); err != nil {
 			return err
 		}
 	}
+
 	if err := t.lead(ctx); err != nil {
 		return fmt.Errorf("%w\nThe client saw %s", err, t.summary())
 	}
@@ -130,11 +136,15 @@ const jobText = `name: long
 version: "1.0.0"
 summary: Long work
 common_job_info_provided_to_all_steps_at_runtime: Info
-workflows: [{name: review, summary: A, steps: [review]}, {name: question, summary: A, steps: [question]}, {name: run, summary: A, steps: [run]}]
+workflows: [{name: review, summary: A, steps: [review]}, {name: question, summary: A, steps: [question]}, {name: ` +
+	`run, summary: A, steps: [run]}]
 steps:
-  - {id: review, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, quality_criteria: {good: "Is it good?"}}]}
-  - {id: question, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, by: human, quality_criteria: {good: "Is it good?"}}]}
-  - {id: run, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: R}}, reviews: []}
+  - {id: review, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: ` +
+	`R}}, reviews: [{run_each: report, quality_criteria: {good: "Is it good?"}}]}
+  - {id: question, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: ` +
+	`R}}, reviews: [{run_each: report, by: human, quality_criteria: {good: "Is it good?"}}]}
+  - {id: run, name: A, description: A, instructions_file: a.md, outputs: {report: {type: file, description: R}}, ` +
+	`reviews: []}
 `
 
 // lay makes the project, and starts the source.
@@ -144,11 +154,15 @@ func (t *trial) lay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	t.env = append(os.Environ(), "HOME="+t.dir, "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=")
 	for name, value := range own {
 		t.env = append(t.env, name+"="+value)
 	}
-	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q], default_timeout: %d}\nrun: {retries: 5}\nexecutors:\n  WORK: {command: [%q, step, %q, %v]}\n", t.Self, t.journal(), int(2*t.takes.Seconds())+60, t.Self, t.dir, t.takes)
+
+	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q], default_timeout: %d}\nrun: "+
+		"{retries: 5}\nexecutors:\n  WORK: {command: [%q, step, %q, %v]}\n", t.Self, t.journal(),
+		int(2*t.takes.Seconds())+60, t.Self, t.dir, t.takes)
 	if t.kind == "remote" {
 		url := ""
 		if t.source, url, err = t.start(ctx, t.Self, "source", t.journal(), "127.0.0.1:0"); err != nil {
@@ -156,22 +170,30 @@ func (t *trial) lay(ctx context.Context) error {
 		}
 		config += fmt.Sprintf("workflow_tools:\n  status_interval: 1s\n  sources:\n    - {name: far, url: %q}\n", url)
 	}
+
 	jobs := filepath.Join(t.root, ".deepwork", "jobs", "long")
 	for path, text := range map[string]string{
-		filepath.Join(t.root, "report.md"): fmt.Sprintf("proof-review %s pass %d\n", t.token, t.takes.Milliseconds()), filepath.Join(t.root, ".deepwork", "config.yml"): config,
-		filepath.Join(jobs, "job.yml"): jobText, filepath.Join(jobs, "a.md"): "Do it.\n",
+		filepath.Join(t.root, "report.md"): fmt.Sprintf("proof-review %s pass %d\n", t.token,
+			t.takes.Milliseconds()),
+		filepath.Join(t.root, ".deepwork", "config.yml"): config,
+		filepath.Join(jobs, "job.yml"):                   jobText,
+		filepath.Join(jobs, "a.md"):                      "Do it.\n",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
+		if err != nil {
 			return err
 		}
 	}
-	for _, args := range []string{"init -q -b main", "add .", "-c user.name=Proof -c user.email=proof@example.com commit -q -m first"} {
+
+	for _, args := range []string{"init -q -b main", "add .",
+		"-c user.name=Proof -c user.email=proof@example.com commit -q -m first"} {
 		cmd := exec.CommandContext(ctx, "git", strings.Fields(args)...)
 		cmd.Dir, cmd.Env = t.root, t.env
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("git %s: %w\n%s", args, err, said)
 		}
 	}
+
 	for { // not one of the ports that the system gives away: the server listens there again and again
 		t.address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
 		if listener, err := net.Listen("tcp", t.address); err == nil {
@@ -193,6 +215,7 @@ func (t *trial) start(ctx context.Context, argv ...string) (cmd *exec.Cmd, url s
 		return nil, "", err
 	}
 	defer log.Close()
+
 	cmd = exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Stderr = t.env, log
 	if err := cmd.Start(); err != nil {
@@ -201,7 +224,8 @@ func (t *trial) start(ctx context.Context, argv ...string) (cmd *exec.Cmd, url s
 	for {
 		text, err := os.ReadFile(log.Name())
 		if err == nil {
-			if _, after, listens := strings.Cut(string(text), "msg=listening"); listens && strings.Contains(after, "\n") {
+			_, after, listens := strings.Cut(string(text), "msg=listening")
+			if listens && strings.Contains(after, "\n") {
 				_, after, _ = strings.Cut(after, "url=")
 				return cmd, strings.Fields(after)[0], nil
 			}
@@ -234,6 +258,7 @@ func end(c *exec.Cmd) error {
 	if c == nil || c.ProcessState != nil {
 		return nil
 	}
+
 	err := c.Process.Kill()
 	_ = c.Wait() // it was killed
 	if errors.Is(err, os.ErrProcessDone) {
@@ -252,9 +277,19 @@ type call struct {
 func (t *trial) calls() (start map[string]any, long call) {
 	switch t.kind {
 	case "run":
-		return nil, call{"run_workflow", map[string]any{"job_name": "long", "workflow_name": "run", "goal": t.token, "executor": "WORK", "wait": true, "request_id": t.token}}
+		return nil, call{"run_workflow", map[string]any{
+			"job_name":      "long",
+			"workflow_name": "run",
+			"goal":          t.token,
+			"executor":      "WORK",
+			"wait":          true,
+			"request_id":    t.token,
+		}}
 	case "remote":
-		return nil, call{"call_workflow_tool", map[string]any{"name": "sim_slow", "arguments": map[string]any{"token": t.token, "lasts": t.takes.Milliseconds()}}}
+		return nil, call{"call_workflow_tool", map[string]any{
+			"name":      "sim_slow",
+			"arguments": map[string]any{"token": t.token, "lasts": t.takes.Milliseconds()},
+		}}
 	}
 	return map[string]any{"job_name": "long", "workflow_name": t.kind, "goal": t.token, "request_id": t.token},
 		call{"finished_step", map[string]any{"step_id": t.kind, "outputs": map[string]any{"report": "report.md"}}}
@@ -263,12 +298,20 @@ func (t *trial) calls() (start map[string]any, long call) {
 // task is what the client of the SDK is told.
 func (t *trial) task() (string, error) {
 	start, long := t.calls()
-	task := map[string]any{"kind": t.kind, "era": t.Era, "takes": t.takes.Milliseconds(), "token": t.token, "start": start, "call": long}
+	task := map[string]any{
+		"kind":  t.kind,
+		"era":   t.Era,
+		"takes": t.takes.Milliseconds(),
+		"token": t.token,
+		"start": start,
+		"call":  long,
+	}
 	if t.Over == "http" {
 		task["url"] = t.url()
 	} else {
 		task["command"] = t.command()
 	}
+
 	text, err := json.Marshal(task)
 	return string(text), err
 }
@@ -280,8 +323,10 @@ func (t *trial) url() string { return "http://" + t.address + "/mcp" }
 
 // A client makes the call.
 type client struct {
-	seen  <-chan sight // closed when it has ended
-	again func() error // called when it has the result and the server was killed again: it looks for the result once more, and ends
+	seen <-chan sight // closed when it has ended
+	// called when it has the result and the server was killed again: it looks for the result once more, and
+	// ends
+	again func() error
 	wait  func() error // for its end
 	kill  func() error // ends it at once
 }
@@ -297,6 +342,7 @@ func (t *trial) lead(ctx context.Context) error {
 		return err
 	}
 	defer c.kill()
+
 	var began time.Time
 	var kill <-chan time.Time
 	pid := 0
@@ -320,11 +366,13 @@ func (t *trial) lead(ctx context.Context) error {
 			if !ok {
 				return c.wait()
 			}
+
 			t.sights = append(t.sights, s)
 			if s.At == t.after && began.IsZero() {
 				began = time.Now()
 				next()
 			}
+
 			switch s.At {
 			case "server":
 				pid = s.PID
@@ -356,6 +404,7 @@ func (t *trial) typescript(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -363,10 +412,14 @@ func (t *trial) typescript(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	seen := make(chan sight)
 	go watch(ctx, out, seen)
 	return &client{seen,
-		func() error { _, err := io.WriteString(in, "again\n"); return err },
+		func() error {
+			_, err := io.WriteString(in, "again\n")
+			return err
+		},
 		func() error {
 			if err := cmd.Wait(); err != nil {
 				said, _ := os.ReadFile(log.Name())
@@ -388,6 +441,7 @@ func watch(ctx context.Context, out io.Reader, seen chan<- sight) {
 		if json.Unmarshal(lines.Bytes(), &s) != nil {
 			s = sight{At: "odd", Text: lines.Text()}
 		}
+
 		select {
 		case seen <- s:
 		case <-ctx.Done():
@@ -406,11 +460,14 @@ func (t *trial) kill(ctx context.Context, pid int) error {
 		if err == nil {
 			err = p.Kill()
 		}
+
 		if errors.Is(err, os.ErrProcessDone) {
 			return nil
 		}
+
 		return err
 	}
+
 	return errors.Join(end(t.server), t.serve(ctx))
 }
 

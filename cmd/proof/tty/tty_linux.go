@@ -23,6 +23,7 @@ func Open(columns, lines uint16) (master, slave *os.File, err error) {
 	if err == nil {
 		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns})
 	}
+
 	n := 0
 	if err == nil {
 		n, err = unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
@@ -37,14 +38,15 @@ func Open(columns, lines uint16) (master, slave *os.File, err error) {
 }
 
 // Run runs a command with a controlling terminal of its own, at which ahead is typed before it starts,
-// and a line of answer each time it asks; \r makes several lines of one. It returns what the command printed on stdout and stderr, and at the
-// terminal. The error is that of the command, or ErrNone.
+// and a line of answer each time it asks; \r makes several lines of one. It returns what the command printed
+// on stdout and stderr, and at the terminal. The error is that of the command, or ErrNone.
 func Run(cmd *exec.Cmd, ahead, answer string) (printed, screen string, err error) {
 	master, slave, err := Open(80, 24)
 	if err != nil {
 		return "", "", err
 	}
 	defer master.Close()
+
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -54,6 +56,7 @@ func Run(cmd *exec.Cmd, ahead, answer string) (printed, screen string, err error
 	if err != nil {
 		return "", "", errors.Join(err, slave.Close())
 	}
+
 	shown := make(chan string, 1)
 	go func() { shown <- reply(master, answer) }()
 	err = cmd.Wait()

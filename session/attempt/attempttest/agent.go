@@ -44,10 +44,12 @@ func Agent(args []string) int {
 		}
 		prompt = string(text)
 	}
+
 	if args[0] == "stay" {
 		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Hour)
 	}
+
 	fmt.Println("agent", args[0])
 	for line := range strings.Lines(prompt) {
 		order, ok := strings.CutPrefix(strings.TrimSpace(line), "! ")
@@ -64,6 +66,7 @@ func Agent(args []string) int {
 			return code
 		}
 	}
+
 	fmt.Println("done")
 	return 0
 }
@@ -130,6 +133,7 @@ func agentDo(verb, rest, prompt string) (code int, over bool, err error) {
 	default:
 		return 0, false, fmt.Errorf("unknown order %q", verb)
 	}
+
 	return 0, false, nil
 }
 
@@ -140,6 +144,7 @@ func agentSlot(dir string) error {
 	if err := os.WriteFile(own, nil, 0o644); err != nil {
 		return err
 	}
+
 	var running []string
 	met := filepath.Join(dir, "met")
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -161,6 +166,7 @@ func agentSlot(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	return os.Remove(own)
 }
 

@@ -39,13 +39,16 @@ func Main(m *testing.M, onPostgres string) {
 			os.Exit(Agent(os.Args[2:]))
 		}
 	}
+
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Setenv("CLAUDECODE", "1") // which agents are not given
+
 	// What the person who runs the tests has set up for git and for jobs does not matter.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	os.Setenv(config.JobsFoldersEnv, "")
+
 	os.Exit(pgtest.Twice(onPostgres, func() int {
 		dir, err := os.MkdirTemp("", "repository")
 		if err != nil {
@@ -86,7 +89,10 @@ func (p *Project) Configure(change func(*config.Config)) {
 	c := config.Default()
 	agent := []string{os.Args[0], "agent"}
 	c.Executors = []config.Executor{{
-		Name: "TEST", Command: append(agent, "first"), Resume: append(agent, "resumed"), Env: map[string]string{"MODE": "quick"},
+		Name:    "TEST",
+		Command: append(agent, "first"),
+		Resume:  append(agent, "resumed"),
+		Env:     map[string]string{"MODE": "quick"},
 		Variants: []config.Variant{
 			{Name: "OTHER", Command: append(agent, "other"), Env: map[string]string{"MODE": "slow"}},
 			{Name: "SAME", Env: map[string]string{"MODE": "same"}},
@@ -96,6 +102,7 @@ func (p *Project) Configure(change func(*config.Config)) {
 	}, {
 		Name: "MISSING", Command: []string{"./no-such-agent"},
 	}}
+
 	change(c)
 	p.Config.Store(c)
 }
@@ -195,6 +202,7 @@ func Refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 	if e.Kind != kind || e.Code != code {
 		t.Errorf("refused as %s %s; expected %s %s: %v", e.Kind, e.Code, kind, code, err)
 	}
+
 	for _, m := range mentions {
 		if !strings.Contains(e.Message, m) {
 			t.Errorf("%s does not mention %q: %s", code, m, e.Message)
@@ -222,7 +230,8 @@ func Wrong(t testing.TB, err error, code string, mentions ...string) {
 func Times(t testing.TB, times ...string) {
 	t.Helper()
 	for _, s := range times {
-		if at, err := time.Parse(time.RFC3339Nano, s); err != nil || !strings.HasSuffix(s, "Z") || time.Since(at) > time.Hour {
+		at, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil || !strings.HasSuffix(s, "Z") || time.Since(at) > time.Hour {
 			t.Errorf("%q is not the present in RFC 3339 and UTC", s)
 		}
 	}

@@ -47,6 +47,7 @@ func (c CommandLine) Describe(ctx context.Context, variant *string) (a Abilities
 			a.Variants = append(a.Variants, v.Name)
 		}
 	}
+
 	r, err := c.recipe(cfg, variant)
 	if err != nil {
 		return a, err
@@ -79,7 +80,9 @@ func (c CommandLine) ready(ctx context.Context, w Work) (*recipe, error) {
 	if w.MCP != nil {
 		r.Recipe = r.ForStep(c.Name, *w.MCP, w.Conversation)
 		if w.Model != "" && !r.With(c.Name, w.Model) {
-			return nil, session.Wrong(codes.ExecutorUnavailable, "The step names the model %s, and the executor %s is not one of those whose options deepwork knows (%s). Remove model from the step, or give it one of these executors with its own command.",
+			return nil, session.Wrong(codes.ExecutorUnavailable,
+				"The step names the model %s, and the executor %s is not one of those whose options deepwork knows "+
+					"(%s). Remove model from the step, or give it one of these executors with its own command.",
 				w.Model, c.Name, strings.Join(config.KnownExecutors, ", "))
 		}
 	}
@@ -98,6 +101,7 @@ func (c CommandLine) Start(ctx context.Context, w Work) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	env := w.Env
 	if r.Telemetry {
 		env = telemetry.WithReceiver(env)
@@ -131,6 +135,7 @@ func (c CommandLine) recipe(cfg *config.Config, variant *string) (*recipe, error
 	for _, name := range AllNames(cfg, c.Registered)[len(all):] { // for the error
 		all = append(all, config.Executor{Name: name})
 	}
+
 	of := ""
 	if variant != nil {
 		of = *variant
@@ -165,17 +170,25 @@ func (r *recipe) check(prompt string) error {
 		return session.Changed(r.root, err)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s is not executable: %s. Make it so with chmod +x, or correct executors in .deepwork/config.yml.",
+		return session.Wrong(codes.ExecutorUnavailable,
+			"The program of executor %s is not executable: %s. Make it so with chmod +x, or correct executors in "+
+				".deepwork/config.yml.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if err != nil {
-		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
+		return session.Wrong(codes.ExecutorUnavailable,
+			"The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or "+
+				"correct executors in .deepwork/config.yml; list_executors lists the available ones.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > MaxArgument() {
-		return session.Wrong(codes.TooLong, "Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; at most %d are allowed. Shorten them, or put long text in a file and name that file.",
-			r.name, len(prompt), MaxArgument()).With("argument", "prompt").With("value", len(prompt)).With("max", MaxArgument())
+		return session.Wrong(codes.TooLong,
+			"Executor %s takes its prompt as an argument, and title, description and prompt together have %d bytes; "+
+				"at most %d are allowed. Shorten them, or put long text in a file and name that file.",
+			r.name, len(prompt), MaxArgument()).With("argument", "prompt").With("value", len(prompt)).With("max",
+			MaxArgument())
 	}
+
 	return nil
 }
 
@@ -251,11 +264,14 @@ func (l Local) check(attempt, execution string) error {
 			return fmt.Errorf("%q is not the id of an attempt or an execution", id)
 		}
 	}
-	for _, dir := range []string{filepath.Dir(l.Records(attempt)), l.Records(attempt), l.Run(attempt, ""), l.Run(attempt, execution)} {
+
+	for _, dir := range []string{filepath.Dir(l.Records(attempt)), l.Records(attempt), l.Run(attempt, ""),
+		l.Run(attempt, execution)} {
 		if err := runner.OwnFolder(dir); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -299,10 +315,13 @@ func (l Local) Alive(attempt string) (bool, error) {
 			return alive, err
 		}
 	}
+
 	return false, err
 }
 
-func (l Local) Tail(ctx context.Context, attempt string, after *int64, limit int, wait time.Duration) ([]runner.Entry, int64, error) {
+func (l Local) Tail(
+	ctx context.Context, attempt string, after *int64, limit int, wait time.Duration,
+) ([]runner.Entry, int64, error) {
 	if err := l.check(attempt, ""); err != nil {
 		return nil, 0, err
 	}

@@ -30,7 +30,8 @@ type Executor interface {
 	Find(ctx context.Context, log, execution string) (Process, error)
 	// Tail returns at most limit entries of a log: those after an index, for which it waits, or, if after is
 	// nil, the last ones; next is the index after which the following ones are.
-	Tail(ctx context.Context, log string, after *int64, limit int, wait time.Duration) (entries []runner.Entry, next int64, err error)
+	Tail(ctx context.Context, log string, after *int64, limit int, wait time.Duration) (entries []runner.Entry,
+		next int64, err error)
 	// Note adds a message of deepwork for people to a log to which no agent writes, if it can.
 	Note(log, text string) error
 	// Remove removes a log and all records of its executions, which have ended.

@@ -1,6 +1,7 @@
-// Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). Executor is what the task
-// board asks for; CommandLine implements it with the command lines of agents that need no configuration, and of those
-// in the config, on this machine. An Executor for agents elsewhere needs nothing else of this package.
+// Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). Executor is
+// what the task board asks for; CommandLine implements it with the command lines of agents that need no
+// configuration, and of those in the config, on this machine. An Executor for agents elsewhere needs nothing
+// else of this package.
 //
 // What a reader has to hold:
 //
@@ -89,8 +90,13 @@ func override(base, v config.Variant) config.Variant {
 		env = maps.Clone(base.Env)
 		maps.Copy(env, v.Env)
 	}
-	return config.Variant{Name: base.Name, Command: firstNonEmpty(v.Command, base.Command), Resume: firstNonEmpty(v.Resume, base.Resume),
-		Prompt: cmp.Or(v.Prompt, base.Prompt), Env: env}
+	return config.Variant{
+		Name:    base.Name,
+		Command: firstNonEmpty(v.Command, base.Command),
+		Resume:  firstNonEmpty(v.Resume, base.Resume),
+		Prompt:  cmp.Or(v.Prompt, base.Prompt),
+		Env:     env,
+	}
 }
 
 // firstNonEmpty returns the first non-empty command line.
@@ -140,11 +146,13 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	if variant != "" {
 		j := variantOf(&all[i], variant)
 		if j < 0 {
-			names, there := xslices.Map(all[i].Variants, func(v config.Variant) string { return v.Name }), "it has none: leave 'variant' out"
+			names, there := xslices.Map(all[i].Variants, func(v config.Variant) string { return v.Name }),
+				"it has none: leave 'variant' out"
 			if len(names) > 0 {
 				there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
 			}
-			return Recipe{}, session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", name, variant, there).
+			return Recipe{}, session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", name,
+				variant, there).
 				With("argument", "variant").With("value", variant).With("variants", names)
 		}
 		v = override(v, all[i].Variants[j])
@@ -154,7 +162,13 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	r := Recipe{Command: v.Command, Resume: firstNonEmpty(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin), Telemetry: all[i].Telemetry}
+	r := Recipe{
+		Command:   v.Command,
+		Resume:    firstNonEmpty(v.Resume, v.Command),
+		Continues: len(v.Resume) > 0,
+		Prompt:    cmp.Or(v.Prompt, config.PromptStdin),
+		Telemetry: all[i].Telemetry,
+	}
 	for _, key := range slices.Sorted(maps.Keys(v.Env)) {
 		r.Env = append(r.Env, key+"="+v.Env[key])
 	}
@@ -165,8 +179,9 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 // prints JSON lines, and continues the last conversation of its working directory, which is an
 // attempt's own, or one by its name.
 type program struct {
-	name             string
-	base, work, plan string // its options, and those to do anything and to plan without changing anything; plan "" means it cannot
+	name string
+	// its options, and those to do anything and to plan without changing anything; plan "" means it cannot
+	base, work, plan string
 	last, named      string // options that continue a conversation
 	end              string // after all options
 	env              map[string]string
@@ -191,27 +206,33 @@ var programs = []program{{
 	base: "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox",
 	last: "resume --last", named: "resume " + ConversationPlaceholder, end: "-",
 	server: func(m MCP) (args, env []string) {
-		return []string{"-c", `mcp_servers.` + MCPName + `={url="` + m.URL + `",bearer_token_env_var="` + TokenEnv + `"}`}, nil
+		return []string{"-c", `mcp_servers.` + MCPName + `={url="` + m.URL + `",bearer_token_env_var="` + TokenEnv +
+			`"}`}, nil
 	},
 }, {
 	name: "GEMINI",
 	base: "gemini --output-format stream-json", work: "--approval-mode yolo", plan: "--approval-mode plan",
 	last: "--resume latest", named: "--resume " + ConversationPlaceholder,
-	env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"}, // else it asks for permission in a folder that is not trusted
+	// else it asks for permission in a folder that is not trusted
+	env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"},
 	server: func(MCP) (args, env []string) {
 		return []string{"--allowed-mcp-server-names", MCPName}, nil
 	},
 }, {
-	name: "CURSOR_AGENT",
-	base: "cursor-agent --print --output-format stream-json --trust --approve-mcps", work: "--force", plan: "--mode plan",
-	last: "--continue", named: "--resume " + ConversationPlaceholder,
+	name:  "CURSOR_AGENT",
+	base:  "cursor-agent --print --output-format stream-json --trust --approve-mcps",
+	work:  "--force",
+	plan:  "--mode plan",
+	last:  "--continue",
+	named: "--resume " + ConversationPlaceholder,
 }, {
 	name: "OPENCODE",
 	// Without a title, the model is asked for one, and what that costs is not reported.
 	base: "opencode run --format json --auto --title deepwork", plan: "--agent plan",
 	last: "--continue", named: "--session " + ConversationPlaceholder,
 	server: func(m MCP) (args, env []string) {
-		return nil, []string{`OPENCODE_CONFIG_CONTENT={"mcp":{"` + MCPName + `":{"type":"remote","url":"` + m.URL + `","headers":{"Authorization":"Bearer {env:` + TokenEnv + `}"},"oauth":false}}}`}
+		return nil, []string{`OPENCODE_CONFIG_CONTENT={"mcp":{"` + MCPName + `":{"type":"remote","url":"` + m.URL +
+			`","headers":{"Authorization":"Bearer {env:` + TokenEnv + `}"},"oauth":false}}}`}
 	},
 }}
 
@@ -223,7 +244,11 @@ func Known() []config.Executor {
 		all[i] = config.Executor{Name: p.name, Prompt: config.PromptStdin, Env: maps.Clone(p.env),
 			Command: words(p.base, p.work, p.end), Resume: words(p.base, p.work, p.last, p.end)}
 		if p.plan != "" {
-			all[i].Variants = []config.Variant{{Name: "PLAN", Command: words(p.base, p.plan, p.end), Resume: words(p.base, p.plan, p.last, p.end)}}
+			all[i].Variants = []config.Variant{{
+				Name:    "PLAN",
+				Command: words(p.base, p.plan, p.end),
+				Resume:  words(p.base, p.plan, p.last, p.end),
+			}}
 		}
 	}
 	return all
@@ -264,6 +289,7 @@ func (r Recipe) ForStep(executor string, m MCP, conversation string) Recipe {
 			line[i] = strings.NewReplacer(MCPPlaceholder, m.File, ConversationPlaceholder, conversation).Replace(word)
 		}
 	}
+
 	return r
 }
 
@@ -272,13 +298,16 @@ func (r *Recipe) With(executor, model string) bool {
 	if r.program(executor).name == "" {
 		return false
 	}
-	r.Command, r.Resume = insert(slices.Clone(r.Command), []string{"--model", model}), insert(slices.Clone(r.Resume), []string{"--model", model})
+	r.Command, r.Resume = insert(slices.Clone(r.Command), []string{"--model", model}),
+		insert(slices.Clone(r.Resume), []string{"--model", model})
 	return true
 }
 
 // Names reports whether a conversation can be continued by its name, even if the folder has others.
 func (r Recipe) Names(executor string) bool {
-	return slices.ContainsFunc(r.named(executor), func(word string) bool { return strings.Contains(word, ConversationPlaceholder) })
+	return slices.ContainsFunc(r.named(executor), func(word string) bool {
+		return strings.Contains(word, ConversationPlaceholder)
+	})
 }
 
 // named returns resume so that it continues a conversation by its name, if it can.
@@ -295,7 +324,9 @@ func (r Recipe) named(executor string) []string {
 
 // program returns the known program that the recipe of an executor runs, or a zero one.
 func (r Recipe) program(executor string) program {
-	i := slices.IndexFunc(programs, func(p program) bool { return p.name == executor && strings.HasPrefix(p.base, r.Command[0]+" ") })
+	i := slices.IndexFunc(programs, func(p program) bool {
+		return p.name == executor && strings.HasPrefix(p.base, r.Command[0]+" ")
+	})
 	if i < 0 {
 		return program{}
 	}

@@ -19,16 +19,19 @@ type form struct {
 // forms are tried in this order; of several matches of one the last counts.
 var forms = []form{
 	{compiled(`(?i)\||\bresets?[_ -]?at[\\"']*[:=\s]+[\\"']*|ratelimit-reset[\\"']*[:=\s]+[\\"']*`), epoch},
-	{compiled(`(?i)\bretry[-_ ]?(?:after|delay|in)[-_ ]?ms[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
-		return duration(digits().FindString(rest)+"ms", now)
-	}},
-	{compiled(`(?i)\b(?:retry[-_ ]?(?:after|delay)|resets?[-_](?:in|after))(?:[-_]seconds)?[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
-		if at, ok := duration(rest, now); ok {
-			return at, true
-		}
-		return duration(digits().FindString(rest)+"s", now)
-	}},
-	{compiled(`(?i)\b(?:again|retry(?:ing)?|resets?|renews?|available|wait(?:ing)?|over|back)\b(?:[^\n.\d]{0,20}\b(?:in|after|for|within))?\s+(?:about |around |~)?`), duration},
+	{compiled(`(?i)\bretry[-_ ]?(?:after|delay|in)[-_ ]?ms[\\"']*\s*[:=]\s*[\\"']*`),
+		func(rest string, now time.Time) (time.Time, bool) {
+			return duration(digits().FindString(rest)+"ms", now)
+		}},
+	{compiled(`(?i)\b(?:retry[-_ ]?(?:after|delay)|resets?[-_](?:in|after))(?:[-_]seconds)?[\\"']*\s*[:=]\s*[\\"']*`),
+		func(rest string, now time.Time) (time.Time, bool) {
+			if at, ok := duration(rest, now); ok {
+				return at, true
+			}
+			return duration(digits().FindString(rest)+"s", now)
+		}},
+	{compiled(`(?i)\b(?:again|retry(?:ing)?|resets?|renews?|available|wait(?:ing)?|over|back)\b(?:[^\n.\d]{0,` +
+		`20}\b(?:in|after|for|within))?\s+(?:about |around |~)?`), duration},
 	{compiled(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b` +
 		`[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
 }
@@ -61,9 +64,24 @@ func epoch(rest string, _ time.Time) (time.Time, bool) {
 	return time.Unix(v, 0), err == nil && len(n) == len("1767265200")
 }
 
-var units = map[string]time.Duration{"ms": time.Millisecond, "msec": time.Millisecond, "millisecond": time.Millisecond,
-	"s": time.Second, "sec": time.Second, "second": time.Second, "m": time.Minute, "min": time.Minute, "minute": time.Minute,
-	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "d": 24 * time.Hour, "day": 24 * time.Hour, "w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour}
+var units = map[string]time.Duration{
+	"ms":          time.Millisecond,
+	"msec":        time.Millisecond,
+	"millisecond": time.Millisecond,
+	"s":           time.Second,
+	"sec":         time.Second,
+	"second":      time.Second,
+	"m":           time.Minute,
+	"min":         time.Minute,
+	"minute":      time.Minute,
+	"h":           time.Hour,
+	"hr":          time.Hour,
+	"hour":        time.Hour,
+	"d":           24 * time.Hour,
+	"day":         24 * time.Hour,
+	"w":           7 * 24 * time.Hour,
+	"week":        7 * 24 * time.Hour,
+}
 
 // duration reads quantities such as 8h44m7s, "2 days, 3 hours and 12 minutes" or "an hour".
 func duration(rest string, now time.Time) (time.Time, bool) {
@@ -81,6 +99,7 @@ func duration(rest string, now time.Time) (time.Time, bool) {
 		if unit == 0 {
 			return now.Add(time.Duration(sum)), read
 		}
+
 		n, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			n = 1
@@ -168,6 +187,7 @@ func timeOfDay(m []string) (hour, minute, second int, valid bool) {
 	if m == nil {
 		return 0, 0, 0, true
 	}
+
 	hour, _ = strconv.Atoi(m[1])
 	minute, _ = strconv.Atoi(m[2])
 	second, _ = strconv.Atoi(m[3])
@@ -189,6 +209,7 @@ func location(rest string, local *time.Location) (*time.Location, bool) {
 		loc, err := time.LoadLocation(name)
 		return loc, err == nil
 	}
+
 	m := offset().FindStringSubmatch(strings.ToLower(rest))
 	if m[0] == "" {
 		return local, true

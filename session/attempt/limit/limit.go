@@ -90,6 +90,7 @@ func Over(of []task.Execution, since time.Time) time.Time {
 	if len(of) == 0 || of[0].LimitedUntil == nil || of[0].EndedAt == nil {
 		return time.Time{}
 	}
+
 	until, row := *of[0].LimitedUntil, Row(of, since)
 	if row == 0 || row == 1 && Known(&of[0]) {
 		return until

@@ -40,6 +40,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 			os.Setenv("PATH", path)
 		}
 	}
+
 	a = &agent{log: log, summary: newSummary()}
 	a.out, a.err = a.lines(Stdout), a.lines(Stderr)
 	child, err := process.Spawn(process.Spec{
@@ -47,7 +48,9 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 		Env: process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...),
 	}, a.out, a.err)
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Sprintf("the program %q is not in PATH; install it, or name another command for this executor in the config", spec.Command[0])
+		return nil,
+			fmt.Sprintf("the program %q is not in PATH; install it, or name another command for this executor in the "+
+				"config", spec.Command[0])
 	} else if err != nil {
 		return nil, err.Error()
 	}
@@ -78,6 +81,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 		a.log.system("its start could not be recorded, and so it is ended: %v", recorded)
 		killAt = time.Now()
 	}
+
 	exited, killed := a.child.Exited(), false
 	for {
 		grace, asked := requestedStop(dir)
@@ -85,6 +89,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 			e.Stopped, killAt = true, time.Now().Add(grace)
 			a.child.Terminate()
 		}
+
 		pause := stopLook
 		if !killAt.IsZero() {
 			if left := time.Until(killAt); left > 0 {
@@ -107,10 +112,12 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 		case <-time.After(pause):
 		}
 	}
+
 	if a.child.Close() {
 		a.log.system("something that it has started does not end, or holds its output open")
 		e.Left = true
 	}
+
 	a.out.End()
 	a.err.End()
 	a.summary.put(&e)
@@ -156,6 +163,7 @@ func (s *summary) put(e *Exit) {
 			e.FinalMessage = text
 		}
 	}
+
 	e.Stderr, e.Failure = process.Tail(string(s.stderr), maxStderr), clip([]byte(s.reader.Failure()))
 	e.Usage, e.Conversation = s.reader.Usage(), s.reader.Conversation()
 }

@@ -31,6 +31,7 @@ func TestFlood(t *testing.T) {
 	testkit.Equal(t, e.Code, 0)
 	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
 	testkit.True(t, most <= 100<<10 && most != 0, "the shim took %d KiB", most)
+
 	last, _ := tailed(t, b.path("log"), nil, 10)
 	testkit.True(t, last[9].Index >= 1_000_000, "it ends with entry %d", last[9].Index)
 }
@@ -67,11 +68,13 @@ func TestFullDisk(t *testing.T) {
 	testkit.Equal(t, e.Code, 0)
 	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
 	testkit.True(t, !e.Interrupted, "%+v", e)
+
 	entries, _ := tailed(t, s.Log, nil, MaxTail)
 	testkit.Need(t, len(entries) >= 100, "%d entries", len(entries))
 	for i, e := range entries {
 		testkit.Need(t, e.Index == entries[0].Index+int64(i), "entry %d is %d", i, e.Index)
 	}
+
 	// Nothing can be begun now, and nothing is left of the attempt to.
 	fillUp(t, filepath.Join(disk, "ballast"))
 	s2 := b.spec("2", "echo")
@@ -82,6 +85,7 @@ func TestFullDisk(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "no space left") {
 		t.Error(err)
 	}
+
 	must(t, os.Remove(filepath.Join(disk, "ballast")))
 	must(t, os.RemoveAll(s.Log))
 	testkit.Equal(t, b.ran(), 1, "agents ran")

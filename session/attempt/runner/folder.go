@@ -66,6 +66,7 @@ func readJSON[T any](dir, name string) (*T, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	v := new(T)
 	if err == nil {
 		err = json.Unmarshal(data, v)
@@ -105,7 +106,8 @@ const maxGrace = 24 * time.Hour
 // requestStop records a request to stop the run, with a grace period. Each grace has its own file
 // name, so no request overwrites another.
 func requestStop(dir string, grace time.Duration) error {
-	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())),
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil // it was requested before
 	}

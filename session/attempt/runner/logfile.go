@@ -55,6 +55,7 @@ func openLog(dir string, patience time.Duration) (*logFile, error) {
 	if err := cmp.Or(OwnFolder(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("a run writes it now"))
 	defer cancel()
 	lock, err := durable.Lock(ctx, filepath.Join(dir, logLock))
@@ -123,6 +124,7 @@ func (l *logFile) flush() {
 	if l.count == 0 {
 		return
 	}
+
 	err := l.put()
 	if err == nil {
 		l.next += l.count
@@ -157,6 +159,7 @@ func (l *logFile) rotate() error {
 	if err != nil {
 		return err
 	}
+
 	room := int64(MaxLogBytes - segmentBytes)
 	for _, s := range slices.Backward(segs) {
 		if room -= s.size; room < 0 {
@@ -168,6 +171,7 @@ func (l *logFile) rotate() error {
 	if err != nil {
 		return err
 	}
+
 	if l.f != nil {
 		l.f.Close()
 	}
@@ -202,11 +206,13 @@ func Note(log, text string) error {
 		return fmt.Errorf("noting something in a log: %w", err)
 	}
 	s := process.NewLines(MaxLine, func(lines [][]byte) { l.write(System, lines...) })
+
 	s.Write([]byte(text))
 	s.End()
 	if err := l.close(); err != nil {
 		return fmt.Errorf("noting something in the log %s: %w", log, err)
 	}
+
 	return nil
 }
 
@@ -223,7 +229,14 @@ type Entry struct {
 // newEntry returns the entry of a line as process.Lines has it, with its break, or of a message of deepwork.
 func newEntry(index int64, at time.Time, stream string, line []byte) Entry {
 	text, whole := bytes.CutSuffix(line, []byte("\n"))
-	e := Entry{Index: index, Time: at, Stream: stream, Text: string(bytes.TrimSuffix(text, []byte("\r"))), More: !whole && stream != System}
+	e := Entry{
+		Index:  index,
+		Time:   at,
+		Stream: stream,
+		Text:   string(bytes.TrimSuffix(text, []byte("\r"))),
+		More:   !whole && stream != System,
+	}
+
 	if len(e.Text) < len(text) || !utf8.Valid(text) {
 		e.Raw = base64.StdEncoding.EncodeToString(text)
 	}

@@ -20,11 +20,12 @@ const waitMax = 250 * time.Millisecond
 // A Process is a run, of this server or another. Any number of goroutines and servers may wait for
 // it and stop it.
 type Process struct { // the state of its folder when it was read
-	dir      string
-	started  *startedRecord // nil if the folder is not marked
-	exit     *Exit          // nil if no exit is recorded
-	alive    bool           // a shim is alive; valid if there is no exit
-	lifePipe *os.File       // a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
+	dir     string
+	started *startedRecord // nil if the folder is not marked
+	exit    *Exit          // nil if no exit is recorded
+	alive   bool           // a shim is alive; valid if there is no exit
+	// a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
+	lifePipe *os.File
 }
 
 // StartedAt returns when the agent was started, by the clock of its shim; zero if it never was.
@@ -45,6 +46,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
+
 	now, err := await(ctx, p.dir, waitMax, p.lifePipe, func(*Process) bool { return false })
 	if err == nil && now.exit == nil {
 		err = errors.New("its records were removed")
@@ -63,6 +65,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
 	}
+
 	now, err := look(p.dir)
 	if err == nil && now.exit == nil && now.alive {
 		err = requestStop(p.dir, min(max(grace, 0), maxGrace))
@@ -96,6 +99,7 @@ func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 		if exists(dir, startedFile) || exists(dir, exitFile) || time.Now().After(end) {
 			return nil, nil
 		}
+
 		if err := pause.Wait(ctx); err != nil {
 			return nil, err
 		}
@@ -111,6 +115,7 @@ func look(dir string) (p *Process, err error) {
 	if err := OwnFolder(dir); err != nil {
 		return nil, err
 	}
+
 	p = &Process{dir: dir}
 	// Read the lock before the records: a shim records and then unlocks.
 	if p.alive, err = Alive(dir); err != nil {
@@ -126,7 +131,9 @@ func look(dir string) (p *Process, err error) {
 // await reads a folder repeatedly until an exit is recorded, there is certainly no run, or enough
 // returns true. If a shim died, it ends the agent and records that. It looks at once when life ends,
 // which may be nil.
-func await(ctx context.Context, dir string, most time.Duration, life *os.File, enough func(*Process) bool) (*Process, error) {
+func await(
+	ctx context.Context, dir string, most time.Duration, life *os.File, enough func(*Process) bool,
+) (*Process, error) {
 	for pause := looks(most); ; {
 		p, err := look(dir)
 		if err == nil && (p.exit != nil || !p.alive && p.started == nil || enough(p)) {
@@ -135,6 +142,7 @@ func await(ctx context.Context, dir string, most time.Duration, life *os.File, e
 		if err == nil && !p.alive {
 			err = settle(ctx, dir)
 		}
+
 		switch {
 		case err != nil:
 		case life == nil:
@@ -185,17 +193,27 @@ func settle(ctx context.Context, dir string) error {
 	if err != nil || p.exit != nil || p.started == nil {
 		return err
 	}
+
 	spec, err := readJSON[Spec](dir, specFile)
 	if err != nil {
 		return err
 	}
 	spec = cmp.Or(spec, &Spec{})
 	s := p.started
+
 	if s.Boot == process.Boot() {
 		process.EndGroup(s.PID, s.Start)
 	}
+
 	_, stopped := requestedStop(dir)
-	e := Exit{Code: -1, Interrupted: true, Stopped: stopped, StartedAt: s.StartedAt, EndedAt: endOf(s.StartedAt, time.Now().UTC())}
+	e := Exit{
+		Code:        -1,
+		Interrupted: true,
+		Stopped:     stopped,
+		StartedAt:   s.StartedAt,
+		EndedAt:     endOf(s.StartedAt, time.Now().UTC()),
+	}
+
 	if spec.logIsIn(dir) {
 		// The log only helps people; without it the run is settled anyway.
 		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
@@ -205,8 +223,10 @@ func settle(ctx context.Context, dir string) error {
 				sum.line(entry.Stream, []byte(entry.Text))
 			}
 		}
+
 		sum.put(&e)
 		Note(spec.Log, "the run was cut short: what watched over it was killed, or the system went down")
 	}
+
 	return writeExit(dir, &e)
 }

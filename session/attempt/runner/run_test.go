@@ -43,15 +43,24 @@ func TestRun(t *testing.T) {
 	testkit.True(t, !e.EndedAt.Before(e.StartedAt), "pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	testkit.Equal(t, texts(b.log(), Stdout), "reading|héllo||last words", "stdout")
 	testkit.Equal(t, texts(b.log(), Stderr), "to stderr", "stderr")
+
 	all, _, err := Tail(t.Context(), b.path("log"), new(int64(-1)), MaxTail, 0)
-	testkit.True(t, err == nil && strings.HasPrefix(texts(all, System), fmt.Sprintf("started %s as process %d|", s.Command[0], p.pid())), "deepwork's own: %s", texts(all, System))
+	testkit.True(t, err == nil && strings.HasPrefix(texts(all, System),
+		fmt.Sprintf("started %s as process %d|", s.Command[0], p.pid())), "deepwork's own: %s", texts(all, System))
+
 	for _, file := range []string{specFile, startedFile, exitFile} {
 		testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(s.Dir, file))).Must(t).Mode().Perm(), 0o600, "%s", file)
 	}
+
 	// A later caller finds the same.
 	again := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	testkit.Equal(t, again.pid(), p.pid(), "found")
-	for what, got := range map[string]Exit{"found": b.wait(again), "started again": b.run(s), "stopped after its end": b.stop(again, 0)} {
+
+	for what, got := range map[string]Exit{
+		"found":                 b.wait(again),
+		"started again":         b.run(s),
+		"stopped after its end": b.stop(again, 0),
+	} {
 		testkit.Equal(t, got, e, "%s", what)
 	}
 	testkit.Equal(t, b.ran(), 1, "agents ran")
@@ -65,13 +74,20 @@ func TestSurroundings(t *testing.T) {
 	b.run(s)
 	var got map[string]any
 	must(t, json.Unmarshal([]byte(texts(b.log(), Stdout)), &got))
-	testkit.Same(t, got, map[string]any{"dir": s.Work, "pwd": s.Work, "tell": "it", "shim": "", "args": []any{"a b", "--c"}})
+	testkit.Same(t, got, map[string]any{
+		"dir":  s.Work,
+		"pwd":  s.Work,
+		"tell": "it",
+		"shim": "",
+		"args": []any{"a b", "--c"},
+	})
 }
 
 func TestExits(t *testing.T) {
 	b := newBench(t)
 	e := b.run(b.spec("1", "exit:3"))
 	testkit.True(t, e.Code == 3 && e.FinalMessage == "done", "%+v", e)
+
 	dies := b.spec("2", "")
 	dies.Command = []string{"sh", "-c", "kill -SEGV $$"}
 	e = b.run(dies)
@@ -79,10 +95,12 @@ func TestExits(t *testing.T) {
 	testkit.Equal(t, e.Signal, "SIGSEGV")
 	testkit.True(t, !e.Interrupted, "%+v", e)
 	testkit.True(t, !e.Stopped, "%+v", e)
+
 	s := b.spec("3", "noread")
 	s.Stdin = bytes.Repeat([]byte("x"), 1<<20)
 	e = b.run(s)
 	testkit.True(t, e.Code == 0 && e.Signal == "", "%+v", e)
+
 	p := b.start(b.spec("4", "hang"))
 	v := b.next()
 	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
@@ -95,7 +113,8 @@ func TestExits(t *testing.T) {
 func TestNotStarted(t *testing.T) {
 	b := newBench(t)
 	script := b.path("work/script")
-	must(t, errors.Join(os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700), os.WriteFile(b.path("work/plain"), []byte("x"), 0o600)))
+	must(t, errors.Join(os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700),
+		os.WriteFile(b.path("work/plain"), []byte("x"), 0o600)))
 	for i, c := range []struct {
 		change func(*Spec)
 		want   string
@@ -119,8 +138,10 @@ func TestNotStarted(t *testing.T) {
 		testkit.True(t, !e.Interrupted, "%d: %+v", i, e)
 	}
 	testkit.Equal(t, b.ran(), 0, "an agent ran")
+
 	// The program is looked up in the PATH that the agent is given.
-	must(t, errors.Join(os.MkdirAll(b.path("bin"), 0o700), os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700)))
+	must(t, errors.Join(os.MkdirAll(b.path("bin"), 0o700),
+		os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700)))
 	s := b.spec("path", "echo")
 	s.Command, s.Env = []string{"my-agent"}, append(s.Env, "PATH="+b.path("bin")+":/bin:/usr/bin")
 	testkit.Equal(t, b.run(s).FinalMessage, "mine")
@@ -130,6 +151,7 @@ func TestStartRefuses(t *testing.T) {
 	b := newBench(t)
 	must(t, os.WriteFile(b.path("file"), nil, 0o600))
 	testkit.Fails(t, testkit.Get(testRunner().Start(t.Context(), b.spec("file/run", "echo"))).Err(), "not a directory")
+
 	s := b.spec("2", "echo")
 	for want, r := range map[string]*Runner{
 		"no command line":        {},
@@ -140,6 +162,7 @@ func TestStartRefuses(t *testing.T) {
 	} {
 		testkit.Fails(t, testkit.Get(r.Start(t.Context(), s)).Err(), want, "%s", want)
 	}
+
 	// All that is no hindrance to a start that goes well.
 	testkit.True(t, b.run(s).Code == 0 && b.ran() == 1, "%d ran", b.ran())
 }
@@ -149,15 +172,18 @@ func TestFindNothing(t *testing.T) {
 	r := testRunner()
 	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), b.path("none"))).Err(), ErrNoRun, "no folder")
 	testkit.Equal(t, exists(b.dir, "none"), false)
+
 	// A server was killed before its shim came up: who looks first makes sure that a late shim does nothing.
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
 	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), s.Dir)).Err(), ErrNoRun, "a spec alone")
+
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
 	testkit.Need(t, err == nil, "a late shim: %v %s, %d ran", err, out, b.ran())
 	testkit.Equal(t, string(out), "\x00", "a late shim: %v %s, %d ran", err, out, b.ran())
 	testkit.True(t, !exists(s.Dir, startedFile), "a late shim: %v %s, %d ran", err, out, b.ran())
 	testkit.Equal(t, b.ran(), 0, "a late shim: %v %s, %d ran", err, out, b.ran())
+
 	// Start after that begins it.
 	must(t, putSpec(t.Context(), s))
 	testkit.True(t, b.run(s).Code == 0 && b.ran() == 1, "%d ran", b.ran())
@@ -172,9 +198,11 @@ func TestStartTwice(t *testing.T) {
 	for i := range pids {
 		wg.Go(func() { pids[i] = testkit.Get(testRunner().Start(t.Context(), s)).Must(t).pid() })
 	}
+
 	v := b.next()
 	wg.Wait()
 	testkit.Same(t, pids, slices.Repeat([]int{v.PID}, 6))
+
 	e := b.stop(testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t), time.Minute)
 	testkit.True(t, e.Stopped && e.Signal == "SIGTERM", "%+v", e)
 	testkit.Equal(t, b.ran(), 1, "agents ran")
@@ -186,9 +214,13 @@ func TestWaitEndsWithContext(t *testing.T) {
 	b.next()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { _, err := p.Wait(ctx); done <- err }()
+	go func() {
+		_, err := p.Wait(ctx)
+		done <- err
+	}()
 	cancel()
 	testkit.FailsWith(t, <-done, context.Canceled)
+
 	_, err := testRunner().Start(ctx, b.spec("2", "hang"))
 	testkit.True(t, errors.Is(err, context.Canceled) && b.ran() == 1, "%v, %d ran", err, b.ran())
 	_, err = p.Stop(ctx, 0)
@@ -200,7 +232,8 @@ func TestWaitEndsWithContext(t *testing.T) {
 // otherwise the clock counts, which goes on while the machine sleeps.
 func TestEndOf(t *testing.T) {
 	began := time.Now()
-	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "of one that began at %v", began)
+	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second,
+		"of one that began at %v", began)
 	// Read back from its record it has no monotonic part.
 	early := began.Round(0).Add(time.Hour)
 	got := endOf(early, began)
@@ -222,6 +255,7 @@ func TestStop(t *testing.T) {
 	testkit.Equal(t, e.Signal, "", "obedient: %+v", e)
 	testkit.Equal(t, e.FinalMessage, "tidied up", "obedient: %+v", e)
 	testkit.True(t, !e.Interrupted, "obedient: %+v", e)
+
 	// One that does not listen, with a child that does not either.
 	p = b.start(b.spec("2", "stubborn"))
 	v, child := b.next(), b.next()
@@ -229,6 +263,7 @@ func TestStop(t *testing.T) {
 	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "stubborn: %+v", e)
 	v.Gone()
 	child.Gone()
+
 	// The child of one that listens has the grace period, too.
 	p = b.start(b.spec("3", "tidyfamily"))
 	v, child = b.next(), b.next()
@@ -236,8 +271,10 @@ func TestStop(t *testing.T) {
 	testkit.True(t, e.Stopped, "family: %+v", e)
 	testkit.Equal(t, e.Signal, "SIGTERM", "family: %+v", e)
 	testkit.Equal(t, e.FinalMessage, "the child tidied up", "family: %+v", e)
+
 	v.Gone()
 	child.Gone()
+
 	// No grace at all; and it is stopped by one that has found it.
 	// Of several stops the least patient counts, whichever comes first.
 	p = b.start(b.spec("4", "stubborn"))
@@ -252,6 +289,7 @@ func TestStop(t *testing.T) {
 	e = b.stop(found, 0)
 	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "no grace: %+v", e)
 	wg.Wait()
+
 	// One that is to stop does not begin.
 	ran, s := b.ran(), b.spec("5", "hang")
 	must(t, errors.Join(os.MkdirAll(s.Dir, 0o700), requestStop(s.Dir, 0)))
@@ -266,7 +304,8 @@ func TestShimSurvivesSignals(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	v := b.next()
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ} {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGPIPE, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXFSZ} {
 		must(t, syscall.Kill(p.started.ShimPID, s))
 	}
 	testkit.Equal(t, testkit.Get(unix.Getsid(p.started.ShimPID)).Must(t), p.started.ShimPID, "the shim's session")
@@ -286,6 +325,7 @@ func TestOrphans(t *testing.T) {
 	testkit.Equal(t, e.Code, 0)
 	testkit.Equal(t, e.FinalMessage, "done")
 	testkit.True(t, (!e.Left || runtime.GOOS != "linux"), "%+v", e)
+
 	inGroup.Gone()
 	if runtime.GOOS == "linux" {
 		away.Gone()
@@ -317,7 +357,8 @@ func TestField13_EachByteIsKept(t *testing.T) {
 				got.Write(e.Bytes())
 			}
 		}
-		testkit.True(t, strings.HasSuffix(got.String(), "reading\n"+text), "%s: got %d bytes, want %d: %.80q", name, got.Len(), len(text), got.String())
+		testkit.True(t, strings.HasSuffix(got.String(), "reading\n"+text), "%s: got %d bytes, want %d: %.80q", name,
+			got.Len(), len(text), got.String())
 	}
 }
 
@@ -340,6 +381,7 @@ func TestShimKilled(t *testing.T) {
 		testkit.True(t, !e.Stopped, "%+v", e)
 		testkit.Equal(t, e, exits[0])
 	}
+
 	v.Gone()
 	inGroup.Gone()
 	syscall.Kill(away.PID, syscall.SIGKILL) // it has left the group, and nothing else ends it
@@ -347,6 +389,7 @@ func TestShimKilled(t *testing.T) {
 	testkit.Equal(t, b.wait(found), exits[0], "found")
 	testkit.Equal(t, b.run(b.spec("1", "hang")), exits[0], "started again")
 	testkit.Equal(t, b.ran(), 1, "agents ran")
+
 	entries, _ := tailed(t, b.path("log"), nil, 1)
 	testkit.Need(t, len(entries) == 1, "the log ends with %v", entries)
 	testkit.Equal(t, entries[0].Stream, System, "the log ends with %v", entries)
@@ -359,7 +402,10 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 	other := exec.Command("sleep", "1000")
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, other.Start())
-	defer func() { other.Process.Kill(); other.Wait() }()
+	defer func() {
+		other.Process.Kill()
+		other.Wait()
+	}()
 	start := process.StartOf(other.Process.Pid)
 	for i, r := range []startedRecord{
 		{PID: other.Process.Pid, Start: start, ShimPID: other.Process.Pid, Boot: "another"},
@@ -376,7 +422,8 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 // serverOf is the command of a server that starts a run.
 func serverOf(t *testing.T, s Spec) *exec.Cmd {
 	server := exec.Command(s.Command[0])
-	server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(testkit.Get(json.Marshal(s)).Must(t)))
+	server.Env = append(os.Environ(), modeEnv+"=server",
+		"RUNNER_TEST_SPEC="+string(testkit.Get(json.Marshal(s)).Must(t)))
 	return server
 }
 
@@ -391,11 +438,13 @@ func TestServerKilled(t *testing.T) {
 	line := make([]byte, 100)
 	n, err := out.Read(line)
 	testkit.Equal(t, string(line[:n]), "true <nil>\n", "the server says %q, %v", line[:n], err)
+
 	v := b.next()
 	must(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL)) // its whole group
 	server.Wait()
 	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	testkit.Equal(t, p.pid(), v.PID, "the process that was found")
+
 	e := b.stop(p, time.Minute)
 	testkit.True(t, e.Stopped && e.FinalMessage == "tidied up", "%+v", e)
 }
@@ -437,6 +486,7 @@ func TestNestedRun(t *testing.T) {
 	p := b.start(outer)
 	v := b.next()
 	testkit.Equal(t, b.wait(p).Code, 0)
+
 	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
 	testkit.Equal(t, found.pid(), v.PID, "found")
 	e := b.stop(found, time.Minute)

@@ -50,8 +50,9 @@ type Exit struct {
 	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
 	Failure      string `json:"failure,omitempty"`       // the error that it has reported last; see transcript.Reader
 
-	Usage        *transcript.Usage `json:"usage,omitempty"`        // what an agent reported; nil means nothing
-	Conversation string            `json:"conversation,omitempty"` // the name that the agent gave to it; see transcript.Reader
+	Usage *transcript.Usage `json:"usage,omitempty"` // what an agent reported; nil means nothing
+	// the name that the agent gave to it; see transcript.Reader
+	Conversation string `json:"conversation,omitempty"`
 
 	StartedAt time.Time `json:"started_at"` // when the agent was, or should have been, started
 	EndedAt   time.Time `json:"ended_at"`   // of an interrupted run: when that was noticed
@@ -95,11 +96,13 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Process, error) {
 		p.lifePipe = life
 		return p, nil
 	}
+
 	life.Close()
 	if err == nil {
 		forget(ctx, spec.Dir) // the error to report is the shim's
 		err = fmt.Errorf("starting the shim of the run in %s: %s", spec.Dir, cmp.Or(said, "it ended without a word"))
 	}
+
 	return nil, err
 }
 
@@ -114,6 +117,7 @@ func (r *Runner) Find(ctx context.Context, dir string) (*Process, error) {
 		if err != nil || p != nil {
 			return p, err
 		}
+
 		gone, err := forget(ctx, dir)
 		if err != nil {
 			return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
@@ -150,6 +154,7 @@ func putSpec(ctx context.Context, spec Spec) error {
 		return nil // a shim holds it, so the Spec exists
 	}
 	defer lock.Unlock()
+
 	if exists(spec.Dir, startedFile) || exists(spec.Dir, exitFile) {
 		return nil
 	}
@@ -162,6 +167,7 @@ func forget(ctx context.Context, dir string) (bool, error) {
 	if !exists(dir, specFile) && !exists(dir, startedFile) && !exists(dir, exitFile) {
 		return true, nil
 	}
+
 	lock, err := lockRun(ctx, dir)
 	if err != nil || lock == nil {
 		return false, err

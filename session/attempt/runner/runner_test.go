@@ -79,6 +79,7 @@ func child(mode string) int {
 				return 1
 			}
 		}
+
 		fmt.Print("the end, without a line break")
 	case "garbage":
 		b := make([]byte, 1<<20)
@@ -97,7 +98,12 @@ func child(mode string) int {
 		if mode == "leaf" || mode == "stubborn" {
 			signal.Ignore(syscall.SIGTERM)
 		}
-		for _, child := range map[string][]string{"stubborn": {"leaf"}, "tidyfamily": {"tidy"}, "family": {"leaf", "away leaf"}, "orphans": {"leaf", "away leaf"}}[mode] {
+		for _, child := range map[string][]string{
+			"stubborn":   {"leaf"},
+			"tidyfamily": {"tidy"},
+			"family":     {"leaf", "away leaf"},
+			"orphans":    {"leaf", "away leaf"},
+		}[mode] {
 			child, away := strings.CutPrefix(child, "away ")
 			testkit.Spawn(away, ranEnv+"=", modeEnv+"="+child)
 		}
@@ -112,6 +118,7 @@ func child(mode string) int {
 		if err := json.Unmarshal([]byte(os.Getenv("RUNNER_TEST_SPEC")), &spec); err != nil {
 			panic(err)
 		}
+
 		os.Unsetenv(modeEnv)
 		p, err := testRunner().Start(context.Background(), spec)
 		fmt.Println(p != nil, err)
@@ -119,6 +126,7 @@ func child(mode string) int {
 			testkit.Forever()
 		}
 	}
+
 	return 0
 }
 
@@ -193,12 +201,15 @@ func (b *bench) log() []Entry {
 		if len(entries) == 0 {
 			return said
 		}
+
 		for i, e := range entries {
-			testkit.Need(b.t, e.Index == entries[0].Index+int64(i), "entry %d has index %d", entries[0].Index+int64(i), e.Index)
+			testkit.Need(b.t, e.Index == entries[0].Index+int64(i), "entry %d has index %d",
+				entries[0].Index+int64(i), e.Index)
 			if e.Stream != System {
 				said = append(said, e)
 			}
 		}
+
 		after = next
 	}
 }
@@ -269,13 +280,15 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			} else {
 				testkit.True(t, err != nil && !c.started, "%v", err)
 			}
+
 			if c.name == "stop" {
 				must(t, requestStop(s.Dir, 0))
 			}
 			_, _, err = Tail(t.Context(), s.Log, nil, 10, 0)
 			testkit.True(t, err != nil || !strings.HasPrefix(c.at, "log"), "the log was read")
 			testkit.True(t, Note(s.Log, "text") != nil || !strings.HasPrefix(c.at, "log"), "a note was written")
-			testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(victim, "profile"))).Must(t)), "mine\n", "outside")
+			testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(victim, "profile"))).Must(t)), "mine\n",
+				"outside")
 			testkit.Equal(t, len(testkit.Get(os.ReadDir(victim)).Must(t)), 1, "files outside")
 			must(t, os.RemoveAll(b.path(c.at)))
 		})
@@ -293,6 +306,7 @@ func TestAStoredSpecIsNotRun(t *testing.T) {
 	e := b.wait(b.start(s))
 	testkit.True(t, e.Code == 0 && e.NotStarted == "", "%+v", e)
 	testkit.True(t, !exists(b.dir, "planted") && !exists(b.dir, "elsewhere"), "what was stored was run")
+
 	planted.Dir = b.path("runs/b")
 	e = b.wait(b.start(planted))
 	testkit.True(t, strings.Contains(e.NotStarted, "opening the log") && !exists(b.dir, "planted"), "%+v", e)
@@ -329,6 +343,7 @@ func TestTail(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	entries, next := tailed(t, dir, nil, 10)
 	testkit.True(t, entries == nil && next == -1, "no log: %v, %d", entries, next)
+
 	l := openedLog(t, dir)
 	before := time.Now().Add(-time.Second)
 	l.write(Stdout, []byte("zero"), []byte(""))
@@ -336,7 +351,12 @@ func TestTail(t *testing.T) {
 	l.system("three %d", 3)
 	all, next := tailed(t, dir, nil, 10)
 	testkit.Need(t, next == 3 && len(all) == 4, "%v, %d", all, next)
-	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {Index: 2, Stream: Stderr, Text: "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m"}, {Index: 3, Stream: System, Text: "three 3"}} {
+
+	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {
+		Index:  2,
+		Stream: Stderr,
+		Text:   "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m",
+	}, {Index: 3, Stream: System, Text: "three 3"}} {
 		got := all[i]
 		testkit.True(t, !got.Time.Before(before), "entry %d: %+v", i, got)
 		testkit.Equal(t, got.Index, want.Index, "entry %d: %+v", i, got)
@@ -350,10 +370,12 @@ func TestTail(t *testing.T) {
 		next  int64
 	}{
 		{nil, 1, all[3:], 3}, {nil, 0, all[3:], 3}, {new(int64(-1)), 2, all[:2], 1}, {new(int64(-9)), 9, all, 3},
-		{new(int64(1)), 10, all[2:], 3}, {new(int64(2)), 10, all[3:], 3}, {new(int64(3)), 10, nil, 3}, {new(int64(99)), 10, nil, 3},
+		{new(int64(1)), 10, all[2:], 3}, {new(int64(2)), 10, all[3:], 3}, {new(int64(3)), 10, nil, 3},
+		{new(int64(99)), 10, nil, 3},
 	} {
 		got, next := tailed(t, dir, c.after, c.limit)
-		testkit.True(t, slices.Equal(got, c.want) && next == c.next, "after %v limit %d: %v, %d", c.after, c.limit, got, next)
+		testkit.True(t, slices.Equal(got, c.want) && next == c.next, "after %v limit %d: %v, %d", c.after, c.limit,
+			got, next)
 	}
 }
 
@@ -367,6 +389,7 @@ func TestTailWaits(t *testing.T) {
 			entries, next, err := Tail(t.Context(), dir, after, 5, time.Minute)
 			testkit.Works(t, err)
 			testkit.Equal(t, next, 0)
+
 			var texts []string
 			for _, e := range entries {
 				texts = append(texts, e.Text)
@@ -376,6 +399,7 @@ func TestTailWaits(t *testing.T) {
 	}
 	must(t, Note(dir, "news"))
 	wg.Wait()
+
 	// One who is ahead of the log gets what is new.
 	found := make(chan bool)
 	wg.Go(func() {
@@ -387,10 +411,12 @@ func TestTailWaits(t *testing.T) {
 			testkit.True(t, e.Index != 0, "what was there is found: %+v", e)
 		}
 	})
+
 	for n, more := int64(0), true; more; {
 		must(t, Note(dir, "more"))
 		n++
 		testkit.Need(t, n <= 70, "it is not found")
+
 		select {
 		case <-found:
 			more = false
@@ -402,6 +428,7 @@ func TestTailWaits(t *testing.T) {
 	testkit.Need(t, err == nil, "nothing new: %v, %d, %v", entries, next, err)
 	testkit.Need(t, entries == nil, "nothing new: %v, %d, %v", entries, next, err)
 	testkit.Equal(t, next, end, "nothing new: %v, %d, %v", entries, next, err)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err = Tail(ctx, dir, &end, 5, time.Hour)
@@ -430,9 +457,13 @@ func TestLogRotates(t *testing.T) {
 			testkit.Need(t, size(t, dir) <= MaxLogBytes, "it has %d bytes", size(t, dir))
 		}
 	}
-	testkit.True(t, size(t, dir) <= MaxLogBytes && size(t, dir) >= MaxLogBytes-segmentBytes-2000, "it has %d bytes", size(t, dir))
+	testkit.True(t, size(t, dir) <= MaxLogBytes && size(t, dir) >= MaxLogBytes-segmentBytes-2000, "it has %d bytes",
+		size(t, dir))
+
 	oldest, _ := tailed(t, dir, new(int64(-1)), 1)
-	testkit.True(t, oldest[0].Index != 0 && oldest[0].Index == testkit.Get(segments(dir)).Must(t)[0].first, "the oldest is %d", oldest[0].Index)
+	testkit.True(t, oldest[0].Index != 0 && oldest[0].Index == testkit.Get(segments(dir)).Must(t)[0].first,
+		"the oldest is %d", oldest[0].Index)
+
 	// Every index from there on is there, whichever way it is asked for.
 	for i, after := 0, oldest[0].Index-1; ; i++ {
 		entries, next := tailed(t, dir, &after, 1000)
@@ -441,7 +472,8 @@ func TestLogRotates(t *testing.T) {
 			break
 		}
 		for j, e := range entries {
-			testkit.Need(t, e.Index == after+1+int64(j) && strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")), "entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
+			testkit.Need(t, e.Index == after+1+int64(j) && strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")),
+				"entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
 		}
 		after = next
 	}
@@ -450,6 +482,7 @@ func TestLogRotates(t *testing.T) {
 	testkit.Need(t, len(last) >= 900, "%d entries up to %d", len(last), next)
 	testkit.Equal(t, next, n-1, "%d entries up to %d", len(last), next)
 	testkit.Equal(t, last[0].Index, n-int64(len(last)), "%d entries up to %d", len(last), next)
+
 	few, _ := tailed(t, dir, nil, 3)
 	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
 	must(t, errors.Join(l.close(), Note(dir, "on")))
@@ -475,12 +508,14 @@ func TestTornLog(t *testing.T) {
 		testkit.Get(f.WriteString(torn)).Must(t)
 		must(t, f.Close())
 		entries, next := tailed(t, dir, nil, 10)
-		testkit.True(t, (texts(entries, System) == "0|1|2" || name == "no line break") && next == 2, "%s: read %v, %d", name, entries, next)
+		testkit.True(t, (texts(entries, System) == "0|1|2" || name == "no line break") && next == 2, "%s: read %v, %d",
+			name, entries, next)
 		must(t, Note(dir, "3"))
 		entries, next = tailed(t, dir, new(int64(-1)), 10)
 		testkit.Equal(t, texts(entries, System), "0|1|2|3", "%s", name)
 		testkit.Equal(t, next, 3, "%s", name)
 	}
+
 	// A segment that was begun and not written to.
 	dir := filepath.Join(t.TempDir(), "log")
 	must(t, errors.Join(Note(dir, "0"), os.WriteFile(segmentPath(dir, 1), nil, 0o600)))
@@ -499,14 +534,18 @@ func FuzzDecodeEntry(f *testing.F) {
 			return
 		}
 		line := appendEntry(nil, newEntry(index, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Stdout, text))
-		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded), "%q", line)
+		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded),
+			"%q", line)
+
 		e, err := decodeEntry(line)
 		at, ok := indexOf(line)
 		testkit.Need(t, err == nil, "%q: %v %v", line, e, err)
 		testkit.Need(t, ok, "%q: %v %v", line, e, err)
 		testkit.Need(t, at == index, "%q: %v %v", line, e, err)
 		testkit.Need(t, e.Index == index, "%q: %v %v", line, e, err)
-		testkit.Need(t, (bytes.Equal(e.Bytes(), text) || bytes.HasPrefix(text, []byte("\n"))), "%q: %v %v", line, e, err)
+		testkit.Need(t, (bytes.Equal(e.Bytes(), text) || bytes.HasPrefix(text, []byte("\n"))), "%q: %v %v",
+			line, e, err)
+
 		decodeEntry(text) // whatever it is, it is no panic
 		indexOf(text)
 	})
@@ -519,6 +558,7 @@ func TestFinal(t *testing.T) {
 		}
 		return es
 	}
+
 	long := strings.Repeat("é", MaxFinal+5)
 	big := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 3*MaxLine) + `"}`
 	for name, c := range map[string]struct {
@@ -532,16 +572,25 @@ func TestFinal(t *testing.T) {
 		"too long": {lines(Stdout, long), strings.Repeat("é", MaxFinal)},
 		"binary":   {lines(Stdout, "a\xffb"), "a\ufffdb"},
 		"claude": {lines(Stdout, `{"type":"assistant","message":{"content":[{"type":"text","text":"Hm"}]}}`,
-			`{"type":"result","subtype":"success","is_error":false,"result":"All\ndone.","session_id":"x"}`, "bye"), "All\ndone."},
+			`{"type":"result","subtype":"success","is_error":false,"result":"All\ndone.","session_id":"x"}`, "bye"),
+			"All\ndone."},
 		"codex": {lines(Stdout, `{"type":"item.completed","item":{"id":"0","type":"agent_message","text":"First"}}`,
-			`{"type":"item.completed","item":{"id":"2","type":"agent_message","text":"Last"}}`, `{"type":"turn.completed","usage":{"input_tokens":1}}`), "Last"},
-		"gemini stream": {lines(Stdout, `{"type":"message","role":"user","content":"do it"}`, `{"type":"message","role":"assistant","content":"I will. ","delta":true}`,
-			`{"type":"tool_use","tool_name":"t","tool_id":"1","parameters":{}}`, `{"type":"message","role":"assistant","content":"It is ","delta":true}`,
-			`{"type":"message","role":"assistant","content":"done.","delta":true}`, `{"type":"result","status":"success","stats":{}}`), "It is done."},
-		"gemini json":  {lines(Stdout, `{"session_id":"x","response":"Fine","stats":{}}`), "Fine"},
-		"opencode":     {lines(Stdout, `{"type":"step_start","part":{"type":"step-start"}}`, `{"type":"text","sessionID":"s","part":{"type":"text","text":"Ready"}}`, `{"type":"step_finish","part":{"type":"step-finish"}}`), "Ready"},
-		"split":        {lines(Stdout, big[:MaxLine], big[MaxLine:2*MaxLine], big[2*MaxLine:3*MaxLine], big[3*MaxLine:]), strings.Repeat("x", MaxFinal)},
-		"no words":     {lines(Stdout, `{"type":"result","subtype":"error_during_execution","is_error":true}`), `{"type":"result","subtype":"error_during_execution","is_error":true}`},
+			`{"type":"item.completed","item":{"id":"2","type":"agent_message","text":"Last"}}`,
+			`{"type":"turn.completed","usage":{"input_tokens":1}}`), "Last"},
+		"gemini stream": {lines(Stdout, `{"type":"message","role":"user","content":"do it"}`,
+			`{"type":"message","role":"assistant","content":"I will. ","delta":true}`,
+			`{"type":"tool_use","tool_name":"t","tool_id":"1","parameters":{}}`,
+			`{"type":"message","role":"assistant","content":"It is ","delta":true}`,
+			`{"type":"message","role":"assistant","content":"done.","delta":true}`,
+			`{"type":"result","status":"success","stats":{}}`), "It is done."},
+		"gemini json": {lines(Stdout, `{"session_id":"x","response":"Fine","stats":{}}`), "Fine"},
+		"opencode": {lines(Stdout, `{"type":"step_start","part":{"type":"step-start"}}`,
+			`{"type":"text","sessionID":"s","part":{"type":"text","text":"Ready"}}`,
+			`{"type":"step_finish","part":{"type":"step-finish"}}`), "Ready"},
+		"split": {lines(Stdout, big[:MaxLine], big[MaxLine:2*MaxLine], big[2*MaxLine:3*MaxLine],
+			big[3*MaxLine:]), strings.Repeat("x", MaxFinal)},
+		"no words": {lines(Stdout, `{"type":"result","subtype":"error_during_execution","is_error":true}`),
+			`{"type":"result","subtype":"error_during_execution","is_error":true}`},
 		"other json":   {lines(Stdout, `{"result":[1]}`), `{"result":[1]}`},
 		"broken json":  {lines(Stdout, `{"type":"result","result":`), `{"type":"result","result":`},
 		"other shapes": {lines(Stdout, `{"type":"item.completed","item":"text"}`, "end"), "end"},
@@ -564,7 +613,8 @@ func TestSummary(t *testing.T) {
 		s.line(Stderr, fmt.Appendf(nil, "warning %d", i))
 	}
 	s.line(Stderr, []byte("\x1b[31mno network\x1b[0m"))
-	result := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 2*MaxLine) + `","total_cost_usd":0.5,"num_turns":2,"modelUsage":{"m":{"inputTokens":3,"outputTokens":4}}}`
+	result := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 2*MaxLine) +
+		`","total_cost_usd":0.5,"num_turns":2,"modelUsage":{"m":{"inputTokens":3,"outputTokens":4}}}`
 	for ; len(result) > MaxLine; result = result[MaxLine:] {
 		s.line(Stdout, []byte(result[:MaxLine]))
 	}
@@ -576,7 +626,11 @@ func TestSummary(t *testing.T) {
 	testkit.Need(t, len(lines) >= 10, "%q", e.Stderr)
 	testkit.Equal(t, lines[len(lines)-2], "warning 99999")
 	testkit.Equal(t, lines[len(lines)-1], "no network")
-	testkit.Same(t, e.Usage, &transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2})
+	testkit.Same(t, e.Usage, &transcript.Usage{
+		Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}},
+		USD:    new(0.5),
+		Turns:  2,
+	})
 	testkit.True(t, cap(s.stderr) <= 8*MaxLine, "%d bytes of stderr are kept", cap(s.stderr))
 }
 
@@ -586,7 +640,9 @@ func TestRoomForAnExit(t *testing.T) {
 	s := newSummary()
 	s.line(Stderr, []byte(strings.Repeat("<", 2*maxStderr)))
 	for i := range 100 {
-		s.line(Stdout, fmt.Appendf(nil, `{"type":"assistant","message":{"id":"%d","model":"%d%s","usage":{"input_tokens":%d}}}`, i, i, strings.Repeat("<", 300), 1<<49))
+		s.line(Stdout, fmt.Appendf(nil,
+			`{"type":"assistant","message":{"id":"%d","model":"%d%s","usage":{"input_tokens":%d}}}`, i, i,
+			strings.Repeat("<", 300), 1<<49))
 	}
 	s.line(Stdout, fmt.Appendf(nil, `{"type":"result","result":%q}`, strings.Repeat("<", MaxFinal)))
 	var e Exit

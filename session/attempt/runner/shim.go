@@ -17,12 +17,14 @@ func init() {
 	if len(os.Args) != 3 || os.Args[1] != ShimCommand {
 		return
 	}
+
 	process.Detached()
 	if err := shim(os.Args[2]); err != nil {
 		process.Answer(err.Error())
 		fmt.Fprintf(os.Stderr, "running the agent of %s: %v\n", os.Args[2], err)
 		os.Exit(1)
 	}
+
 	process.Answer("")
 	os.Exit(0)
 }
@@ -37,6 +39,7 @@ func shim(dir string) error {
 	if err := OwnFolder(dir); err != nil {
 		return err
 	}
+
 	lock, err := lockRun(context.Background(), dir)
 	if err != nil {
 		return err
@@ -50,10 +53,12 @@ func shim(dir string) error {
 	if err != nil || spec == nil || exists(dir, startedFile) || exists(dir, exitFile) {
 		return err
 	}
+
 	// Before anything runs: if this cannot be written, nothing is started.
 	if err := put(dir, spareFile, make([]byte, spareSize)); err != nil {
 		return err
 	}
+
 	now := time.Now().UTC()
 	if !spec.logIsIn(dir) {
 		return notStarted(dir, nil, now, fmt.Sprintf("opening the log: %s is not beside the run's folder", spec.Log))
@@ -70,6 +75,7 @@ func shim(dir string) error {
 	if err := writeJSON(dir, startedFile, &mark); err != nil {
 		return notStarted(dir, log, now, fmt.Sprintf("its start could not be recorded: %v", err))
 	}
+
 	a, why := startAgent(spec, log)
 	if a == nil {
 		return notStarted(dir, log, now, why)
@@ -93,8 +99,15 @@ func notStarted(dir string, log *logFile, at time.Time, why string) error {
 	if log != nil {
 		log.system("not started: %s", why)
 	}
+
 	_, stopped := requestedStop(dir)
-	return record(dir, &Exit{Code: -1, NotStarted: why, Stopped: stopped, StartedAt: at, EndedAt: endOf(at, time.Now().UTC())})
+	return record(dir, &Exit{
+		Code:       -1,
+		NotStarted: why,
+		Stopped:    stopped,
+		StartedAt:  at,
+		EndedAt:    endOf(at, time.Now().UTC()),
+	})
 }
 
 // endOf returns the end time of something that began then, by the system's clock, which continues

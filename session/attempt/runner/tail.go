@@ -39,7 +39,9 @@ const (
 // log is empty or does not exist yet. An after beyond the end counts as the end.
 //
 // It may be called while a run writes. It fails if ctx ends or the log cannot be read.
-func Tail(ctx context.Context, log string, after *int64, limit int, patience time.Duration) (entries []Entry, next int64, err error) {
+func Tail(
+	ctx context.Context, log string, after *int64, limit int, patience time.Duration,
+) (entries []Entry, next int64, err error) {
 	limit = min(max(limit, 1), MaxTail)
 	deadline := time.Now().Add(patience)
 	next = -1
@@ -58,6 +60,7 @@ func Tail(ctx context.Context, log string, after *int64, limit int, patience tim
 			return entries, next, nil
 		}
 		misses, seen = 0, segs
+
 		// Entries that exist now are not new, whatever index was given.
 		if after == nil || *after > next {
 			after = new(next)
@@ -91,10 +94,12 @@ func read(log string, segs []segment, after *int64, limit int) ([]Entry, int64, 
 			if p.full() || i+1 < len(segs) && segs[i+1].first <= from {
 				continue
 			}
+
 			data, err := s.read(log)
 			if err != nil {
 				return nil, -1, err
 			}
+
 			next = max(next, s.first-1)
 			for line := range bytes.Lines(data) {
 				if index, ok := indexOf(line); ok && index < from {
@@ -102,6 +107,7 @@ func read(log string, segs []segment, after *int64, limit int) ([]Entry, int64, 
 				} else if e, err := decodeEntry(line); err == nil {
 					p.add(e)
 				}
+
 				if p.full() {
 					break
 				}
@@ -145,10 +151,12 @@ func segments(dir string) ([]segment, error) {
 	if err := OwnFolder(dir); err != nil {
 		return nil, err
 	}
+
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading a log: %w", err)
 	}
+
 	var all []segment
 	for _, name := range names {
 		digits, ok := strings.CutSuffix(name.Name(), segmentSuffix)
@@ -156,12 +164,14 @@ func segments(dir string) ([]segment, error) {
 		if !ok || err != nil || first < 0 {
 			continue
 		}
+
 		fi, err := name.Info()
 		if err != nil {
 			continue // it was just rotated away
 		}
 		if !fi.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is %s, not a file of a log; remove it", filepath.Join(dir, name.Name()), durable.Kind(fi.Mode()))
+			return nil, fmt.Errorf("%s is %s, not a file of a log; remove it", filepath.Join(dir, name.Name()),
+				durable.Kind(fi.Mode()))
 		}
 		all = append(all, segment{first, fi.Size()})
 	}

@@ -36,9 +36,11 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 		if e.Message == nil {
 			return false
 		}
+
 		if e.Type == "assistant" {
 			r.claude.message(e.Message)
 		}
+
 		for _, b := range e.Message.Content {
 			b.read(e, give)
 		}
@@ -49,6 +51,7 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 			}
 			return e.Error.Message != ""
 		}
+
 		r.claude.result(e)
 		if e.IsError {
 			give(message(Failure, cmp.Or(e.Result, strings.Join(e.Errors, "\n"), e.Subtype)))
@@ -62,6 +65,7 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -94,6 +98,7 @@ func flat(content json.RawMessage) string {
 	if json.Unmarshal(content, &text) == nil {
 		return text
 	}
+
 	var blocks []block
 	if json.Unmarshal(content, &blocks) != nil {
 		return string(content)
@@ -151,6 +156,7 @@ func (c *claudeUsage) message(m *claudeMessage) {
 	if m.Usage == nil || m.Usage.tokens() == (Tokens{}) {
 		return // such as the report of an error
 	}
+
 	c.open = true
 	now, before := messageUsage{clip(m.ID), m.Usage.tokens()}, Tokens{}
 	i := c.next

@@ -72,6 +72,7 @@ func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -82,13 +83,16 @@ func (i *codexItem) read(event string, give func(Message)) {
 	if ended {
 		kind = Result
 	}
+
 	tool := i.Type
 	switch i.Type {
 	case "agent_message", "reasoning", "error":
 		if !ended {
 			return // it follows as a whole
 		}
-		kind, text = map[string]Kind{"agent_message": Said, "reasoning": Reasoning, "error": Failure}[i.Type], cmp.Or(i.Text, i.Message)
+
+		kind, text = map[string]Kind{"agent_message": Said, "reasoning": Reasoning, "error": Failure}[i.Type],
+			cmp.Or(i.Text, i.Message)
 		if text != "" {
 			give(message(kind, text))
 		}
@@ -151,7 +155,8 @@ func (c *codexUsage) completed(usage json.RawMessage) {
 	}
 	if c.seen = true; len(usage) > 0 && decode(usage, &u) && u.Input >= 0 {
 		c.open = false
-		c.total = new(tokens(u.Input-min(u.Input, count(u.CacheRead)+count(u.CacheWrite)), u.CacheRead, u.CacheWrite, u.Output))
+		c.total = new(tokens(u.Input-min(u.Input, count(u.CacheRead)+count(u.CacheWrite)), u.CacheRead, u.CacheWrite,
+			u.Output))
 	}
 }
 

@@ -70,6 +70,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -87,7 +88,9 @@ type openCodeUsage struct {
 }
 
 func (o *openCodeUsage) step(p *openCodePart) {
-	t := tokens(p.Tokens.Input, p.Tokens.Cache.Read, p.Tokens.Cache.Write, count(p.Tokens.Output)+count(p.Tokens.Reasoning))
+	t := tokens(p.Tokens.Input, p.Tokens.Cache.Read, p.Tokens.Cache.Write,
+		count(p.Tokens.Output)+count(p.Tokens.Reasoning))
+
 	// After these reasons it asks the model again, and reports the next step only when that begins to answer.
 	o.seen, o.open, o.answering = true, p.Reason == "tool-calls" || p.Reason == "unknown", false
 	o.turns, o.tokens = count(o.turns+1), o.tokens.plus(t)

@@ -130,10 +130,12 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	}
 	e := event{line: text}
 	known := len(text) <= MaxLine && text[0] == '{' && decode(text, &e)
+
 	if name := cmp.Or(e.SessionID, e.OpenCodeID, e.ThreadID); isName(name) {
 		r.conversation = name
 	}
 	r.addAnswer(&e)
+
 	all := give
 	give = func(m Message) {
 		if m.Kind == Said && m.Parent == "" && strings.TrimSpace(m.Text) != "" {
@@ -250,6 +252,7 @@ func Gist(text string) string {
 			return line
 		}
 	}
+
 	if len(all) > 0 {
 		return ""
 	}
@@ -286,6 +289,7 @@ func (e *event) words() (words string, part bool) {
 	case e.Type == "": // Gemini, json
 		return e.Response, false
 	}
+
 	return "", false
 }
 
@@ -301,6 +305,7 @@ func Answer(stdout []byte) []byte {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
+
 		last = event{}
 		decode(line, &last) // what is not JSON is no event
 		if last.Type == "" {
@@ -319,5 +324,6 @@ func Answer(stdout []byte) []byte {
 	case r.Answer() != "":
 		return []byte(r.Answer())
 	}
+
 	return stdout
 }

@@ -121,11 +121,13 @@ func CostOf(u *Usage, before map[string]Tokens, prices map[string]Price, unnamed
 		if u.Thread != "" {
 			t = t.minus(before[name])
 		}
+
 		c.Tokens = c.Tokens.plus(t)
 		name = cmp.Or(name, unnamed)
 		p, ok := prices[name]
 		known = known && (ok || t == Tokens{})
-		usd += (float64(t.Input)*p.Input + float64(t.CacheRead)*p.CacheRead + float64(t.CacheWrite)*p.CacheWrite + float64(t.Output)*p.Output) / 1e6
+		usd += (float64(t.Input)*p.Input + float64(t.CacheRead)*p.CacheRead + float64(t.CacheWrite)*p.CacheWrite +
+			float64(t.Output)*p.Output) / 1e6
 	}
 	switch {
 	case u.USD != nil && !u.Partial:
@@ -133,5 +135,6 @@ func CostOf(u *Usage, before map[string]Tokens, prices map[string]Price, unnamed
 	case known:
 		c.USD = new(min(usd, maxUSD))
 	}
+
 	return c
 }

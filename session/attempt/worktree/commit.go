@@ -11,8 +11,9 @@ import (
 	"deepwork/session/git"
 )
 
-// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see Tree.Copy); in
-// a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during another operation.
+// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see
+// Tree.Copy); in a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during
+// another operation.
 func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 	defer wrap(&err, "committing the changes in %s", path)
 	return k.onWorktree(ctx, path, nil, func(b *view) error {
@@ -37,11 +38,15 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	}
 	for xy, names := range loose {
 		for _, name := range names { // T: it is in the place of a file
-			if at := filepath.Join(b.Path, name); xy == untracked && strings.HasSuffix(name, "/") || xy[1] == 'T' && isDir(at) && isThere(filepath.Join(at, ".git")) {
-				return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: move it away, or remove its .git", at)
+			at := filepath.Join(b.Path, name)
+			if xy == untracked && strings.HasSuffix(name, "/") ||
+				xy[1] == 'T' && isDir(at) && isThere(filepath.Join(at, ".git")) {
+				return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: "+
+					"move it away, or remove its .git", at)
 			}
 		}
 	}
+
 	ctx = context.WithoutCancel(ctx)
 	others := []string{"add", "--all", "--sparse", "--", ":/"}
 	for _, name := range b.Copy {
@@ -52,6 +57,7 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 			return err
 		}
 	}
+
 	_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
 	if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
 		return err // nothing is staged, or that is not known
@@ -59,25 +65,30 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	if _, err := git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message)); err != nil {
 		return err
 	}
+
 	b.head, err = commitOf(ctx, b.call(), "HEAD")
 	return err
 }
 
-// isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy; or, if the name ends with a slash, whether
-// all in that folder are. In a folder that was copied, files that are not in the checkout are an agent's work.
+// isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy; or, if the name ends
+// with a slash, whether all in that folder are. In a folder that was copied, files that are not in the
+// checkout are an agent's work.
 func (e *record) isCopy(name string) bool {
 	if folder, ok := strings.CutSuffix(name, "/"); ok {
-		return filepath.WalkDir(filepath.Join(e.Path, filepath.FromSlash(folder)), func(at string, f fs.DirEntry, err error) error {
-			within, _ := filepath.Rel(e.Path, at) // it is in there
-			if err != nil || f.Name() == ".git" || !f.IsDir() && !e.isCopy(filepath.ToSlash(within)) {
-				return fs.ErrInvalid
-			}
-			return nil
-		}) == nil
+		return filepath.WalkDir(filepath.Join(e.Path, filepath.FromSlash(folder)),
+			func(at string, f fs.DirEntry, err error) error {
+				within, _ := filepath.Rel(e.Path, at) // it is in there
+				if err != nil || f.Name() == ".git" || !f.IsDir() && !e.isCopy(filepath.ToSlash(within)) {
+					return fs.ErrInvalid
+				}
+				return nil
+			}) == nil
 	}
 	return slices.ContainsFunc(e.Copy, func(copied string) bool {
 		copied = filepath.ToSlash(filepath.Join(e.Folder, copied))
 		within, ok := strings.CutPrefix(name, copied+"/")
-		return name == copied || ok && isThere(filepath.Join(e.Repo, strings.TrimPrefix(copied, filepath.ToSlash(e.Folder)+"/"), filepath.FromSlash(within)))
+		return name == copied || ok &&
+			isThere(filepath.Join(e.Repo, strings.TrimPrefix(copied, filepath.ToSlash(e.Folder)+"/"),
+				filepath.FromSlash(within)))
 	})
 }

@@ -35,7 +35,9 @@ const setupOutput = 64 << 20
 // on this attempt or, briefly, on one of its repositories. Errors are ErrNotRepo, ErrNoBranch,
 // ErrBranchTaken, ErrSetup (with the exit code and the last lines; a *process.Error is in the
 // chain), ErrOutside (a copy that leads out of the repository), or of git or the system.
-func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tree, env []string) (out []Made, err error) {
+func (k *Keeper) Create(
+	ctx context.Context, attempt, branch string, trees []Tree, env []string,
+) (out []Made, err error) {
 	defer wrap(&err, "making the worktrees of attempt %s", attempt)
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
@@ -47,11 +49,13 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 		return nil, err
 	}
 	if j != nil && len(trees) > 0 && j.attemptID() != cmp.Or(trees[0].Attempt, attempt) {
-		return nil, fmt.Errorf("%s is in the way, and belongs to attempt %s; start a new attempt", k.folder(attempt), j.attemptID())
+		return nil, fmt.Errorf("%s is in the way, and belongs to attempt %s; start a new attempt", k.folder(attempt),
+			j.attemptID())
 	}
 	if j != nil && j.Phase == made && !isThere(k.removalPath(attempt)) {
 		same := func(e *record, t Tree) bool { // and no worktree was deleted by hand
-			return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch && isThere(e.Path)
+			return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch &&
+				isThere(e.Path)
 		}
 		if j.Branch == branch && slices.EqualFunc(j.Trees, trees, same) {
 			return j.made(), nil
@@ -80,10 +84,13 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err == nil {
 		return j.made(), nil
 	}
+
 	// Nobody has worked in them yet. They must not stay half-made when the caller's context ends.
 	if undo := k.drop(context.WithoutCancel(ctx), j); undo != nil {
-		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt", attempt, "error", undo)
+		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt",
+			attempt, "error", undo)
 	}
+
 	return nil, err
 }
 
@@ -96,12 +103,18 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		if err != nil {
 			return nil, fmt.Errorf("repository %s: %w", t.Name, err)
 		}
+
 		own := branch
 		if uses[common]++; uses[common] > 1 {
 			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{
-			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Folder: Folder(ctx, t.Repo),
+			Tree:   t,
+			Common: common,
+			Path:   filepath.Join(k.folder(attempt), t.Name),
+			Branch: own,
+			Base:   base,
+			Folder: Folder(ctx, t.Repo),
 		})
 	}
 	if err := k.Safe(j.paths()...); err != nil {
@@ -112,6 +125,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 			return nil, fmt.Errorf("%s is in the way; move it elsewhere", at)
 		}
 	}
+
 	return j, k.save(j)
 }
 
@@ -124,18 +138,22 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	if err := k.add(ctx, j, e); err != nil {
 		return err
 	}
+
 	// The checkout takes the longest and concerns only this worktree. worktree add would do the
 	// same, by the config that the repository has for its main checkout; it runs no hook.
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
-	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
-		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork does not do. This fetches them: git -C %s diff --shortstat %s %.12s",
+	if _, err := git.Output(ctx,
+		call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
+		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork "+
+			"does not do. This fetches them: git -C %s diff --shortstat %s %.12s",
 			e.Repo, e.TargetBranch, session.InShell(e.Repo), emptyTrees[len(e.Base)/64], e.Base)
 	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
+
 	if e.Folder != "" { // a branch may lack it
 		root, err := os.OpenRoot(e.Path)
 		if err == nil {
@@ -145,6 +163,7 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 			return fmt.Errorf("making the folder %s of the project in the worktree: %w", e.Folder, err)
 		}
 	}
+
 	k.atPoint("checked out " + e.Name)
 	if err := k.copyAll(ctx, e); err != nil {
 		return err
@@ -160,6 +179,7 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 		return err
 	}
 	defer unlock()
+
 	e.Begun = true
 	if err := k.save(j); err != nil {
 		return err
@@ -170,15 +190,18 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 		}
 		return err
 	}
+
 	k.atPoint("branch " + e.Name)
 	if err := os.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
 		return err
 	}
 	c := inRepo(e.Common, "worktree", "add", "--quiet", "--no-checkout", e.Path, e.Branch)
 	c.Dir = filepath.Dir(e.Path)
+
 	if _, err := git.Output(ctx, c); err != nil {
 		return fmt.Errorf("adding the worktree: %w", err)
 	}
+
 	k.atPoint("worktree " + e.Name)
 	return nil
 }
@@ -188,6 +211,7 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if len(e.Setup) == 0 {
 		return nil
 	}
+
 	dir := filepath.Join(e.Path, e.Folder)
 	if e.Allowed != nil {
 		if err := e.Allowed(dir); err != nil {
@@ -200,6 +224,7 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
+
 	k.atPoint("setup " + e.Name)
 	return nil
 }
@@ -221,6 +246,7 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 		return nil
 	}
 	defer wrap(&err, "copying files")
+
 	c := &copier{log: k.log.With("repo", e.Name), prefix: e.Folder}
 	top, err := git.TopLevel(ctx, e.Repo)
 	if git.ExitCode(err) > 0 {
@@ -229,6 +255,7 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 	} else if err != nil {
 		return err
 	}
+
 	c.real = canonical(top)
 	if c.from, err = os.OpenRoot(c.real); err != nil {
 		return err
@@ -238,11 +265,13 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 		return err
 	}
 	defer c.to.Close()
+
 	for _, name := range e.Copy {
 		if err := c.copy(ctx, name); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -264,6 +293,7 @@ func (c *copier) copy(ctx context.Context, name string) error {
 	if err := c.to.MkdirAll(path.Dir(dest), 0o755); err != nil {
 		return fmt.Errorf("%w of the worktree, or a file is in the way: %w", ErrOutside, err)
 	}
+
 	return fs.WalkDir(c.from.FS(), source, func(at string, d fs.DirEntry, err error) error {
 		if err = cmp.Or(ctx.Err(), err); err == nil {
 			err = c.one(at, path.Join(dest, strings.TrimPrefix(at, source)), d)
@@ -289,6 +319,7 @@ func (c *copier) one(source, dest string, d fs.DirEntry) error {
 		if err != nil {
 			return err
 		}
+
 		if err := c.to.Mkdir(dest, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -298,6 +329,7 @@ func (c *copier) one(source, dest string, d fs.DirEntry) error {
 	case d.Type() == fs.ModeSymlink:
 		return c.link(source, dest)
 	}
+
 	c.log.Warn("what is neither file, folder nor symlink is not copied into a new worktree", "file", source)
 	return nil
 }
@@ -317,7 +349,9 @@ func (c *copier) resolve(name string) (string, error) {
 
 // inGit reports whether a path is git's own.
 func inGit(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.EqualFold(part, ".git") })
+	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		return strings.EqualFold(part, ".git")
+	})
 }
 
 // link copies a symlink in a folder as a symlink, unless it leads outside or nowhere.
@@ -327,9 +361,11 @@ func (c *copier) link(source, dest string) error {
 		return err
 	}
 	if _, err := c.resolve(source); err != nil || filepath.IsAbs(target) {
-		c.log.Warn("a symlink that leads out of the repository is not copied into a new worktree", "file", source, "target", target)
+		c.log.Warn("a symlink that leads out of the repository is not copied into a new worktree", "file", source,
+			"target", target)
 		return nil
 	}
+
 	if err := c.to.Remove(dest); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -346,6 +382,7 @@ func (c *copier) file(source, dest string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := c.to.Remove(dest); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -22,11 +22,13 @@ import (
 func TestCreateAndRemove(t *testing.T) {
 	t.Parallel()
 	repo, k := newRepo(t), newKeeper(t)
-	done, want := makes(t, k, tree(repo)), Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: tip(repo, "main")}
+	done := makes(t, k, tree(repo))
+	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: tip(repo, "main")}
 	testkit.Same(t, done, []Made{want})
 	reads(t, want.Path, "lib/b.txt", "bee\n")
 	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	testkit.Same(t, makes(t, k, tree(repo)), done, "called again")
+
 	// What the config says of copies and setup counts while worktrees are made.
 	edited := tree(repo, "a.txt")
 	edited.Setup = []string{"false"}
@@ -34,8 +36,11 @@ func TestCreateAndRemove(t *testing.T) {
 	testkit.Same(t, makes(t, k, edited), done, "called again after the config was edited")
 	reads(t, want.Path, "a.txt", "work")
 	gits(t, want.Path, "restore a.txt")
-	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).Err(), "", "an attempt was given other worktrees while it has some")
-	testkit.Equal(t, remove(t, k).Ref+refs(t, repo, "refs"), "refs/heads/main", "a clean worktree was kept, or refs are left")
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).
+		Err(), "", "an attempt was given other worktrees while it has some")
+	testkit.Equal(t, remove(t, k).Ref+refs(t, repo, "refs"), "refs/heads/main",
+		"a clean worktree was kept, or refs are left")
+
 	sound(t, repo, 0)
 	testkit.Equal(t, remove(t, k), (Rescue{}), "removed again")
 }
@@ -50,7 +55,8 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	gits(t, repo, "add a.txt")
 	write(t, repo, "a.txt", "one\nunstaged\n", "untracked", "x", ".env", "SECRET=1")
 	for _, hook := range []string{"post-checkout", "pre-commit", "reference-transaction", "post-index-change"} {
-		executable(t, filepath.Join(repo, ".git", "hooks", hook), "#!/bin/sh\ntouch \"$(git rev-parse --git-common-dir)/hook-ran\"\nexit 1\n")
+		executable(t, filepath.Join(repo, ".git", "hooks", hook),
+			"#!/bin/sh\ntouch \"$(git rev-parse --git-common-dir)/hook-ran\"\nexit 1\n")
 	}
 	before, path := digest(t, repo), create(t, k, repo)
 	write(t, path, "new", "work")
@@ -65,11 +71,19 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 	t.Parallel()
 	repo, linked, sha256 := newRepo(t), filepath.Join(t.TempDir(), "linked"), filepath.Join(t.TempDir(), "sha256")
 	gits(t, repo, "worktree add -q -b side "+linked)
-	kinds := map[string]string{"bare": remoteOf(t, repo), "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked}
-	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", sha256); err == nil { // which an old git has not
+	kinds := map[string]string{
+		"bare":              remoteOf(t, repo),
+		"a folder inside":   filepath.Join(repo, "lib"),
+		"the git folder":    filepath.Join(repo, ".git"),
+		"a linked worktree": linked,
+	}
+
+	// which an old git has not
+	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", sha256); err == nil {
 		commit(t, sha256, "first", "a.txt", "a", "lib/b.txt", "bee\n")
 		kinds["sha256"] = sha256
 	}
+
 	for name, path := range kinds {
 		t.Run(name, func(t *testing.T) {
 			k := newKeeper(t)
@@ -78,7 +92,9 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 			reads(t, at, "lib/b.txt", "bee\n")
 			write(t, at, "lib/b.txt", "changed", "x", "kept")
 			must(t, os.Remove(filepath.Join(at, "a.txt")))
-			testkit.Same(t, testkit.Get(k.Status(t.Context(), at, tip(at, "HEAD"), "")).Must(t).Changed, []string{"a.txt", "lib/b.txt", "x"}, "status")
+			testkit.Same(t, testkit.Get(k.Status(t.Context(), at, tip(at, "HEAD"), "")).Must(t).Changed,
+				[]string{"a.txt", "lib/b.txt", "x"}, "status")
+
 			kept := remove(t, k).Commit
 			holds(t, path, kept, "lib/b.txt", "changed", "x", "kept")
 			testkit.True(t, !slices.Contains(files(t, path, kept), "a.txt"), "a file that was removed is kept")
@@ -111,19 +127,23 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 		"an option":   {repo, "--all", ErrNoBranch, "--all"},
 	} {
 		expectError(t, CheckRepo(t.Context(), c.repo, c.branch), c.want, c.says)
-		testkit.FailsWith(t, notMade(t, k, tree(repo), Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}), c.want, "%s", name)
+		testkit.FailsWith(t, notMade(t, k, tree(repo),
+			Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}), c.want, "%s", name)
 		nothingLeft(t, k)
 	}
 	sound(t, repo, 0)
 	// A branch that exists is refused, and stays.
-	testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName+"-taken", []Tree{tree(repo)}, nil)).Err(), ErrBranchTaken)
-	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil)).Err(), "not a valid branch name")
+	testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName+"-taken", []Tree{tree(repo)}, nil)).
+		Err(), ErrBranchTaken)
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil)).Err(),
+		"not a valid branch name")
 	testkit.Equal(t, refs(t, repo, "refs/heads"), "refs/heads/"+branchName+"-taken\nrefs/heads/main")
 	nothingLeft(t, k)
 	// One that cannot be read, as after a power cut, is not one that does not exist.
 	write(t, repo, ".git/refs/heads/main", "")
 	err := CheckRepo(t.Context(), repo, "main")
-	testkit.True(t, !errors.Is(err, ErrNoBranch) && strings.Contains(err.Error(), "cannot read refs/heads/main"), "%v", err)
+	testkit.True(t, !errors.Is(err, ErrNoBranch) && strings.Contains(err.Error(), "cannot read refs/heads/main"),
+		"%v", err)
 }
 
 // Setup runs in the worktree with its environment; where it fails or is cancelled, all is undone and told.
@@ -132,8 +152,15 @@ func TestSetup(t *testing.T) {
 	needUnix(t)
 	k, first, second := newKeeper(t), newRepo(t), newRepo(t)
 	trees := func(script string) []Tree {
-		return []Tree{tree(first), {RepoID: "r2", Name: "api", Repo: second, TargetBranch: "main", Setup: []string{"sh", "-c", script}}}
+		return []Tree{tree(first), {
+			RepoID:       "r2",
+			Name:         "api",
+			Repo:         second,
+			TargetBranch: "main",
+			Setup:        []string{"sh", "-c", script},
+		}}
 	}
+
 	undone := func() {
 		t.Helper()
 		nothingLeft(t, k)
@@ -148,6 +175,7 @@ func TestSetup(t *testing.T) {
 	testkit.Need(t, ok, "got %v", err)
 	testkit.Need(t, p.ExitCode == 7, "got %v", err)
 	testkit.ContainsAll(t, err.Error(), []string{"no luck", "exit code 7", "api"}, "the message")
+
 	undone()
 	ctx, cancel := context.WithCancel(t.Context())
 	k.atPoint = func(point string) {
@@ -155,7 +183,9 @@ func TestSetup(t *testing.T) {
 			cancel()
 		}
 	}
-	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, trees("sleep 1000"), nil)).Err(), context.Canceled)
+	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, trees("sleep 1000"), nil)).Err(),
+		context.Canceled)
+
 	undone()
 	k.atPoint = func(string) {}
 	works := trees(`pwd -P >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`)
@@ -175,16 +205,19 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	create(t, k, repo)
 	testkit.True(t, !finish.Stop(), "it did not wait")
 	must(t, os.Truncate(half, 0))
-	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil)).Err(), "commondir", "one that is broken for good")
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil)).Err(),
+		"commondir", "one that is broken for good")
 }
 
 const journaledAttempt = "3b241101-e2bb-4255-8caf-4136c566a962"
 
 func journalText(tree string) string {
-	return `{"version":2,"attempt":"` + journaledAttempt + `","branch":"deepwork/a-0001","phase":"made","trees":[` + tree + `],"board":"b"}`
+	return `{"version":2,"attempt":"` + journaledAttempt + `","branch":"deepwork/a-0001","phase":"made","trees":[` +
+		tree + `],"board":"b"}`
 }
 
-const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"main","git_dir":"/p/web/.git","branch":"b","base":"","begun":true}`
+const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"main","git_dir":"/p/web/.git",` +
+	`"branch":"b","base":"","begun":true}`
 
 // A journal that is damaged is told, and nothing is done by it.
 func TestDamagedJournals(t *testing.T) {
@@ -211,9 +244,11 @@ func TestDamagedJournals(t *testing.T) {
 
 // Whatever a journal's file holds, what is taken from it is whole, and is written as it was read.
 func FuzzJournal(f *testing.F) {
-	for _, tree := range []string{wholeTree, wholeTree + "," + wholeTree, `null`, `{}`, `{"name":"x","git_dir":"/","begun":true}`, `[]`} {
+	for _, tree := range []string{wholeTree, wholeTree + "," + wholeTree, `null`, `{}`,
+		`{"name":"x","git_dir":"/","begun":true}`, `[]`} {
 		f.Add([]byte(journalText(tree)))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := parseJournal("/p/w", journaledAttempt, data)
 		if err != nil {
@@ -236,7 +271,8 @@ func FuzzJournal(f *testing.F) {
 func TestField12_PartialClone(t *testing.T) {
 	t.Parallel()
 	origin, top := newRepo(t), t.TempDir()
-	gits(t, origin, "config uploadpack.allowFilter true", "config uploadpack.allowAnySHA1InWant true", "checkout -q -b other")
+	gits(t, origin, "config uploadpack.allowFilter true", "config uploadpack.allowAnySHA1InWant true",
+		"checkout -q -b other")
 	commit(t, origin, "other", "a.txt", "other\n")
 	gits(t, origin, "checkout -q main")
 	for name, fetch := range map[string]func(repo string) error{
@@ -257,10 +293,12 @@ func TestField12_PartialClone(t *testing.T) {
 		},
 	} {
 		repo := filepath.Join(top, name)
-		gitIn(t, top, "clone", "-q", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "--filter=blob:none", "file://"+filepath.ToSlash(origin), repo)
+		gitIn(t, top, "clone", "-q", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "--filter=blob:none",
+			"file://"+filepath.ToSlash(origin), repo)
 		gits(t, repo, "branch -q other origin/other")
 		err := fetch(repo)
 		testkit.Fails(t, err, "is a partial clone")
+
 		follow(t, err, "them: ", "\n")
 		testkit.Works(t, fetch(repo), "%s, after the command", name)
 	}
@@ -274,6 +312,7 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	testkit.Need(t, err != nil, "%v", err)
 	testkit.Need(t, !errors.Is(err, ErrNotRepo), "%v", err)
 	testkit.Need(t, strings.Contains(err.Error(), "git config --global --add safe.directory "+repo), "%v", err)
+
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")
 	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")
@@ -288,7 +327,8 @@ func logged(k *Keeper) *bytes.Buffer {
 func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	t.Parallel()
 	repo, k := newRepo(t), newKeeper(t)
-	write(t, repo, ".env", "SECRET=1", "node_modules/pkg/deep/x.js", "x", "node_modules/pkg/.git/config", "not to be copied", "lib/.env", "lib's")
+	write(t, repo, ".env", "SECRET=1", "node_modules/pkg/deep/x.js", "x", "node_modules/pkg/.git/config",
+		"not to be copied", "lib/.env", "lib's")
 	modes := map[string]os.FileMode{".env": 0o600, "tool.log": 0o755}
 	executable(t, filepath.Join(repo, "tool.log"), "#!/bin/sh\n")
 	must(t, os.Chmod(filepath.Join(repo, ".env"), 0o600))
@@ -298,10 +338,13 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	testkit.True(t, !isThere(filepath.Join(path, "node_modules/pkg/.git")), "a repository's own files were copied")
 	testkit.Contains(t, log.String(), "missing.env", "a missing file was not told")
 	for name, mode := range modes {
-		testkit.True(t, runtime.GOOS == "windows" || testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm() == mode, "%s has another mode", name)
+		testkit.True(t, runtime.GOOS == "windows" ||
+			testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm() == mode, "%s has another mode", name)
 	}
-	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil, "copies count as changes")
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil,
+		"copies count as changes")
 	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
+
 	// Of a folder inside.
 	reads(t, makes(t, k, tree(filepath.Join(repo, "lib"), ".env"))[0].Path, "lib/.env", "lib's")
 }
@@ -351,7 +394,8 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		write(t, repo, "tracked", "copied over")
 		log := logged(k)
 		path := makes(t, k, tree(repo, "node_modules", "my.log", "tracked"))[0].Path
-		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x", "a symlink inside")
+		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x",
+			"a symlink inside")
 		testkit.True(t, !isThere(filepath.Join(path, "node_modules/secret")), "a symlink that leads outside was copied")
 		testkit.Contains(t, log.String(), "leads out")
 		reads(t, path, "my.log", "x", "tracked", "copied over")

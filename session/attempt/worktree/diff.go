@@ -25,15 +25,19 @@ import (
 //
 // It uses its own index, takes no lock and changes nothing. It blocks until git has ended;
 // git is stopped at maxBytes, so that memory is bounded.
-func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []string, maxBytes int, options ...string) (text string, truncated bool, err error) {
+func (k *Keeper) Diff(
+	ctx context.Context, path, base, target string, paths []string, maxBytes int, options ...string,
+) (text string, truncated bool, err error) {
 	defer wrap(&err, "comparing the worktree %s", path)
 	if !isDir(path) {
 		return "", false, fmt.Errorf("%w: there is no such folder", ErrNoWorktree)
 	}
+
 	v, err := k.view(ctx, path, base, target)
 	if err != nil {
 		return "", false, err
 	}
+
 	tmp, done, err := scratch()
 	if err != nil {
 		return "", false, err
@@ -43,6 +47,7 @@ func (k *Keeper) Diff(ctx context.Context, path, base, target string, paths []st
 	if err != nil {
 		return "", false, err
 	}
+
 	c := v.call(slices.Concat([]string{"diff", "--no-color", "--src-prefix=a/", "--dst-prefix=b/"},
 		options, []string{v.from, "--"}, pathspecs(paths))...)
 	c.Index, c.Limit = index, maxBytes
@@ -76,7 +81,8 @@ func pathspecs(paths []string) []string {
 }
 
 // emptyBlobs are the ids of an empty file, in both object formats of repositories.
-var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
+var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+	"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
 
 // indexWithLoose copies the worktree's index and adds the untracked files to the copy, without
 // their content: git then reads the files themselves. Not by git add --intent-to-add, which also stages
@@ -88,10 +94,12 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	if err := copyIndex(ctx, c, v.admin, v.head); err != nil {
 		return "", err
 	}
+
 	loose, err := v.changedFiles(ctx, "all")
 	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}
+
 	var add strings.Builder
 	for _, name := range loose[untracked] {
 		mode, at := "100644", filepath.Join(v.path, filepath.FromSlash(name))
@@ -104,8 +112,11 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		case !readable(at):
 			continue // git would fail completely
 		}
-		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, emptyBlobs[len(v.target)/64], name) // by the length of the repository's ids
+
+		// by the length of the repository's ids
+		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, emptyBlobs[len(v.target)/64], name)
 	}
+
 	c.Args, c.Stdin = []string{"update-index", "-z", "--index-info"}, []byte(add.String())
 	_, err = git.Output(ctx, c)
 	return index, err

@@ -31,12 +31,21 @@ func TestMain(m *testing.M) {
 	config := filepath.Join(home, "gitconfig")
 	_ = os.WriteFile(config, []byte("[user]\n\tname = Una User\n\temail = una@example.com\n"), 0o600)
 	for name, value := range map[string]string{
-		"GIT_CONFIG_GLOBAL": config, "HOME": home, "XDG_CONFIG_HOME": home, "USERPROFILE": home, "GIT_CONFIG_NOSYSTEM": "1",
-		"GORACE": "atexit_sleep_ms=0", "GIT_DIR": filepath.Join(home, "nowhere"), "GIT_INDEX_FILE": filepath.Join(home, "no-index"),
+		"GIT_CONFIG_GLOBAL":   config,
+		"HOME":                home,
+		"XDG_CONFIG_HOME":     home,
+		"USERPROFILE":         home,
+		"GIT_CONFIG_NOSYSTEM": "1",
+		"GORACE":              "atexit_sleep_ms=0",
+		"GIT_DIR":             filepath.Join(home, "nowhere"),
+		"GIT_INDEX_FILE":      filepath.Join(home, "no-index"),
 	} {
 		os.Setenv(name, value)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.RemoveAll(home); os.Exit(code) }))
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(home)
+		os.Exit(code)
+	}))
 }
 
 const attemptID = "3f1c7a52-9d1e-4c44-8b7e-0a5c1d2e3f40"
@@ -101,7 +110,11 @@ var template = sync.OnceValue(func() string {
 			panic(err)
 		}
 	}
-	for name, text := range map[string]string{"a.txt": "one\ntwo\n", "lib/b.txt": "bee\n", ".gitignore": ".env\n*.log\nnode_modules/\n"} {
+	for name, text := range map[string]string{
+		"a.txt":      "one\ntwo\n",
+		"lib/b.txt":  "bee\n",
+		".gitignore": ".env\n*.log\nnode_modules/\n",
+	} {
 		_ = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
 		_ = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644) // else the commit fails
 	}
@@ -224,7 +237,8 @@ func nothingLeft(t testing.TB, k *Keeper) {
 	t.Helper()
 	filepath.WalkDir(k.dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(k.dir, path)
-		testkit.True(t, (err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "repo-")) && (filepath.Dir(rel) != "." || rel == "." || rel == ".journal"), "%s is left", rel)
+		testkit.True(t, (err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "repo-")) &&
+			(filepath.Dir(rel) != "." || rel == "." || rel == ".journal"), "%s is left", rel)
 		return nil
 	})
 }
@@ -236,9 +250,11 @@ func sound(t testing.TB, repo string, worktrees int) {
 	testkit.Need(t, err == nil, "git fsck: %v\n%s", err, out)
 	testkit.True(t, !strings.Contains(out, "error"), "git fsck: %v\n%s", err, out)
 	testkit.True(t, !strings.Contains(out, "missing"), "git fsck: %v\n%s", err, out)
+
 	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
-		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked", "a lock is left: %s", path)
+		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked",
+			"a lock is left: %s", path)
 		return nil
 	})
 	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))

@@ -30,6 +30,7 @@ func (v *view) otherCheckout(ctx context.Context) (string, error) {
 	if v.head == "" { // a branch without commits
 		c = v.call("symbolic-ref", "--quiet", "HEAD")
 	}
+
 	ref, err := git.Line(ctx, c)
 	switch branch, ok := strings.CutPrefix(ref, "refs/heads/"); {
 	case err != nil && git.ExitCode(err) != 1:
@@ -57,14 +58,16 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: it is on %s, "+format, append([]any{ErrOtherBranch, was}, args...)...)
 	}
-	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %s switch %s", session.InShell(v.Path), v.Branch)
+	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %s switch %s",
+		session.InShell(v.Path), v.Branch)
 	used, err := v.checkoutsOf(ctx, v.Branch)
 	if err != nil {
 		return "", err
 	} else if v.head == "" {
 		return refuse("which has no commit; %s", back)
 	} else if len(used) > 0 {
-		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %s switch --detach", v.Branch, used[0].path, session.InShell(used[0].path))
+		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %s switch --detach",
+			v.Branch, used[0].path, session.InShell(used[0].path))
 	}
 	own, err := branchTip(ctx, v.Common, v.Branch)
 	if err != nil {
@@ -74,24 +77,29 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if contains, err := isAncestor(ctx, v.Common, begin, v.head); err != nil {
 		return "", err
 	} else if !contains {
-		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %s merge --allow-unrelated-histories refs/heads/%s; %s", session.InShell(v.Path), v.Branch, back)
+		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %s merge "+
+			"--allow-unrelated-histories refs/heads/%s; %s", session.InShell(v.Path), v.Branch, back)
 	}
 	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
 	if err != nil {
 		return "", err
 	}
-	if id, err := git.Line(ctx, inRepo(v.Common, "rev-list", "--max-count=1", "--min-age="+strconv.FormatInt(v.journal.MadeAt, 10),
+	if id, err := git.Line(ctx, inRepo(v.Common, "rev-list", "--max-count=1",
+		"--min-age="+strconv.FormatInt(v.journal.MadeAt, 10),
 		v.head, "--not", begin, cmp.Or(target, begin), cmp.Or(v.target, begin))); err != nil {
 		return "", err
 	} else if id != "" {
-		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's branch: git -C %s switch -C %s; %s", id, session.InShell(v.Path), v.Branch, back)
+		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's "+
+			"branch: git -C %s switch -C %s; %s", id, session.InShell(v.Path), v.Branch, back)
 	}
 	if err := git.CheckBranch(v.Common, v.Branch); err != nil {
 		return "", err
 	}
+
 	ctx = context.WithoutCancel(ctx)
 	c := inRepo(v.Common, "update-ref", "refs/heads/"+v.Branch, v.head, cmp.Or(own, strings.Repeat("0", len(v.head))))
 	c.Config = []string{git.NoReflog}
+
 	if _, err := git.Output(ctx, c); err != nil {
 		return "", err
 	}
@@ -102,7 +110,8 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 // published returns ErrUnpublished, with the command that publishes it, for the commit of a submodule that
 // the attempt's commits refer to and that only the worktree has.
 func (v *view) published(ctx context.Context) error {
-	out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", v.from, v.head))
+	out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none",
+		v.from, v.head))
 	if err != nil {
 		return err
 	}
@@ -113,6 +122,7 @@ func (v *view) published(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -127,14 +137,17 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 	} else if id == "" {
 		return nil
 	}
+
 	// One from before the attempt came from elsewhere, such as by its tag or to a shallow clone.
-	own, err := git.Line(ctx, gitInside(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt), commit, "--not", "--remotes"))
+	own, err := git.Line(ctx, gitInside(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt),
+		commit, "--not", "--remotes"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	if top, _ := git.TopLevel(ctx, v.Repo); own != "" && top != "" { // a bare repository has none
 		users := filepath.Join(top, filepath.FromSlash(name))
-		if id, err := commitOf(ctx, gitInside(users), commit); err == nil && id != "" && isThere(filepath.Join(users, ".git")) {
+		id, err := commitOf(ctx, gitInside(users), commit)
+		if err == nil && id != "" && isThere(filepath.Join(users, ".git")) {
 			own = ""
 		}
 	}
@@ -145,9 +158,11 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 		}
 		remote, _, _ := strings.Cut(remotes, "\n")
 		if remote == "" {
-			return fmt.Errorf("%w: %.12s of %s, which has no remote. Add one to it and push there, or commit its files instead of it", ErrUnpublished, commit, at)
+			return fmt.Errorf("%w: %.12s of %s, which has no remote. Add one to it and push there, or commit its "+
+				"files instead of it", ErrUnpublished, commit, at)
 		}
-		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %s push %s %s:refs/heads/%s", ErrUnpublished, commit, at, session.InShell(at), session.InShell(remote), commit, v.Branch)
+		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %s push %s %s:refs/heads/%s", ErrUnpublished,
+			commit, at, session.InShell(at), session.InShell(remote), commit, v.Branch)
 	}
 	inside, err := git.Output(ctx, gitInside(at, "ls-tree", "-r", "-z", commit))
 	for _, line := range git.Fields(inside) {
@@ -156,13 +171,16 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 			err = v.submodule(ctx, path.Join(name, file), entry[2])
 		}
 	}
+
 	return err
 }
 
 // moved returns the submodules whose commits are in no commit of the worktree.
 func (v *view) moved(ctx context.Context) ([]string, error) {
 	files, _, err := v.changed(ctx)
-	return slices.DeleteFunc(files, func(name string) bool { return !isThere(filepath.Join(v.path, filepath.FromSlash(name), ".git")) }), err
+	return slices.DeleteFunc(files, func(name string) bool {
+		return !isThere(filepath.Join(v.path, filepath.FromSlash(name), ".git"))
+	}), err
 }
 
 // slugLength is the maximum number of characters of a title in the names of a branch and a folder: some systems limit
@@ -194,13 +212,16 @@ func slug(text, empty string) string {
 		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
 			b.WriteByte('-')
 		}
+
 		if b.Len() == slugLength {
 			break
 		}
 	}
+
 	if s := strings.Trim(b.String(), "-"); s != "" {
 		return s
 	}
+
 	return empty
 }
 
@@ -219,6 +240,7 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 	if git.Said(err, "already exists") {
 		return fmt.Errorf("%w: %s", ErrBranchTaken, branch)
 	}
+
 	return err
 }
 
@@ -231,7 +253,8 @@ func (e *record) dropBranch(ctx context.Context, base string) error {
 		return err
 	}
 	for _, not := range [][]string{{base}, {"--exclude=" + branch, "--branches", "--tags", "--remotes"}} {
-		own, err := git.Line(ctx, inRepo(common, append([]string{"rev-list", "--max-count=1", tip, "--not"}, not...)...))
+		own, err := git.Line(ctx, inRepo(common,
+			append([]string{"rev-list", "--max-count=1", tip, "--not"}, not...)...))
 		if err != nil {
 			return fmt.Errorf("looking for commits of the branch %s: %w", branch, err)
 		}
@@ -239,12 +262,14 @@ func (e *record) dropBranch(ctx context.Context, base string) error {
 			return nil
 		}
 	}
+
 	if used, err := e.checkoutsOf(ctx, branch); err != nil || len(used) > 0 {
 		return err
 	}
 	if err := breakLock(ctx, common, branch); err != nil {
 		return err
 	}
+
 	// After a concurrent commit the branch stays, since its old value no longer matches.
 	if _, err := git.Output(ctx, inRepo(common, "update-ref", "-d", "refs/heads/"+branch, tip)); err != nil {
 		if now, look := branchTip(ctx, common, branch); look == nil && now != tip {
@@ -273,6 +298,7 @@ func breakLock(ctx context.Context, common, branch string) error {
 		if age := time.Since(info.ModTime()); age > lockAge || age < -lockAge {
 			return os.Remove(path)
 		}
+
 		if err := pause.Wait(ctx); err != nil {
 			return err
 		}

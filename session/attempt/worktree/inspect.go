@@ -30,7 +30,8 @@ func (e *Expected) name() string {
 const (
 	doServe  = "start a server on the project ('deepwork serve'): it finishes this"
 	doByHand = "look what is in it, and remove it by hand"
-	doDelete = "remove the attempt's task ('deepwork board rm' also takes the attempt's id), and add it again if it is still wanted"
+	doDelete = "remove the attempt's task ('deepwork board rm' also takes the attempt's id), and add it again if it " +
+		"is still wanted"
 )
 
 // Inspect compares the folder with the attempts that should have their worktrees in it, which are
@@ -38,7 +39,13 @@ const (
 // times per worktree. It ignores attempts that a Create or Remove is working on. Faults are
 // real only if a second inspection confirms them, see session.Report.Confirmed.
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
-	i := &inspection{k: k, expected: map[string]Expected{}, named: map[string]Expected{}, journals: map[string]bool{}, halfDone: map[string]bool{}}
+	i := &inspection{
+		k:        k,
+		expected: map[string]Expected{},
+		named:    map[string]Expected{},
+		journals: map[string]bool{},
+		halfDone: map[string]bool{},
+	}
 	for _, e := range expected {
 		i.expected[e.ID] = e
 		i.named[e.name()] = e
@@ -47,11 +54,13 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 		i.report.Fault(k.dir, err.Error(), doByHand)
 		return i.report, nil
 	}
+
 	err := errors.Join(i.journaled(), i.folders())
 	for _, e := range expected {
 		if !e.Made() || e.Deleting || i.halfDone[e.name()] || i.k.busy(e.name()) {
 			continue
 		}
+
 		for _, t := range e.Repos {
 			if err == nil {
 				err = i.tree(ctx, e, t)
@@ -94,20 +103,25 @@ func (i *inspection) journaled() error {
 		case errors.Is(err, ErrNotOurs):
 			i.report.Fault(i.k.folder(attempt), err.Error(), doByHand)
 		case err != nil:
-			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err), "restore it from a backup, or move it away and "+doByHand)
+			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err),
+				"restore it from a backup, or move it away and "+doByHand)
 		case j == nil: // removed in the meantime
 		case j.Board != i.k.board: // of a board that somebody else inspects
 		case j.Phase == made && !known:
-			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", id),
+			i.report.Fault(i.k.folder(attempt),
+				fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", id),
 				"start a server on the project: it removes them, and keeps first what is not committed")
 		case isThere(i.k.removalPath(attempt)):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", id), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", id),
+				doServe)
 		case j.Phase == creating && !(known && e.State.Open()):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", id), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", id),
+				doServe)
 		}
 	}
+
 	return nil
 }
 
@@ -128,9 +142,11 @@ func (i *inspection) folders() error {
 		case !known:
 			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
 		case !e.Made() && !e.State.Open():
-			i.report.Fault(path, fmt.Sprintf("attempt %s has no worktrees and is over, and this folder is left", name), doByHand)
+			i.report.Fault(path, fmt.Sprintf("attempt %s has no worktrees and is over, and this folder is left", name),
+				doByHand)
 		}
 	}
+
 	return nil
 }
 
@@ -148,20 +164,26 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 		return nil
 	}
 	if !isDir(t.Worktree) {
-		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s is gone; commits of it are on branch %s", e.ID, e.Branch), doDelete)
+		i.report.Fault(t.Worktree, fmt.Sprintf("the worktree of attempt %s is gone; commits of it are on branch %s",
+			e.ID, e.Branch), doDelete)
 		return nil
 	}
 	admin := adminOf(common, t.Worktree)
 	if admin == "" {
-		i.report.Fault(t.Worktree, fmt.Sprintf("the repository %s does not know this worktree of attempt %s", t.RepoPath, e.ID),
-			fmt.Sprintf("run git -C %s worktree repair %s, or if git cannot do that, %s; what is not committed is kept", session.InShell(t.RepoPath), session.InShell(t.Worktree), doDelete))
+		i.report.Fault(t.Worktree, fmt.Sprintf("the repository %s does not know this worktree of attempt %s",
+			t.RepoPath, e.ID),
+			fmt.Sprintf("run git -C %s worktree repair %s, or if git cannot do that, %s; what is not committed is kept",
+				session.InShell(t.RepoPath), session.InShell(t.Worktree), doDelete))
 		return nil
 	}
+
 	if id, err := commitOf(ctx, inRepo(common), *t.BaseCommit); err != nil && git.ExitCode(err) < 0 {
 		return err
 	} else if id == "" {
-		i.report.Fault(t.RepoPath, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository", *t.BaseCommit, e.ID), "fetch it, or "+doDelete)
+		i.report.Fault(t.RepoPath, fmt.Sprintf("the commit %s, at which attempt %s began, is not in the repository",
+			*t.BaseCommit, e.ID), "fetch it, or "+doDelete)
 	}
+
 	head, err := commitOf(ctx, inRepo(admin), "HEAD")
 	if err != nil && git.ExitCode(err) < 0 {
 		return err
@@ -174,6 +196,7 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	} else {
 		i.report.Fault(t.Worktree, what, "fetch the commit, or check out another in the worktree")
 	}
+
 	return nil
 }
 
@@ -190,17 +213,21 @@ func InspectRepo(ctx context.Context, path string) (r session.Report, kept int, 
 	if err != nil && git.ExitCode(err) < 0 {
 		return r, 0, err
 	}
-	const do = "look for the objects in another clone or a backup (git fsck lists them), or delete the ref with git update-ref -d if what it kept is not needed"
+
+	const do = "look for the objects in another clone or a backup (git fsck lists them), or delete the ref with git " +
+		"update-ref -d if what it kept is not needed"
 	for line := range strings.Lines(warnings) {
 		if strings.Contains(line, rescueRefs) {
 			r.Fault(common, "a rescue ref cannot be read: "+strings.TrimSpace(line), do)
 		}
 	}
+
 	for _, ref := range strings.Fields(out) {
 		kept++
 		_, err := git.Output(ctx, inRepo(common, "rev-list", "--objects", "--quiet", "--no-walk", ref))
 		if err == nil {
-			_, err = git.Output(ctx, inRepo(common, "rev-list", "--objects", "--quiet", ref, "--not", "--branches", "--tags", "--remotes"))
+			_, err = git.Output(ctx, inRepo(common, "rev-list", "--objects", "--quiet", ref, "--not", "--branches",
+				"--tags", "--remotes"))
 		}
 		if err != nil && git.ExitCode(err) < 0 {
 			return r, 0, err
@@ -208,5 +235,6 @@ func InspectRepo(ctx context.Context, path string) (r session.Report, kept int, 
 			r.Fault(common, fmt.Sprintf("what %s keeps is not all there: %v", ref, err), do)
 		}
 	}
+
 	return r, kept, nil
 }

@@ -82,7 +82,9 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	}
 	j, err := parseJournal(k.dir, attempt, data)
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: save what is in them, then move that file away", attempt, path, err)
+		return nil,
+			fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: "+
+				"save what is in them, then move that file away", attempt, path, err)
 	}
 	if err := k.Safe(j.paths()...); err != nil {
 		return nil, err
@@ -99,22 +101,26 @@ func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 		return nil, fmt.Errorf("is damaged: %w", err)
 	}
 	if j.Version != journalVersion || j.Attempt != attempt {
-		return nil, fmt.Errorf("is of another version (%d) or attempt (%q); use the deepwork that wrote it", j.Version, j.Attempt)
+		return nil, fmt.Errorf("is of another version (%d) or attempt (%q); use the deepwork that wrote it", j.Version,
+			j.Attempt)
 	}
 	if j.Phase != creating && j.Phase != made {
 		return nil, fmt.Errorf("is damaged: there is no phase %q", j.Phase)
 	}
+
 	for i, e := range j.Trees {
 		switch {
 		case e == nil:
 			return nil, fmt.Errorf("is damaged: worktree %d is null", i)
 		case !filepath.IsAbs(e.Common) || strings.ContainsRune(e.Common, 0):
-			return nil, fmt.Errorf("is damaged: the repository of worktree %d is %q, which must be an absolute path", i, e.Common)
+			return nil, fmt.Errorf("is damaged: the repository of worktree %d is %q, which must be an absolute path",
+				i, e.Common)
 		case e.Name != filepath.Base(e.Name) || !filepath.IsLocal(e.Name) || strings.ContainsRune(e.Name, 0):
 			return nil, fmt.Errorf("is damaged: %q cannot be the name of worktree %d", e.Name, i)
 		}
 		e.Path, e.madeAt = filepath.Join(dir, attempt, e.Name), j.MadeAt
 	}
+
 	return &j, nil
 }
 
@@ -126,10 +132,12 @@ func (k *Keeper) save(j *journal) error {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
 	}
 	path := k.journalPath(j.Attempt)
-	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"}) // written by the holder of the attempt's lock alone
+	// written by the holder of the attempt's lock alone
+	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"})
 	if err != nil {
 		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
 	}
+
 	return nil
 }
 
@@ -153,13 +161,18 @@ func (j *journal) missingError(ctx context.Context, path string) error {
 		if e.Path != path || isThere(path) {
 			continue
 		}
+
 		used, err := e.checkoutsOf(ctx, e.Branch)
 		if err != nil {
 			return err
 		} else if len(used) > 0 && used[0].admin != e.Common {
-			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %s worktree move %s %s", ErrNoWorktree, e.Branch, used[0].path, session.InShell(e.Common), session.InShell(used[0].path), session.InShell(path))
+			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: "+
+				"git -C %s worktree move %s %s", ErrNoWorktree, e.Branch, used[0].path, session.InShell(e.Common),
+				session.InShell(used[0].path), session.InShell(path))
 		}
-		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %s worktree add --force %s %s", ErrNoWorktree, session.InShell(e.Common), session.InShell(path), e.Branch)
+		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %s worktree add "+
+			"--force %s %s", ErrNoWorktree, session.InShell(e.Common), session.InShell(path), e.Branch)
 	}
+
 	return ErrNoWorktree
 }

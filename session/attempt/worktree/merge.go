@@ -54,11 +54,14 @@ type Landing struct {
 
 // A Landed is the result of Merge, Rebase, Update or Push.
 type Landed struct {
-	Before    string   // the commit of the branch that was moved, before; of Push: at which the attempt began
-	Commit    string   // and after; the same if there was nothing to do
-	Conflicts []string // of Update: files to resolve in the worktree, or what git says of conflicts in none; Commit is Before then
+	Before string // the commit of the branch that was moved, before; of Push: at which the attempt began
+	Commit string // and after; the same if there was nothing to do
+	// of Update: files to resolve in the worktree, or what git says of conflicts in none; Commit is Before
+	// then
+	Conflicts []string
 	Untracked []string // files and folders of the worktree that no commit has, without copies: see isCopy
-	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
+	// what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
+	Adopted string
 	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
 	Unused map[string]string
 }
@@ -66,7 +69,9 @@ type Landed struct {
 // NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
 func NotRun(programs map[string]string) string {
 	all := xslices.Map(slices.Sorted(maps.Keys(programs)), func(name string) string {
-		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %s", name, name, session.InShell(programs[name]))
+		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a "+
+			"repository names do not run. If you trust it, set it in your own: git config --global %s %s", name, name,
+			session.InShell(programs[name]))
 	})
 	return strings.Join(all, ". ")
 }
@@ -87,20 +92,24 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		if b.common == b.head {
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
+
 		if !l.Markers {
 			if err := b.noMarkers(ctx); err != nil {
 				return nil, err
 			}
 		}
+
 		if _, err := targetCheckout(ctx, l, b); err != nil {
 			return nil, err
 		}
+
 		back := func() {} // takes the attempt's branch back
 		defer func() {
 			if err != nil {
 				back()
 			}
 		}()
+
 		now := ""
 		switch l.Way {
 		case WayMerge:
@@ -110,22 +119,28 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 				back, err = k.moveTo(ctx, b, func(ctx context.Context) error { return b.reset(ctx, now) })
 			}
 		case WayRebase:
-			back, err = k.moveTo(ctx, b, func(ctx context.Context) (err error) { now, err = b.replay(ctx); return err })
+			back, err = k.moveTo(ctx, b, func(ctx context.Context) (err error) {
+				now, err = b.replay(ctx)
+				return err
+			})
 		default:
 			err = fmt.Errorf("%q is not a way to merge", l.Way)
 		}
 		if err != nil {
 			return nil, err
 		}
+
 		k.atPoint("made the commit")
 		if now == b.target { // it changes nothing
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
+
 		at, err := targetCheckout(ctx, l, b) // again: signing waits for a person, who may have switched branches
 		if err != nil {
 			return nil, err
 		}
+
 		before := b.Since // recorded first: a later call finds nothing to do, and could not tell that it was merged
 		if b.Since = (&mergeBase{From: b.from, Common: b.head}); l.Way != WayMerge {
 			b.Since.Common = now
@@ -133,6 +148,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 				b.Since.From = b.target
 			}
 		}
+
 		if err := k.save(b.journal); err != nil {
 			return nil, err
 		}
@@ -140,6 +156,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			b.Since = before
 			return nil, errors.Join(err, k.save(b.journal))
 		}
+
 		back = func() {}
 		return &Landed{Before: b.target, Commit: now}, nil
 	})
@@ -172,16 +189,19 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
 	if at != nil {
-		c = at.call("merge", "--ff-only", "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit", "--no-autostash", "--no-verify-signatures", now)
+		c = at.call("merge", "--ff-only", "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit",
+			"--no-autostash", "--no-verify-signatures", now)
 		if !strings.Contains(l.Target, "=") {
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
 		}
 	}
+
 	ctx = context.WithoutCancel(ctx)
 	_, said, err := git.Run(ctx, c)
 	if err == nil {
 		return nil
 	}
+
 	if tip, look := refTip(ctx, inRepo(b.Common), ref); look == nil && tip != b.target {
 		return fmt.Errorf("%w: %s is at %.12s, no longer at %.12s", ErrMoved, ref, tip, b.target)
 	}
@@ -197,13 +217,15 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 		_, undo := git.Output(ctx, at.call("read-tree", "-m", "-u", now, b.target))
 		err = errors.Join(err, undo)
 	}
+
 	return err
 }
 
 // commitMerge makes the commit of a merge or squash. It returns the target's for a squash that changes
 // nothing.
 func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, error) {
-	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", b.target, b.head))
+	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z",
+		b.target, b.head))
 	if err != nil && git.ExitCode(err) != 1 {
 		return "", err
 	}
@@ -213,6 +235,7 @@ func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, e
 	} else if err != nil || len(fields) != 1 {
 		return "", fmt.Errorf("git merge-tree: unexpected output of %d bytes: %w", len(r.Stdout), err)
 	}
+
 	c := b.asUser("commit-tree", fields[0], "-p", b.target)
 	if l.Way == WayMerge {
 		c.Args = append(c.Args, "-p", b.head)
@@ -242,7 +265,8 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	case WaySquash:
 		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + session.InShell(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " + at + " merge --ff-only refs/heads/" + b.Branch
+		command = "git -C " + session.InShell(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " +
+			at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -253,7 +277,10 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *view) (*Landed, error) {
 		now := b.head
-		_, err := k.moveTo(ctx, b, func(ctx context.Context) (err error) { now, err = b.replay(ctx); return err })
+		_, err := k.moveTo(ctx, b, func(ctx context.Context) (err error) {
+			now, err = b.replay(ctx)
+			return err
+		})
 		return &Landed{Before: b.head, Commit: now}, err
 	})
 }
@@ -269,6 +296,7 @@ func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) e
 	if err != nil {
 		return func() {}, err
 	}
+
 	// What git has begun it also ends when the caller's context ends.
 	ctx = context.WithoutCancel(ctx)
 	back = func() {
@@ -280,7 +308,8 @@ func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) e
 			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", "-d", ref, b.head))
 		}
 		if err != nil {
-			k.log.Error("the branch of an attempt could not be taken back after a merge that failed; its old commits are under a ref", "attempt", b.journal.Attempt, "ref", ref, "error", err)
+			k.log.Error("the branch of an attempt could not be taken back after a merge that failed; its old commits "+
+				"are under a ref", "attempt", b.journal.Attempt, "ref", ref, "error", err)
 		}
 	}
 	if err = do(ctx); err != nil {
@@ -296,7 +325,8 @@ func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) e
 
 // reset moves the attempt's branch and its worktree to a commit.
 func (b *view) reset(ctx context.Context, to string) error {
-	_, said, err := git.Run(ctx, b.call("switch", "--quiet", "--no-overwrite-ignore", "--no-recurse-submodules", "--force-create", b.Branch, to))
+	_, said, err := git.Run(ctx,
+		b.call("switch", "--quiet", "--no-overwrite-ignore", "--no-recurse-submodules", "--force-create", b.Branch, to))
 	return b.dirty(said, err)
 }
 
@@ -317,9 +347,12 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	} else if !own { // of another target, it may have commits that are not the attempt's
 		upstream = b.from
 	}
-	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point", "--empty=drop", "--no-keep-empty",
+	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
+		"--empty=drop", "--no-keep-empty",
 		"--onto", b.target, upstream)
-	c.Config = []string{"rebase.updateRefs=false", "rebase.rebaseMerges=false", "rebase.autoSquash=false", "rebase.missingCommitsCheck=ignore"}
+
+	c.Config = []string{"rebase.updateRefs=false", "rebase.rebaseMerges=false", "rebase.autoSquash=false",
+		"rebase.missingCommitsCheck=ignore"}
 	out, said, err := git.Run(ctx, c)
 	if err == nil {
 		return commitOf(ctx, b.call(), "HEAD")
@@ -329,11 +362,13 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")
 		err = &ConflictError{Files: files, Commit: id}
 	}
+
 	if b.operation() == "rebase" {
 		if _, abort := git.Output(ctx, b.asUser("rebase", "--abort")); abort != nil {
 			return "", errors.Join(err, abort)
 		}
 	}
+
 	return "", err
 }
 
@@ -343,7 +378,8 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *view) (*Landed, error) {
 		ctx := context.WithoutCancel(ctx)
-		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash", "--no-verify-signatures", "--no-verify",
+		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash",
+			"--no-verify-signatures", "--no-verify",
 			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
 		c.Config = []string{"branch." + b.Branch + ".mergeOptions="}
 		out, said, err := git.Run(ctx, c)
@@ -357,11 +393,13 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 				r.Conflicts = files
 				return r, nil
 			}
+
 			err = b.dirty(said, err)
 			if b.operation() == "merge" { // such as when it cannot be signed
 				_, abort := git.Output(ctx, b.call("merge", "--abort"))
 				err = errors.Join(err, abort)
 			}
+
 			return nil, err
 		}
 		r.Commit, err = commitOf(ctx, b.call(), "HEAD")
@@ -369,8 +407,8 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// conflictMessages returns what git says of conflicts that are of no file: the files of a folder were moved to several others, say, and it
-// does not know where a new one belongs.
+// conflictMessages returns what git says of conflicts that are of no file: the files of a folder were moved
+// to several others, say, and it does not know where a new one belongs.
 func conflictMessages(out string) (all []string) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "CONFLICT") {

@@ -54,18 +54,23 @@ func TestMergeEachWay(t *testing.T) {
 				testkit.Equal(t, got.Before+got.Commit, before+tip(repo, "main"), "landed")
 				holds(t, repo, "main", "new.txt", "new\n", "a.txt", "one\ntwo\nthree\n", "lib/b.txt", "moved on\n")
 				parents, second := tip(repo, "main^1"), tip(repo, "main^2")
-				testkit.True(t, parents == before && (second != "") == (way == WayMerge), "its parents are %s, %s", parents, second)
+				testkit.True(t, parents == before && (second != "") == (way == WayMerge), "its parents are %s, %s",
+					parents, second)
+
 				by := "Una User una@example.com Una User Do it"
 				if way == WayRebase {
 					by = "Tester tester@example.com Una User the work"
 				}
-				testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main"), by, "the commit is by")
+				testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main"), by,
+					"the commit is by")
+
 				clean(t, repo, path)
 				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
 				testkit.Equal(t, refs(t, repo, "refs/deepwork/before") != "", way != WayMerge, "kept")
 				sound(t, repo, 1)
 				again := merged(t, k, path, way)
 				testkit.Equal(t, again.Before, again.Commit, "again")
+
 				// More work in the same lines, and a second merge.
 				commit(t, path, "more", "a.txt", "one\ntwo\nfour\n")
 				merged(t, k, path, way)
@@ -87,7 +92,8 @@ func TestMergeKeepsIgnoredFilesAndFolders(t *testing.T) {
 	commit(t, path, "others", "was-dir", "x\n", "was-file/x.txt", "x\n", "data/x.txt", "x\n", "out", "x\n")
 	write(t, repo, ".git/info/exclude", "data\nout\n", "data", "mine\n", "out/deep/x.bin", "mine\n")
 	for _, way := range ways {
-		testkit.Same(t, slices.Sorted(slices.Values(checkedOut(t, notMerged(t, k, path, way)).Files)), []string{"data", "out"})
+		testkit.Same(t, slices.Sorted(slices.Values(checkedOut(t, notMerged(t, k, path, way)).Files)),
+			[]string{"data", "out"})
 	}
 	reads(t, repo, "data", "mine\n", "out/deep/x.bin", "mine\n")
 	must(t, errors.Join(os.Remove(filepath.Join(repo, "data")), os.RemoveAll(filepath.Join(repo, "out"))))
@@ -103,16 +109,21 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 		refused []string // files
 		in      string
 	}{
-		"changed":                    {"lib/b.txt mine", nil, []string{"lib/b.txt"}, ""},
-		"staged":                     {"lib/b.txt mine", []string{"add -A"}, []string{"lib/b.txt"}, ""},
-		"in the way":                 {"new.txt mine", nil, []string{"new.txt"}, ""},
-		"ignored in the way":         {"new.txt mine .git/info/exclude new.txt", nil, []string{"new.txt"}, ""},
-		"hidden by skip-worktree":    {"a.txt mine", []string{"update-index --skip-worktree a.txt"}, []string{"a.txt"}, ""},
-		"hidden by assume-unchanged": {"a.txt mine", []string{"update-index --assume-unchanged a.txt"}, []string{"a.txt"}, ""},
-		"merge":                      {"", []string{"switch -q -c x", "commit -q --allow-empty -m x", "switch -q main", "merge -q --no-ff --no-commit x"}, nil, "merge"},
-		"revert":                     {"lib/b.txt x", []string{"commit -qam x", "rm -q lib/b.txt", "commit -qm y", "revert HEAD~1"}, []string{"lib/b.txt"}, "revert"},
-		"bisect":                     {"", []string{"bisect start"}, nil, "bisect"},
-		"rebase":                     {"", []string{"branch x main", "commit -q --allow-empty -m c", "rebase --exec false x"}, nil, "rebase"},
+		"changed":            {"lib/b.txt mine", nil, []string{"lib/b.txt"}, ""},
+		"staged":             {"lib/b.txt mine", []string{"add -A"}, []string{"lib/b.txt"}, ""},
+		"in the way":         {"new.txt mine", nil, []string{"new.txt"}, ""},
+		"ignored in the way": {"new.txt mine .git/info/exclude new.txt", nil, []string{"new.txt"}, ""},
+		"hidden by skip-worktree": {"a.txt mine", []string{"update-index --skip-worktree a.txt"},
+			[]string{"a.txt"}, ""},
+		"hidden by assume-unchanged": {"a.txt mine", []string{"update-index --assume-unchanged a.txt"},
+			[]string{"a.txt"}, ""},
+		"merge": {"", []string{"switch -q -c x", "commit -q --allow-empty -m x", "switch -q main",
+			"merge -q --no-ff --no-commit x"}, nil, "merge"},
+		"revert": {"lib/b.txt x", []string{"commit -qam x", "rm -q lib/b.txt", "commit -qm y", "revert HEAD~1"},
+			[]string{"lib/b.txt"}, "revert"},
+		"bisect": {"", []string{"bisect start"}, nil, "bisect"},
+		"rebase": {"", []string{"branch x main", "commit -q --allow-empty -m c", "rebase --exec false x"}, nil,
+			"rebase"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,13 +134,15 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 				testkit.Need(t, err == nil || i == len(c.steps)-1, "%v", err)
 			}
 			before := gitIn(t, repo, "rev-parse", "main", branchName)
+
 			for _, way := range ways {
 				refused := checkedOut(t, notMerged(t, k, path, way))
 				testkit.Equal(t, refused.Operation, c.in)
 				testkit.Same(t, refused.Files, c.refused)
 				testkit.Contains(t, refused.Command, " refs/heads/"+branchName)
 			}
-			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName)+refs(t, repo, "refs/deepwork"), before, "refs")
+			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName)+refs(t, repo, "refs/deepwork"),
+				before, "refs")
 			clean(t, path)
 		})
 	}
@@ -169,7 +182,8 @@ func TestConflicts(t *testing.T) {
 	k, path := attemptIn(t, repo)
 	gits(t, path, "rm -q lib/b.txt")
 	head := commit(t, path, "more", "pic.bin", "ours\x00")
-	main := commit(t, repo, "meanwhile", "a.txt", "one\ntwo\nother\n", "pic.bin", "theirs\x00", "lib/b.txt", "changed\n", "added.txt", "added\n")
+	main := commit(t, repo, "meanwhile", "a.txt", "one\ntwo\nother\n", "pic.bin", "theirs\x00", "lib/b.txt",
+		"changed\n", "added.txt", "added\n")
 	want := []string{"a.txt", "lib/b.txt", "pic.bin"}
 	update := func() *Landed { return testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t) }
 	for _, way := range ways {
@@ -182,7 +196,8 @@ func TestConflicts(t *testing.T) {
 		testkit.Same(t, update().Conflicts, want)
 		testkit.ContainsAll(t, read(t, path, "a.txt"), []string{"<<<<<<< ", "main"})
 		reads(t, path, "added.txt", "added\n")
-		testkit.ContainsAll(t, gitIn(t, path, "status", "--porcelain", "--untracked-files=all"), []string{"UU a.txt", "A  added.txt", " pic.bin"})
+		testkit.ContainsAll(t, gitIn(t, path, "status", "--porcelain", "--untracked-files=all"),
+			[]string{"UU a.txt", "A  added.txt", " pic.bin"})
 		testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
 		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
 		testkit.True(t, st.Merging && slices.Equal(st.Conflicts, want), "status: %+v", st)
@@ -194,6 +209,7 @@ func TestConflicts(t *testing.T) {
 		testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
 	}
 	testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
+
 	// Git would remove a repository in the place of a file.
 	update()
 	must(t, os.Remove(filepath.Join(path, "new.txt")))
@@ -201,8 +217,10 @@ func TestConflicts(t *testing.T) {
 	err := testkit.Get(k.Abort(t.Context(), path, nil)).Err()
 	expectError(t, err, ErrNotKept, "was made there")
 	testkit.True(t, isThere(filepath.Join(path, "new.txt", ".git")), "the repository is lost")
+
 	follow(t, err, "discard that with: ", "\n")
 	testkit.Works(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err())
+
 	// The agent resolves it with git, and the merge goes through.
 	update()
 	commit(t, path, "resolved", "a.txt", "both\n")
@@ -248,6 +266,7 @@ func TestUpdateAndRebase(t *testing.T) {
 	testkit.Same(t, merged(t, k, path, WayRebase).Untracked, []string{"a.txt"})
 	gits(t, path, "checkout -q --detach")
 	testkit.True(t, merged(t, k, path, WayMerge).Adopted != "", "a detached HEAD is not adopted")
+
 	inUse := landing(path, WayMerge)
 	inUse.InUse = func() bool { return true }
 	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), inUse)).Err(), ErrInUse)
@@ -286,7 +305,8 @@ func TestMergeThatCannotBeRecorded(t *testing.T) {
 		k.atPoint = func(string) {}
 		must(t, os.RemoveAll(full))
 		merged(t, k, path, way)
-		testkit.True(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Merged, "%s: it is not known to be merged", way)
+		testkit.True(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Merged,
+			"%s: it is not known to be merged", way)
 	}
 }
 
@@ -299,19 +319,21 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 			before := tip(repo, "main")
 			gits(t, repo, "branch feature", "switch -q "+map[string]string{"main": "feature", "feature": "main"}[to])
 			k.atPoint = func(string) { gits(t, repo, "switch -q "+to) }
-			testkit.Equal(t, merged(t, k, path, way).Commit+tip(repo, "feature"), tip(repo, "main")+before, "%s to %s: main and the other branch", way, to)
+			testkit.Equal(t, merged(t, k, path, way).Commit+tip(repo, "feature"), tip(repo, "main")+before,
+				"%s to %s: main and the other branch", way, to)
 			clean(t, repo, path)
 		}
 	}
 }
 
-// The user's checkout is found where git does not name it for the target: in a submodule, apart from its git folder, or on a
-// branch of which the target is another name; and by a path of two lines.
+// The user's checkout is found where git does not name it for the target: in a submodule, apart from its git
+// folder, or on a branch of which the target is another name; and by a path of two lines.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
 	apart, around, renamed := newRepo(t), newRepo(t), newRepo(t)
 	gits(t, apart, "init -q --separate-git-dir "+filepath.Join(t.TempDir(), "git"))
-	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub", "-C "+renamed+" branch -m master", "-C "+renamed+" symbolic-ref refs/heads/main refs/heads/master")
+	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub", "-C "+renamed+" branch -m master",
+		"-C "+renamed+" symbolic-ref refs/heads/main refs/heads/master")
 	lines := newRepo(t)
 	if os.Rename(lines, lines+"\n2") == nil { // not on Windows
 		lines += "\n2"
@@ -357,7 +379,11 @@ func TestMergeIntoTargetsThatCannotBeMoved(t *testing.T) {
 	reads(t, repo, "new.txt", "new\n")
 	clean(t, repo, path)
 	gits(t, repo, "checkout -q -b elsewhere", "branch -q -D main")
-	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){"merge": k.Merge, "rebase": k.Rebase, "update": k.Update} {
+	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){
+		"merge":  k.Merge,
+		"rebase": k.Rebase,
+		"update": k.Update,
+	} {
 		testkit.FailsWith(t, testkit.Get(call(t.Context(), landing(path, WayMerge))).Err(), ErrNoBranch, "%s", name)
 	}
 	testkit.Equal(t, tip(repo, "refs/heads/main"), "", "main exists again")
@@ -371,15 +397,20 @@ func TestPush(t *testing.T) {
 	k, path := attemptIn(t, repo)
 	push := func(force bool) error { return testkit.Get(k.Push(t.Context(), path, "origin", force)).Err() }
 	must(t, push(false))
-	testkit.Equal(t, tip(remote, branchName)+tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD")+tip(path, "HEAD"), "pushed")
+	testkit.Equal(t, tip(remote, branchName)+tip(repo, "refs/remotes/origin/"+branchName),
+		tip(path, "HEAD")+tip(path, "HEAD"), "pushed")
+
 	gits(t, path, "commit -q --amend -m again")
 	expectError(t, push(false), ErrRejected, "non-fast-forward")
 	must(t, push(true))
 	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "pushed")
+
 	// Somebody else pushes to it.
 	other := gitIn(t, remote, "commit-tree", "main^{tree}", "-p", branchName, "-m", "other")
 	gits(t, path, "-C "+remote+" update-ref refs/heads/"+branchName+" "+other, "commit -q --amend -m third")
-	for _, known := range []string{"status", "fetch -q origin"} { // git has not seen that, or an editor has it fetch now and then
+
+	// git has not seen that, or an editor has it fetch now and then
+	for _, known := range []string{"status", "fetch -q origin"} {
 		gitIn(t, repo, strings.Fields(known)...)
 		testkit.FailsWith(t, push(true), ErrRejected)
 		testkit.Equal(t, tip(remote, branchName), other, "overwritten after "+known)
@@ -391,18 +422,23 @@ func TestPush(t *testing.T) {
 	for _, name := range []string{"nowhere", "--all", remote, ""} {
 		testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, name, false)).Err(), "", "pushed to %q", name)
 	}
+
 	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)
 	gitIn(t, repo, "config", "remote.origin.receivepack", "touch "+mark+"; git-receive-pack")
 	gitIn(t, repo, "config", "remote.file://"+filepath.ToSlash(remote)+".uploadpack", "touch "+mark+"; git-upload-pack")
 	gits(t, repo, "config protocol.ext.allow always", "config push.negotiate true")
 	testkit.Fails(t, push(false), "", "a URL ran a program")
+
 	must(t, os.Remove(hook))
 	gits(t, repo, "config remote.origin.url file://"+filepath.ToSlash(remote))
 	testkit.Works(t, push(false))
 	testkit.True(t, !isThere(mark), "a program of the repository ran")
-	// One that was deleted there is made again. A clone with --depth follows no other branch: what was pushed is replaced.
-	gits(t, repo, "-C "+remote+" update-ref -d refs/heads/"+branchName, "config remote.origin.fetch +refs/heads/main:refs/remotes/origin/main")
+
+	// One that was deleted there is made again. A clone with --depth follows no other branch: what was pushed
+	// is replaced.
+	gits(t, repo, "-C "+remote+" update-ref -d refs/heads/"+branchName,
+		"config remote.origin.fetch +refs/heads/main:refs/remotes/origin/main")
 	for _, message := range []string{"fourth", "fifth"} {
 		gits(t, path, "commit -q --amend -m "+message)
 		testkit.Works(t, push(true))

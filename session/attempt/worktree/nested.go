@@ -36,7 +36,8 @@ func (e *NestedError) Error() string {
 		if n.Publish != "" {
 			help = "publish that with: " + n.Publish
 		}
-		all = append(all, fmt.Sprintf("the repository %s %s; %s; or discard that with: %s", n.Path, n.Why, help, n.Discard))
+		all = append(all, fmt.Sprintf("the repository %s %s; %s; or discard that with: %s", n.Path, n.Why, help,
+			n.Discard))
 	}
 	return strings.Join(all, ". ")
 }
@@ -49,23 +50,32 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	if !isDir(s.root) {
 		return nil, nil
 	}
+
 	root, err := os.OpenRoot(s.root)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+
 	staged, others, err := s.listed(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var found []Nested
 	made := func(name, inIndex string) {
 		at := filepath.Join(s.root, filepath.FromSlash(inIndex))
-		found = append(found, Nested{Path: at, Why: "was made there", Discard: "rm -rf " + session.InShell(at), name: name})
+		found = append(found, Nested{
+			Path:    at,
+			Why:     "was made there",
+			Discard: "rm -rf " + session.InShell(at),
+			name:    name,
+		})
 	}
 	if isDir(filepath.Join(s.root, ".git")) { // in the place of the worktree's file
 		made("", ".git")
 	}
+
 	seen := map[string]bool{".": true}
 	look := func(dir string) { // for repositories whose files git adds to the one around them
 		for ; !seen[dir]; dir = path.Dir(dir) {
@@ -78,17 +88,24 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	for _, line := range git.Fields(staged) {
 		info, name, _ := strings.Cut(line, "\t")
 		if !strings.HasPrefix(info, modeRepo) {
-			if at := filepath.Join(s.root, filepath.FromSlash(name)); isDir(at) && isThere(filepath.Join(at, ".git")) { // in the place of a file
+			// in the place of a file
+			if at := filepath.Join(s.root, filepath.FromSlash(name)); isDir(at) && isThere(filepath.Join(at, ".git")) {
 				if _, err := root.Lstat(filepath.FromSlash(name)); err == nil {
 					made(name, name)
 				}
 			}
+
 			look(path.Dir(name))
 			continue
 		}
 		at := filepath.Join(s.root, filepath.FromSlash(name))
 		list, _ := os.ReadDir(at) // usually missing or empty
-		n := Nested{Path: at, Why: "is a submodule that is not checked out, and has files", Discard: "rm -rf " + session.InShell(at), name: name}
+		n := Nested{
+			Path:    at,
+			Why:     "is a submodule that is not checked out, and has files",
+			Discard: "rm -rf " + session.InShell(at),
+			name:    name,
+		}
 		if isThere(filepath.Join(at, ".git")) {
 			if n, err = s.submodule(ctx, name, nil); err != nil {
 				return nil, err
@@ -131,8 +148,8 @@ func (s *source) listed(ctx context.Context) (staged, others string, err error) 
 	return staged, others, err
 }
 
-// hidden adds the repositories of submodules whose files are gone, but not their work: git keeps them below this folder, which goes
-// with the worktree. known is as in unpublished.
+// hidden adds the repositories of submodules whose files are gone, but not their work: git keeps them below
+// this folder, which goes with the worktree. known is as in unpublished.
 func (s *source) hidden(ctx context.Context, dir string, known []string, found *[]Nested) error {
 	list, err := os.ReadDir(dir)
 	if missing(err) {
@@ -143,9 +160,11 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 		inside, refers := at, known // of a folder that is a part of a name
 		if isThere(filepath.Join(at, "HEAD")) {
 			n := Nested{Path: at, Discard: "rm -rf " + session.InShell(at)}
-			in := git.Command{Dir: at, GitDir: at, WorkTree: at, Filters: true, Limit: listLimit} // the work tree of its config is gone
+			// the work tree of its config is gone
+			in := git.Command{Dir: at, GitDir: at, WorkTree: at, Filters: true, Limit: listLimit}
 			if !slices.ContainsFunc(*found, func(n Nested) bool { return n.gitDir == at }) {
-				if failed := s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known); git.ExitCode(failed) > 0 {
+				failed := s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known)
+				if git.ExitCode(failed) > 0 {
 					n.Why = "cannot be read (" + failed.Error() + ")"
 				} else {
 					err = cmp.Or(err, failed)
@@ -162,12 +181,13 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 			err = cmp.Or(err, s.hidden(ctx, inside, refers, found))
 		}
 	}
+
 	return err
 }
 
-// unpublished sets why the repository of a submodule must not go if it has commits that are nowhere else. in and here run git
-// there. The commits of known, or else those that the attempt began with, are elsewhere, though a shallow clone has no branch
-// with them, and so is what has a tag from before the attempt.
+// unpublished sets why the repository of a submodule must not go if it has commits that are nowhere else. in
+// and here run git there. The commits of known, or else those that the attempt began with, are elsewhere,
+// though a shallow clone has no branch with them, and so is what has a tag from before the attempt.
 func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, here string, known []string) (err error) {
 	run := func(args ...string) (out string) {
 		if in.Args = args; err == nil {
@@ -179,23 +199,29 @@ func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, her
 	if own == "" {
 		return err
 	}
+
 	if known == nil && s.base != "" {
 		if known, err = links(ctx, inRepo(s.common), s.base); err != nil {
 			return err
 		}
 	}
+
 	list := []string{"rev-list", "--max-count=1", "--ignore-missing"}
 	own = run(slices.Concat(list, []string{"--exclude=refs/tags/*", "--all", "--not", "--remotes", "--tags"}, known)...)
 	if own == "" {
-		own = run(slices.Concat(list, []string{fmt.Sprint("--max-age=", s.madeAt), "--tags", "--not", "--remotes"}, known)...)
+		own = run(slices.Concat(list, []string{fmt.Sprint("--max-age=", s.madeAt), "--tags", "--not", "--remotes"},
+			known)...)
 	}
 	if own == "" {
 		return err
 	}
+
 	n.Why = "has commits that are nowhere else"
 	if remote, _, _ := strings.Cut(run("remote"), "\n"); remote != "" {
-		n.Publish = fmt.Sprintf("%s push %s %s:refs/heads/%s-%.8[3]s", here, session.InShell(remote), own, slug(filepath.Base(n.Path), "work"))
+		n.Publish = fmt.Sprintf("%s push %s %s:refs/heads/%s-%.8[3]s", here, session.InShell(remote), own,
+			slug(filepath.Base(n.Path), "work"))
 	}
+
 	return err
 }
 
@@ -236,16 +262,20 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 	case err != nil:
 		return n, err
 	case dirt != "":
-		n.Why, n.Discard = "has changes that are not committed", fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
+		n.Why, n.Discard = "has changes that are not committed",
+			fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
 		if remote != "" {
-			n.Publish = fmt.Sprintf("%s add -A && %[1]s commit && %[1]s push %s HEAD:refs/heads/%s", here, session.InShell(remote), slug(filepath.Base(n.Path), "work"))
+			n.Publish = fmt.Sprintf("%s add -A && %[1]s commit && %[1]s push %s HEAD:refs/heads/%s", here,
+				session.InShell(remote), slug(filepath.Base(n.Path), "work"))
 		}
 	case n.Why != "":
 		n.Discard += " " + session.InShell(n.gitDir)
 	}
 	for _, line := range git.Fields(run("ls-files", "--stage", "-z")) {
 		info, inside, _ := strings.Cut(line, "\t")
-		if inside = path.Join(name, inside); n.Why == "" && strings.HasPrefix(info, modeRepo) && isThere(filepath.Join(s.root, filepath.FromSlash(inside), ".git")) {
+		inside = path.Join(name, inside)
+		if n.Why == "" && strings.HasPrefix(info, modeRepo) &&
+			isThere(filepath.Join(s.root, filepath.FromSlash(inside), ".git")) {
 			if n, err = s.submodule(ctx, inside, strings.Fields(info)[1:2]); err != nil {
 				return n, err
 			}
@@ -257,5 +287,11 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 
 // gitInside returns a git command for a repository inside the worktree, never for one around it.
 func gitInside(dir string, args ...string) git.Command {
-	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit, Filters: true}
+	return git.Command{
+		Dir:     dir,
+		Env:     []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))},
+		Args:    args,
+		Limit:   listLimit,
+		Filters: true,
+	}
 }

@@ -42,10 +42,13 @@ func TestMergeSignsAsTheUser(t *testing.T) {
 	for _, way := range ways {
 		k, repo, path := worked(t)
 		commit(t, repo, "meanwhile", "meanwhile", "x\n")
-		asUser(t, "\tsigningKey = "+filepath.ToSlash(key)+".pub\n[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tallowedSignersFile = "+filepath.ToSlash(allowed)+
-			"\n[includeIf \"gitdir:"+filepath.ToSlash(canonical(repo))+"/\"]\n\tpath = "+filepath.ToSlash(included)+"\n")
+		asUser(t, "\tsigningKey = "+filepath.ToSlash(key)+".pub\n[commit]\n\tgpgSign = true\n[gpg]\n\tformat = "+
+			"ssh\n[gpg \"ssh\"]\n\tallowedSignersFile = "+filepath.ToSlash(allowed)+
+			"\n[includeIf \"gitdir:"+filepath.ToSlash(canonical(repo))+"/\"]\n\tpath = "+
+			filepath.ToSlash(included)+"\n")
 		merged(t, k, path, way)
-		testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"), "G una@work.example", "%s: the signature and committer", way)
+		testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"), "G una@work.example",
+			"%s: the signature and committer", way)
 	}
 }
 
@@ -59,7 +62,10 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	repo, mark := newRepo(t), filepath.Join(t.TempDir(), "mark")
 	remote := remoteOf(t, repo)
 	gits(t, remote, "config http.receivepack true")
-	web := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(remote), "GIT_HTTP_EXPORT_ALL=1"}}
+	web := &cgi.Handler{
+		Path: backend,
+		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(remote), "GIT_HTTP_EXPORT_ALL=1"},
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, word, _ := r.BasicAuth(); user != "una" || word != "secret" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
@@ -74,10 +80,12 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	gitIn(t, repo, "config", "credential.helper", "!touch "+mark+"; echo username=eve; echo password=x")
 	asUser(t, "")
 	testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), "", "pushed without credentials")
+
 	asUser(t, "[credential]\n\thelper = \"!f() { echo username=una; echo password=secret; }; f\"\n")
 	testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 	testkit.True(t, !isThere(mark), "the helper of the repository ran")
 	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "it was not pushed")
+
 	// A config that has LFS, which is not installed, prevents no push of a repository without LFS.
 	asUser(t, "[filter \"lfs\"]\n\tprocess = git-lfs filter-process\n")
 	bin := t.TempDir()
@@ -102,7 +110,9 @@ func needLFS(t *testing.T) {
 // Files of Git LFS are merged, checked out and pushed as with the user's git.
 func TestMergeLFS(t *testing.T) {
 	needLFS(t)
-	asUser(t, "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n\trequired = true\n")
+	asUser(t, "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs "+
+		"filter-process\n\trequired = true\n")
+
 	for _, way := range ways {
 		repo := newRepo(t)
 		commit(t, repo, "lfs", ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n", "one.bin", "\x00first")
@@ -112,7 +122,8 @@ func TestMergeLFS(t *testing.T) {
 		commit(t, repo, "third", "three.bin", "\x00third")
 		testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 		_, id, _ := strings.Cut(gitIn(t, path, "show", "HEAD:two.bin"), "sha256:")
-		testkit.True(t, isThere(filepath.Join(remote, "lfs", "objects", id[:2], id[2:4], id[:64])), "the object of two.bin was not pushed")
+		testkit.True(t, isThere(filepath.Join(remote, "lfs", "objects", id[:2], id[2:4], id[:64])),
+			"the object of two.bin was not pushed")
 		merged(t, k, path, way)
 		reads(t, repo, "one.bin", "\x00first", "two.bin", "\x00second", "three.bin", "\x00third")
 		clean(t, repo, path)
@@ -148,7 +159,8 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 	needUnix(t)
 	dir, key := t.TempDir(), sshKey(t)
 	mark, own := filepath.Join(dir, "mark"), filepath.Join(dir, "own")
-	const signs = "cat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\nprintf -- '-----BEGIN %s-----\\nby '\"$*\"'\\n-----END %s-----\\n'\n"
+	const signs = "cat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\nprintf -- '-----BEGIN %s-----\\nby " +
+		"'\"$*\"'\\n-----END %s-----\\n'\n"
 	executable(t, filepath.Join(dir, "gpgsm"), "#!/bin/sh\n"+strings.ReplaceAll(signs, "%s", "SIGNED MESSAGE"))
 	executable(t, filepath.Join(dir, "gpg"), "#!/bin/sh\n"+strings.ReplaceAll(signs, "%s", "PGP SIGNATURE"))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -161,31 +173,43 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 			if format != "ssh" && way != WaySquash { // the format does not depend on the way
 				continue
 			}
+
 			os.Remove(mark)
 			asUser(t, "")
 			k, repo, path := worked(t)
 			commit(t, repo, "meanwhile", "meanwhile", "x\n")
 			executable(t, own, "#!/bin/sh\ntouch "+mark+"\nexec "+c.program+" \"$@\"\n")
-			for name, value := range map[string]string{"gpg.format": format, "user.signingKey": c.key, "commit.gpgSign": "true", c.setting: own, "gpg.other.program": own} {
+			for name, value := range map[string]string{
+				"gpg.format":        format,
+				"user.signingKey":   c.key,
+				"commit.gpgSign":    "true",
+				c.setting:           own,
+				"gpg.other.program": own,
+			} {
 				gitIn(t, repo, "config", name, value)
 			}
+
 			got := merged(t, k, path, way)
 			testkit.True(t, !isThere(mark), "%s, %s: the repository's program ran", format, way)
 			testkit.Contains(t, gitIn(t, repo, "cat-file", "commit", "main"), c.begins, "%s, %s", format, way)
-			testkit.True(t, len(got.Unused) == 1 && got.Unused[c.setting] == own, "%s, %s: unused are %q", format, way, got.Unused)
+			testkit.True(t, len(got.Unused) == 1 && got.Unused[c.setting] == own, "%s, %s: unused are %q", format, way,
+				got.Unused)
 			follow(t, errors.New(NotRun(got.Unused)), "in your own: ", "\n")
 			testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
+
 			write(t, path, "more", "x\n")
 			gits(t, path, "-c commit.gpgSign=false add more", "-c commit.gpgSign=false commit -q -m more")
 			got = merged(t, k, path, WayMerge)
 			testkit.True(t, len(got.Unused) == 0 && isThere(mark), "%s, %s, after the command: %+v", format, way, got)
 		}
 	}
+
 	// Where signing fails without the program, the error says so.
 	asUser(t, "")
 	k, repo, path := worked(t)
 	asUser(t, "[commit]\n\tgpgSign = true\n")
-	gits(t, repo, "config gpg.format ssh", "config user.signingKey "+filepath.Join(dir, "missing"), "config gpg.ssh.program /opt/$(sign)")
+	gits(t, repo, "config gpg.format ssh", "config user.signingKey "+filepath.Join(dir, "missing"),
+		"config gpg.ssh.program /opt/$(sign)")
 	before := tip(repo, "main")
 	testkit.Fails(t, notMerged(t, k, path, WayMerge), "git config --global gpg.ssh.program '/opt/$(sign)'")
 	testkit.Equal(t, tip(repo, "main"), before, "it was merged")
@@ -197,11 +221,13 @@ func setTraps(t *testing.T, gitDir, mark, filter string) {
 	t.Helper()
 	run := "touch " + mark + "; cat"
 	named := func(filter string) string {
-		return "[filter \"" + filter + "\"]\n\tclean = \"" + run + "\"\n\tsmudge = \"" + run + "\"\n\tprocess = \"" + run + "\"\n\trequired = true\n"
+		return "[filter \"" + filter + "\"]\n\tclean = \"" + run + "\"\n\tsmudge = \"" + run + "\"\n\tprocess = \"" +
+			run + "\"\n\trequired = true\n"
 	}
 	for _, name := range []string{"included", "in-worktrees", "on-branch"} {
 		write(t, gitDir, name, named(name))
 	}
+
 	config := read(t, gitDir, "config") + named(filter) + `
 [include]
 	path = included
@@ -223,14 +249,22 @@ func setTraps(t *testing.T, gitDir, mark, filter string) {
 [commit]
 	gpgSign = true
 `
-	for section, keys := range map[string]string{`merge "own"`: "driver", "diff": "external", `diff "own"`: "command textconv", "core": "fsmonitor sshCommand askPass editor pager",
-		"sequence": "editor", "gpg": "program", `gpg "ssh"`: "program defaultKeyCommand"} {
+	for section, keys := range map[string]string{
+		`merge "own"`: "driver",
+		"diff":        "external",
+		`diff "own"`:  "command textconv",
+		"core":        "fsmonitor sshCommand askPass editor pager",
+		"sequence":    "editor",
+		"gpg":         "program",
+		`gpg "ssh"`:   "program defaultKeyCommand",
+	} {
 		for key := range strings.FieldsSeq(keys) {
 			config += "[" + section + "]\n\t" + key + ` = "` + run + "\"\n"
 		}
 	}
 	write(t, gitDir, "config", config)
-	for _, hook := range []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit", "post-merge", "post-checkout", "post-index-change",
+	for _, hook := range []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit",
+		"post-merge", "post-checkout", "post-index-change",
 		"pre-rebase", "post-rewrite", "reference-transaction", "pre-push", "fsmonitor-watchman", "pre-auto-gc"} {
 		executable(t, filepath.Join(gitDir, "hooks", hook), "#!/bin/sh\ntouch "+mark+"\n")
 	}
@@ -239,12 +273,17 @@ func setTraps(t *testing.T, gitDir, mark, filter string) {
 // Nothing that a repository brings along runs, and what the user's own config has for the same does: here it signs.
 func TestARepositoryRunsNothing(t *testing.T) {
 	needUnix(t)
-	mark, users, signer := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users"), filepath.Join(t.TempDir(), "sign")
-	executable(t, signer, "#!/bin/sh\ntouch "+users+"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
+	mark := filepath.Join(t.TempDir(), "mark")
+	users := filepath.Join(t.TempDir(), "users")
+	signer := filepath.Join(t.TempDir(), "sign")
+	executable(t, signer, "#!/bin/sh\ntouch "+users+
+		"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
 	asUser(t, "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+signer+"\n")
 	repo, k := newRepo(t), newKeeper(t)
-	write(t, repo, ".gitattributes", "* filter=own merge=own diff=own\nb* filter=included\nc* filter=in-worktrees\nd* filter=on-branch\n")
-	gits(t, repo, "submodule --quiet add "+newRepo(t)+" sub", "add -A", "-c commit.gpgSign=false commit -q -m attributes")
+	write(t, repo, ".gitattributes",
+		"* filter=own merge=own diff=own\nb* filter=included\nc* filter=in-worktrees\nd* filter=on-branch\n")
+	gits(t, repo, "submodule --quiet add "+newRepo(t)+" sub", "add -A",
+		"-c commit.gpgSign=false commit -q -m attributes")
 	remoteOf(t, repo)
 	setTraps(t, filepath.Join(repo, ".git"), mark, "own")
 
@@ -252,9 +291,11 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		t.Helper()
 		write(t, dir, name, text)
 		id := gitIn(t, dir, "hash-object", "-w", "--no-filters", name)
-		args := []string{"-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "hook.own.enabled=false"}
+		args := []string{"-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+			"-c", "hook.own.enabled=false"}
 		for _, filter := range []string{"own", "included", "in-worktrees", "on-branch"} {
-			args = append(args, "-c", "filter."+filter+".clean=", "-c", "filter."+filter+".process=", "-c", "filter."+filter+".required=false")
+			args = append(args, "-c", "filter."+filter+".clean=", "-c", "filter."+filter+".process=", "-c",
+				"filter."+filter+".required=false")
 		}
 		gitIn(t, dir, append(args, "update-index", "--add", "--cacheinfo", "100644,"+id+","+name)...)
 		gitIn(t, dir, append(args, "commit", "-q", "-m", name)...)
@@ -273,7 +314,8 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	inside := gitIn(t, filepath.Join(path, "sub"), "rev-parse", "--absolute-git-dir")
 	setTraps(t, inside, mark, "of-the-submodule")
 	write(t, inside, "info/attributes", "* filter=of-the-submodule\n")
-	must(t, os.Chtimes(filepath.Join(path, "sub", "a.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0))) // git would look into it
+	// git would look into it
+	must(t, os.Chtimes(filepath.Join(path, "sub", "a.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0)))
 	os.Remove(mark)
 	look := func(what string) {
 		t.Helper()
@@ -297,6 +339,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	got, err := k.Update(t.Context(), landing(path, ""))
 	check("update", err)
 	testkit.True(t, got != nil && len(got.Conflicts) == 1, "%+v", got)
+
 	look("in a merge")
 	check("abort", testkit.Get(k.Abort(t.Context(), path, nil)).Err())
 	check("push", testkit.Get(k.Push(t.Context(), path, "origin", false)).Err())

@@ -21,21 +21,23 @@ var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 // same name, with the user's credentials. Commits that its agent made elsewhere are moved to that branch first:
 // see adopt. The objects of Git LFS are pushed first if the user's config
 // has LFS; no hook of the repository runs. With force it replaces the branch, which is refused if
-// another than this repository has pushed to it since, whether or not git has fetched that. It changes nothing in the worktree, whose
-// changes that are not committed stay behind; a call that was interrupted may be repeated. It returns
-// the commit and what was adopted. Errors: ErrRejected, ErrNoWorktree, ErrUnfinished, ErrOtherBranch,
-// ErrUnpublished, or git's, for example that it cannot connect.
+// another than this repository has pushed to it since, whether or not git has fetched that. It changes
+// nothing in the worktree, whose changes that are not committed stay behind; a call that was interrupted may
+// be repeated. It returns the commit and what was adopted. Errors: ErrRejected, ErrNoWorktree, ErrUnfinished,
+// ErrOtherBranch, ErrUnpublished, or git's, for example that it cannot connect.
 func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *Landed, err error) {
 	defer wrap(&err, "pushing the branch of %s to %q", path, remote)
 	if !remoteName.MatchString(remote) {
 		return nil, errors.New("it is not the name of a remote; git remote lists them")
 	}
+
 	r = &Landed{}
 	err = k.onWorktree(ctx, path, nil, func(b *view) error {
 		ref, seen := "refs/heads/"+b.Branch, "refs/remotes/"+remote+"/"+b.Branch
 		if r.Adopted, err = k.ready(ctx, b); err != nil {
 			return err
 		}
+
 		commit, err := baseOf(ctx, b.Common, b.Branch)
 		if err != nil {
 			return err
@@ -45,46 +47,58 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 		if err != nil {
 			return err
 		}
+
 		c := b.call("config", "--get", "remote."+remote+".url")
 		if top, err := git.TopLevel(ctx, b.Repo); err == nil && top != "" {
 			c = git.Command{Dir: top, Args: c.Args} // a relative URL is that of the user's checkout
 		}
+
 		if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
 			return errors.New("there is no such remote; git remote lists them")
 		} else if err != nil {
 			return err
 		}
+
 		if err := git.CheckBranch(b.Common, b.Branch, seen, "logs/"+seen); err != nil {
 			return err
 		}
+
 		if force && before != "" {
 			if err := b.replaces(ctx, seen, before, commit); err != nil {
 				return err
 			}
 		}
+
 		c.Network = true
 		if err := pushLFS(ctx, c, remote, ref, commit); err != nil {
 			return err
 		}
-		c.Args = []string{"push", "--porcelain", "--no-verify", "--receive-pack=git-receive-pack"} // not the program of the config
+
+		// not the program of the config
+		c.Args = []string{"push", "--porcelain", "--no-verify", "--receive-pack=git-receive-pack"}
 		if force {
 			c.Args = append(c.Args, "--force-with-lease="+ref+":"+before)
 		}
 		c.Args = append(c.Args, remote, commit+":"+ref)
 		out, said, err := git.Run(ctx, c)
-		if force && before != "" && strings.Contains(out, "(stale info)") { // it may have been deleted there, as after a merge
+		// it may have been deleted there, as after a merge
+		if force && before != "" && strings.Contains(out, "(stale info)") {
 			c.Args[len(c.Args)-3] = "--force-with-lease=" + ref + ":"
 			out, said, err = git.Run(ctx, c)
 		}
 		for line := range strings.Lines(out) {
 			if why, ok := strings.CutPrefix(line, "!\t"); ok && err != nil {
-				if strings.Contains(why, "directory file conflict") || strings.Contains(said, "cannot create '"+ref+"'") {
-					why += "\nA branch of the remote has a name that the pushed one begins with, and git allows only one of the two: set attempts.branch_prefix."
+				if strings.Contains(why, "directory file conflict") ||
+					strings.Contains(said, "cannot create '"+ref+"'") {
+					why += "\nA branch of the remote has a name that the pushed one begins with, and git allows only " +
+						"one of the two: set attempts.branch_prefix."
 				}
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
-		if err == nil { // git does so only for the branches that the repository fetches, and the next push with force needs it
+		// git does so only for the branches that the repository fetches, and the next push with force needs
+		// it
+		if err == nil {
 			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
 		}
 		return err
@@ -92,21 +106,24 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 	return r, err
 }
 
-// replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in the worktree: others have
-// pushed them, and git has fetched them since, as editors have it do.
+// replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in
+// the worktree: others have pushed them, and git has fetched them since, as editors have it do.
 func (v *view) replaces(ctx context.Context, seen, before, commit string) error {
 	had, err := git.Output(ctx, v.call("rev-list", "--walk-reflogs", "HEAD", "--"))
 	if err != nil || had == "" { // without a log that is not known
 		return err
 	}
+
 	c := inRepo(v.Common, "rev-list", "--max-count=1", "--stdin")
 	c.Stdin = []byte(before + "\n^" + commit + "\n^" + strings.ReplaceAll(strings.TrimSpace(had), "\n", "\n^") + "\n")
 	own, err := git.Line(ctx, c)
 	if err == nil && own != "" {
 		at := "git -C " + session.InShell(v.Path)
-		err = fmt.Errorf("%w: %s has commits that were not made in the worktree, such as %.12s. This adds them: %s merge %[2]s; this replaces them: %[4]s push --force %s %s", ErrRejected, seen, own, at,
+		err = fmt.Errorf("%w: %s has commits that were not made in the worktree, such as %.12s. This adds them: %s "+
+			"merge %[2]s; this replaces them: %[4]s push --force %s %s", ErrRejected, seen, own, at,
 			session.InShell(strings.Split(seen, "/")[2]), v.Branch)
 	}
+
 	return err
 }
 
@@ -118,6 +135,7 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 		return "", err
 	}
 	defer free()
+
 	if was, err := b.otherCheckout(ctx); err != nil {
 		return "", err
 	} else if was != "" {
@@ -125,15 +143,18 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 			return "", err
 		}
 	}
+
 	if adopted, err = b.adopt(ctx); err != nil {
 		return "", err
 	}
+
 	moved, err := b.moved(ctx)
 	if err != nil {
 		return "", err
 	} else if len(moved) > 0 {
 		return "", &DirtyError{Path: b.Path, Files: moved}
 	}
+
 	b.from = b.Base
 	return adopted, b.published(ctx)
 }
@@ -149,14 +170,18 @@ func pushLFS(ctx context.Context, c git.Command, remote, ref, commit string) err
 	if !strings.Contains("\n"+out, "\nglobal\t") && !strings.Contains("\n"+out, "\nsystem\t") {
 		return nil
 	}
+
 	none := strings.Repeat("0", len(commit))
 	c.Args, c.Stdin = []string{"lfs", "pre-push", remote}, fmt.Appendf(nil, "%s %s %s %s\n", ref, commit, ref, none)
 	_, err = git.Output(ctx, c)
-	if git.Said(err, "'lfs' is not a git command") { // the config may be from another machine, and the repository without LFS
-		c.Args, c.Stdin = []string{"grep", "--quiet", "-e", "filter=lfs", commit, "--", ":(top,glob)**/.gitattributes"}, nil
+	// the config may be from another machine, and the repository without LFS
+	if git.Said(err, "'lfs' is not a git command") {
+		c.Args = []string{"grep", "--quiet", "-e", "filter=lfs", commit, "--", ":(top,glob)**/.gitattributes"}
+		c.Stdin = nil
 		if _, uses := git.Output(ctx, c); git.ExitCode(uses) == 1 {
 			return nil
 		}
 	}
+
 	return err
 }

@@ -24,7 +24,8 @@ func link(t *testing.T, target, at string) {
 	}
 }
 
-// Where a link is in the place of a folder, whatever was to be done is refused, and nothing is touched where it leads to.
+// Where a link is in the place of a folder, whatever was to be done is refused, and nothing is touched where
+// it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -33,13 +34,17 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}{
 		{".journal", false, false}, {attemptID, false, false}, {attemptID + "/web", false, false},
 		{".journal", false, true}, {attemptID, false, true}, {attemptID + "/web", false, true},
-		{".journal", true, false}, {attemptID, true, false}, {attemptID + "/web", true, false}, {attemptID, true, true}, {attemptID + "/web", true, true},
+		{".journal", true, false}, {attemptID, true, false}, {attemptID + "/web", true, false}, {attemptID, true, true},
+		{attemptID + "/web", true, true},
 	} {
 		t.Run(strings.ReplaceAll(c.at, "/", "_"), func(t *testing.T) {
 			repo, home, k := newRepo(t), filepath.Join(t.TempDir(), "home"), newKeeper(t)
 			write(t, home, "keep.txt", "mine", "web/keep.txt", "mine", attemptID+"/web/keep.txt", "mine")
 			list := func() (all []string) {
-				filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error { all = append(all, path); return err })
+				filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+					all = append(all, path)
+					return err
+				})
 				return all
 			}
 			before := list()
@@ -63,6 +68,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					testkit.Fails(t, err, "", "diff")
 				}
 			}
+
 			r := testkit.Get(k.Inspect(t.Context(), nil)).Must(t)
 			testkit.True(t, !c.made || len(r.Findings) != 0, "inspected: %+v", r)
 			testkit.Same(t, list(), before, "where the link leads to")
@@ -84,22 +90,26 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Must(t).Changed, []string{"new.txt"})
 	admin := adminOf(filepath.Join(repo, ".git"), path)
 	write(t, admin, "commondir", at+"\n")
-	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs, "with another commondir")
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs,
+		"with another commondir")
 	testkit.FailsWith(t, notRemoved(t, k), ErrNotOurs, "with another commondir")
 	write(t, admin, "commondir", "../..\n")
 	kept, _, err := k.Remove(t.Context(), attemptID, true, nil)
 	testkit.Need(t, err == nil && len(kept) != 0, "%+v, %v", kept, err)
 	holds(t, repo, kept[0].Commit, "new.txt", "work")
 	testkit.Equal(t, refs(t, other, "refs/deepwork"), "", "the other repository")
+
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
 	gits(t, repo, "worktree add -q --detach "+stray)
-	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), stray, "", "main")).Err(), ErrNoWorktree, "a worktree of no journal")
-	testkit.FailsWith(t, k.Check(journaledAttempt, journaledAttempt, []string{stray}), ErrNotOurs, "a worktree of no journal")
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), stray, "", "main")).Err(), ErrNoWorktree,
+		"a worktree of no journal")
+	testkit.FailsWith(t, k.Check(journaledAttempt, journaledAttempt, []string{stray}), ErrNotOurs,
+		"a worktree of no journal")
 }
 
-// A git that was killed leaves what keeps git from working: a half-made worktree in the whole repository, and the lock file
-// of the branch that it changed.
+// A git that was killed leaves what keeps git from working: a half-made worktree in the whole repository, and
+// the lock file of the branch that it changed.
 func TestRecoverRemovesWhatAKilledGitLeaves(t *testing.T) {
 	t.Parallel()
 	for _, half := range []bool{false, true} {
@@ -135,11 +145,14 @@ func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 	other := New(Options{Dir: k.dir, Journal: t.TempDir(), Logger: k.log})
 	testkit.Same(t, testkit.Get(other.Recover(t.Context(), nobodys)).Must(t), nil, "it took another's")
 	testkit.Same(t, testkit.Get(other.Inspect(t.Context(), nil)).Must(t).Findings, nil, "another's is a fault")
-	testkit.Same(t, testkit.Get(k.Recover(t.Context(), func(a string) bool { return a == attemptID })).Must(t), nil, "a known attempt")
+	testkit.Same(t, testkit.Get(k.Recover(t.Context(), func(a string) bool { return a == attemptID })).Must(t), nil,
+		"a known attempt")
+
 	reads(t, path, "new", "work")
 	did := testkit.Get(k.Recover(t.Context(), nobodys)).Must(t)
 	testkit.Need(t, len(did) == 2, "did %v", did)
 	testkit.Contains(t, did[1], rescueRefs+attemptID)
+
 	holds(t, repo, rescueRefs+attemptID, "new", "work")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
@@ -152,11 +165,14 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	write(t, k.journal, "broken.json", "{", "newer.json", `{"version": 99, "attempt": "newer"}`)
 	link(t, filepath.Join(k.journal, "good.json"), filepath.Join(k.journal, "linked.json"))
 	err := testkit.Get(k.Recover(t.Context(), nil)).Err()
-	testkit.ContainsAll(t, err.Error(), []string{filepath.Join(k.journal, "broken.json"), "99", "linked.json cannot be read: it is a symbolic link"})
+	testkit.ContainsAll(t, err.Error(),
+		[]string{filepath.Join(k.journal, "broken.json"), "99", "linked.json cannot be read: it is a symbolic link"})
 	testkit.True(t, !isThere(filepath.Join(k.dir, "good")), "another attempt's fault hindered this one")
 	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
+
 	for _, attempt := range []string{"broken", "newer", "linked"} {
-		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)
+		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "",
+			"%s was made", attempt)
 		_, _, err := k.Remove(t.Context(), attempt, false, nil)
 		testkit.Fails(t, err, "", "%s was removed", attempt)
 	}
@@ -181,19 +197,38 @@ func TestInspectComparesWorktreesWithTheBoard(t *testing.T) {
 		damage func(repo, path string, e *Expected) error
 		want   string
 	}{
-		"nothing":        {func(string, string, *Expected) error { return nil }, ""},
-		"no base":        {func(_, _ string, e *Expected) error { e.Repos[0].BaseCommit = new(strings.Repeat("f", 40)); return nil }, "is not in the repository"},
-		"no worktree":    {func(_, path string, _ *Expected) error { return os.RemoveAll(path) }, "is gone; commits of it are on branch " + branchName},
-		"no repository":  {func(repo, _ string, _ *Expected) error { return os.RemoveAll(repo) }, "cannot be used"},
-		"unknown to git": {func(repo, _ string, _ *Expected) error { return os.RemoveAll(filepath.Join(repo, ".git", "worktrees")) }, "does not know this worktree"},
+		"nothing": {func(string, string, *Expected) error { return nil }, ""},
+		"no base": {func(_, _ string, e *Expected) error {
+			e.Repos[0].BaseCommit = new(strings.Repeat("f", 40))
+			return nil
+		}, "is not in the repository"},
+		"no worktree": {func(_, path string, _ *Expected) error {
+			return os.RemoveAll(path)
+		}, "is gone; commits of it are on branch " + branchName},
+		"no repository": {func(repo, _ string, _ *Expected) error { return os.RemoveAll(repo) }, "cannot be used"},
+		"unknown to git": {func(repo, _ string, _ *Expected) error {
+			return os.RemoveAll(filepath.Join(repo, ".git", "worktrees"))
+		}, "does not know this worktree"},
 		"no branch": {func(repo, _ string, _ *Expected) error {
 			return testkit.Get(tryGit(repo, "update-ref", "-d", "refs/heads/"+branchName)).Err()
 		}, "is on a branch or a commit that is not in the repository"},
-		"not on the board": {func(_, _ string, e *Expected) error { e.ID = "another"; e.Repos = nil; return nil }, "which is not on the board"},
-		"being deleted":    {func(_, path string, e *Expected) error { e.Deleting = true; return os.RemoveAll(path) }, ""},
+		"not on the board": {func(_, _ string, e *Expected) error {
+			e.ID = "another"
+			e.Repos = nil
+			return nil
+		}, "which is not on the board"},
+		"being deleted": {func(_, path string, e *Expected) error {
+			e.Deleting = true
+			return os.RemoveAll(path)
+		}, ""},
 	} {
 		k, repo, path := started(t)
-		e := Expected{Attempt: task.Attempt{ID: attemptID, Branch: branchName, Situation: task.Situation{State: task.Running}, Workspace: filepath.Dir(path)}}
+		e := Expected{Attempt: task.Attempt{
+			ID:        attemptID,
+			Branch:    branchName,
+			Situation: task.Situation{State: task.Running},
+			Workspace: filepath.Dir(path),
+		}}
 		e.Repos = []task.AttemptRepo{{RepoPath: repo, Worktree: path, BaseCommit: new(tip(repo, "HEAD"))}}
 		must(t, c.damage(repo, path, &e))
 		found := testkit.Get(k.Inspect(t.Context(), []Expected{e})).Must(t).Findings
@@ -236,7 +271,10 @@ func dieAt(k *Keeper, n int, do func() error) (points int, err error) {
 }
 
 // eachPoint has a call die at each of its points, and then checks what the next process does.
-func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, trees []Tree) (do func() error), check func(*testing.T, *Keeper, []Tree)) {
+func eachPoint(
+	t *testing.T, least int, prepare func(t *testing.T, k *Keeper, trees []Tree) (do func() error),
+	check func(*testing.T, *Keeper, []Tree),
+) {
 	points := 0
 	for n := 0; n == 0 || n <= points; n++ { // first it goes through, and the points are counted
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -260,7 +298,8 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		return func() error { return notMade(t, k, trees...) }
 	}
 	eachPoint(t, 10, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
-		testkit.Same(t, testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t), nil, "a known attempt")
+		testkit.Same(t, testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t), nil,
+			"a known attempt")
 		done := makes(t, k, trees...)
 		reads(t, done[0].Path, ".env", "SECRET=1")
 		reads(t, done[1].Path, "lib/b.txt", "bee\n")
@@ -303,8 +342,8 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 	})
 }
 
-// Others that recover leave an attempt alone that is being made. A program that goes on and makes the folder of a worktree
-// again does not keep it from being removed.
+// Others that recover leave an attempt alone that is being made. A program that goes on and makes the folder
+// of a worktree again does not keep it from being removed.
 func TestWhatOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
 	k, repo, path := newKeeper(t), newRepo(t), ""
@@ -338,7 +377,8 @@ func TestCrashOfMerges(t *testing.T) {
 			merged(t, k, path, way)
 			reads(t, repo, "a.txt", "one\ntwo\nthree\n", "lib/b.txt", "moved on\n")
 			if way != WayMerge {
-				gits(t, repo, "merge-base --is-ancestor "+head+" refs/deepwork/before/"+attemptID+"-"+head[:12]) // the old commits are not lost
+				// the old commits are not lost
+				gits(t, repo, "merge-base --is-ancestor "+head+" refs/deepwork/before/"+attemptID+"-"+head[:12])
 			}
 			clean(t, repo, path)
 			sound(t, repo, 1)
@@ -355,8 +395,10 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 	expectError(t, notMerged(t, k, path, WayMerge), ErrUnfinished, fmt.Sprintf("git -C %s rebase --abort", path))
 	gits(t, path, "rebase --abort")
 	testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
-	expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished, fmt.Sprintf("git -C %s merge --abort", path))
+	expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished,
+		fmt.Sprintf("git -C %s merge --abort", path))
 	gits(t, path, "merge --abort")
 	write(t, repo, "a.txt", "one\ntwo\nthr") // half a merge in the checkout
-	testkit.ContainsAll(t, notMerged(t, k, path, WayMerge).Error(), []string{`"a.txt"`, fmt.Sprintf("git -C %s merge", canonical(repo))})
+	testkit.ContainsAll(t, notMerged(t, k, path, WayMerge).Error(),
+		[]string{`"a.txt"`, fmt.Sprintf("git -C %s merge", canonical(repo))})
 }

@@ -20,14 +20,16 @@ import (
 // of its repository, of all worktrees before anything is removed; if that fails, the error is
 // ErrNotKept and nothing is removed. It fails, with a *NestedError, for repositories in them that
 // have work which is nowhere else; with force they are discarded. Ignored files are not saved.
-// Branches with commits that are in no other one stay; others are deleted. inUse is called just before the worktrees are
-// removed: if it returns true, or one is locked by git worktree lock, the error is ErrInUse. A nil
-// inUse means never.
+// Branches with commits that are in no other one stay; others are deleted. inUse is called just before the
+// worktrees are removed: if it returns true, or one is locked by git worktree lock, the error is ErrInUse. A
+// nil inUse means never.
 //
 // The Rescues are of the worktrees, and of the attempt's folder if it had other files, that had
 // work; discarded are the repositories that force has discarded. It blocks, and may be called again
 // after an error or a crash.
-func (k *Keeper) Remove(ctx context.Context, attempt string, force bool, inUse func() bool) (out []Rescue, discarded []Nested, err error) {
+func (k *Keeper) Remove(
+	ctx context.Context, attempt string, force bool, inUse func() bool,
+) (out []Rescue, discarded []Nested, err error) {
 	defer wrap(&err, "removing the worktrees of attempt %s", attempt)
 	unlock, err := k.lockAttempt(ctx, attempt)
 	if err != nil {
@@ -44,27 +46,37 @@ func (k *Keeper) Remove(ctx context.Context, attempt string, force bool, inUse f
 			os.Remove(folder) // if it is empty
 		}
 		list, _ := os.ReadDir(folder) // usually there is none
-		if slices.ContainsFunc(list, func(f fs.DirEntry) bool { return isThere(filepath.Join(folder, f.Name(), ".git")) }) {
-			return nil, nil, fmt.Errorf("its journal %s is gone; look at what is in %s, and remove it by hand", k.journalPath(attempt), folder)
+		if slices.ContainsFunc(list, func(f fs.DirEntry) bool {
+			return isThere(filepath.Join(folder, f.Name(), ".git"))
+		}) {
+			return nil, nil, fmt.Errorf("its journal %s is gone; look at what is in %s, and remove it by hand",
+				k.journalPath(attempt), folder)
 		}
+
 		return nil, nil, nil
 	}
+
 	if inUse == nil {
 		inUse = func() bool { return false }
 	}
 	return k.remove(ctx, j, force, inUse)
 }
 
-func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func() bool) (out []Rescue, discarded []Nested, err error) {
+func (k *Keeper) remove(
+	ctx context.Context, j *journal, force bool, inUse func() bool,
+) (out []Rescue, discarded []Nested, err error) {
 	if j.Phase == made && !isThere(k.removalPath(j.Attempt)) {
 		if inUse() {
 			return nil, nil, ErrInUse
 		}
+
 		for _, e := range j.Trees {
 			if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked {
-				return nil, nil, fmt.Errorf("%w: git has it locked (%s). This unlocks it: git -C %s worktree unlock %s", ErrInUse, cmp.Or(reason, "no reason is given"), session.InShell(e.Common), session.InShell(e.Path))
+				return nil, nil, fmt.Errorf("%w: git has it locked (%s). This unlocks it: git -C %s worktree unlock %s",
+					ErrInUse, cmp.Or(reason, "no reason is given"), session.InShell(e.Common), session.InShell(e.Path))
 			}
 		}
+
 		if out, discarded, err = k.keepAll(ctx, j, force); err != nil {
 			return nil, nil, err
 		}
@@ -84,6 +96,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	if err := k.Safe(folder, gone); err != nil {
 		return err
 	}
+
 	for _, e := range j.Trees {
 		if e.Begun {
 			k.dropping(e.Path)
@@ -97,6 +110,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 		}
 		k.atPoint("renamed")
 	}
+
 	for _, e := range j.Trees {
 		if !e.Begun || !isDir(e.Common) {
 			continue
@@ -112,6 +126,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	if err := (durable.Disk{}).Drop(k.journalPath(j.Attempt)); err != nil {
 		return fmt.Errorf("removing the journal of attempt %s: %w", j.Attempt, err)
 	}
+
 	return nil
 }
 
@@ -124,6 +139,7 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 	if err := dropAdmin(ctx, e.Common, e.Path); err != nil {
 		return err
 	}
+
 	k.atPoint("unregistered " + e.Name)
 	base := e.Base
 	if e.Since != nil { // it was merged
@@ -145,10 +161,12 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 	if err := k.Safe(); err != nil {
 		return nil, err
 	}
+
 	all, err := k.attempts()
 	if err != nil {
 		return nil, err
 	}
+
 	var did []string
 	var faults []error
 	for _, attempt := range all {
@@ -211,6 +229,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	if err != nil {
 		return nil, err
 	}
+
 	did := []string{"removed the worktrees of attempt " + attempt}
 	for _, r := range kept {
 		did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
@@ -243,5 +262,6 @@ func (k *Keeper) Relocate(ctx context.Context, to func(path string) string) erro
 			err = errors.Join(err, fmt.Errorf("following the worktrees of attempt %s: %w", attempt, fault))
 		}
 	}
+
 	return err
 }

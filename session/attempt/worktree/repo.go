@@ -39,15 +39,18 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
+
 	// The path of a bare repository must be its own, not that of a folder inside it. A work tree may have such names.
 	itself := ""
-	if !isThere(filepath.Join(path, ".git")) && !slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
-		_, err := os.Stat(filepath.Join(path, name))
-		return err != nil
-	}) {
+	if !isThere(filepath.Join(path, ".git")) &&
+		!slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
+			_, err := os.Stat(filepath.Join(path, name))
+			return err != nil
+		}) {
 		itself = path
 	}
-	gitDir, err := git.Line(ctx, git.Command{Dir: path, GitDir: itself, Args: []string{"rev-parse", "--absolute-git-dir"}})
+	gitDir, err := git.Line(ctx,
+		git.Command{Dir: path, GitDir: itself, Args: []string{"rev-parse", "--absolute-git-dir"}})
 	if err != nil && (git.ExitCode(err) < 0 || git.Said(err, "dubious ownership")) {
 		return "", fmt.Errorf("looking at %s: %w", path, err)
 	}
@@ -89,6 +92,7 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	if !git.Said(err, "not a valid ref") {
 		return id, err
 	}
+
 	// show-ref says so, too, of one that it cannot read.
 	c.Args = []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}
 	found, warnings, err := git.Run(ctx, c)
@@ -100,6 +104,7 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 			return before, nil
 		}
 	}
+
 	return "", err
 }
 
@@ -166,7 +171,8 @@ func ownGitDir(path string) error {
 		fi, err := os.Lstat(at)
 		switch {
 		case err == nil && fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0:
-			return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to, or name that repository", at)
+			return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to, "+
+				"or name that repository", at)
 		case err == nil || dir == filepath.Dir(dir):
 			return nil
 		}
@@ -246,7 +252,8 @@ func (e *record) folder() (string, error) {
 	}
 	common, err := commonDir(admin)
 	if errors.Is(err, os.ErrNotExist) || err == nil && common != canonical(e.Common) {
-		err = fmt.Errorf("%w: %s must name the repository %s but names another; correct it", ErrNotOurs, filepath.Join(admin, "commondir"), e.Common)
+		err = fmt.Errorf("%w: %s must name the repository %s but names another; correct it", ErrNotOurs,
+			filepath.Join(admin, "commondir"), e.Common)
 	}
 	return admin, err
 }
@@ -270,6 +277,7 @@ func canonical(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
+
 	parent := filepath.Dir(path)
 	if parent == path {
 		return path
@@ -290,13 +298,16 @@ func dropAdmin(ctx context.Context, common, path string) error {
 	if admin == "" {
 		return nil
 	}
-	if reason, locked := lockedBy(admin); locked && reason == initializing || isThere(path) { // a program has made the folder again
+
+	// a program has made the folder again
+	if reason, locked := lockedBy(admin); locked && reason == initializing || isThere(path) {
 		return removeHalfMade(common, admin)
 	}
 	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", pathOf(admin)))
 	if err != nil && adminOf(common, path) != "" {
 		return fmt.Errorf("removing the worktree %s: %w", path, err)
 	}
+
 	return nil
 }
 

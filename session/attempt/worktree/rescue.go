@@ -29,17 +29,18 @@ type Rescue struct {
 // number after it, since a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
-// keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name. The refs have its id.
+// keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name. The refs
+// have its id.
 const (
 	keptOf     = "Work of attempt "
 	keptIn     = " in "
 	keptBeside = " beside its worktrees"
 )
 
-// Rescues lists the work of an attempt, by its id on the board, that this or an earlier Remove saved in these repositories:
-// if a crash interrupts a Remove its reply is lost, but its refs are not. Each repository is read
-// once, whichever of its worktrees are named; one that is gone has none. It changes nothing, runs
-// git and waits for it. The result is in the order of repos and then by ref.
+// Rescues lists the work of an attempt, by its id on the board, that this or an earlier Remove saved in these
+// repositories: if a crash interrupts a Remove its reply is lost, but its refs are not. Each repository is
+// read once, whichever of its worktrees are named; one that is gone has none. It changes nothing, runs git
+// and waits for it. The result is in the order of repos and then by ref.
 func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Rescue, err error) {
 	defer wrap(&err, "listing what was kept of attempt %s", attempt)
 	seen := map[string]bool{}
@@ -51,8 +52,9 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 			return nil, err
 		}
 		seen[common] = true
-		text, err := git.Output(ctx, inRepo(common, "for-each-ref", "--format=%(refname) %(objectname) %(contents:subject)",
-			rescueRefs+attempt, rescueRefs+attempt+"-*"))
+		text, err := git.Output(ctx,
+			inRepo(common, "for-each-ref", "--format=%(refname) %(objectname) %(contents:subject)",
+				rescueRefs+attempt, rescueRefs+attempt+"-*"))
 		if err != nil {
 			return nil, fmt.Errorf("in %s: %w", path, err)
 		}
@@ -109,6 +111,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 			err = fmt.Errorf("%w: %w", ErrNotKept, err)
 		}
 	}()
+
 	tmp, done, err := scratch()
 	if err != nil {
 		return nil, nil, err
@@ -128,6 +131,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 	if len(discarded) > 0 && !force {
 		return nil, nil, &NestedError{Found: discarded}
 	}
+
 	for _, s := range sources {
 		r, err := k.keep(ctx, s, j.attemptID())
 		if err != nil {
@@ -168,19 +172,25 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 		} else if !isDir(e.Common) {
 			continue
 		}
+
 		s, err := e.source(ctx, tmp)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, s)
 		around.common, around.skip = cmp.Or(around.common, e.Common), append(around.skip, e.Name)
 	}
+
 	list, err := os.ReadDir(folder)
 	if err != nil && !missing(err) {
 		return nil, err
 	}
-	if others := slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !slices.Contains(around.skip, f.Name()) }); others && around.common == "" {
-		return nil, fmt.Errorf("the repository that would keep the files in %s is gone; put it back, or remove them by hand", folder)
+	others := slices.ContainsFunc(list, func(f fs.DirEntry) bool { return !slices.Contains(around.skip, f.Name()) })
+	if others && around.common == "" {
+		return nil,
+			fmt.Errorf("the repository that would keep the files in %s is gone; put it back, or remove them by hand",
+				folder)
 	} else if others {
 		out = append(out, around)
 	}
@@ -189,7 +199,16 @@ func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*so
 
 // source returns a worktree as a source; tmp is a folder for temporary files.
 func (e *record) source(ctx context.Context, tmp string) (s *source, err error) {
-	s = &source{common: e.Common, root: e.Path, name: e.Name, base: e.Base, madeAt: e.madeAt, tmp: tmp, index: filepath.Join(tmp, "index-"+e.Name)}
+	s = &source{
+		common: e.Common,
+		root:   e.Path,
+		name:   e.Name,
+		base:   e.Base,
+		madeAt: e.madeAt,
+		tmp:    tmp,
+		index:  filepath.Join(tmp, "index-"+e.Name),
+	}
+
 	if s.admin, err = e.folder(); err != nil {
 		return nil, err
 	}
@@ -198,6 +217,7 @@ func (e *record) source(ctx context.Context, tmp string) (s *source, err error) 
 	} else if s.head, err = branchTip(ctx, e.Common, e.Branch); s.head == "" && err == nil {
 		s.head, err = commitOf(ctx, inRepo(e.Common), e.Base) // none in a repository that was made again
 	}
+
 	return s, err
 }
 
@@ -209,6 +229,7 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue
 	if err != nil {
 		return nil, err
 	}
+
 	before := ""
 	if s.head != "" {
 		if before, err = treeOf(ctx, s.common, s.head); err != nil {
@@ -219,6 +240,7 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue
 	if err != nil {
 		return nil, err
 	}
+
 	var parents []string
 	add := func(id string) {
 		if id != "" && !slices.Contains(parents, id) {
@@ -236,20 +258,23 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue
 	for _, id := range lost {
 		add(id)
 	}
-	if tree == before && len(parents) == 1 && len(lost) == 0 || before == "" && slices.Contains(emptyTrees, tree) && len(parents) == 0 {
+	if tree == before && len(parents) == 1 && len(lost) == 0 ||
+		before == "" && slices.Contains(emptyTrees, tree) && len(parents) == 0 {
 		return nil, nil
 	}
 	return k.pin(ctx, s, attempt, tree, parents)
 }
 
 // emptyTrees are the ids of an empty tree, in both object formats of repositories.
-var emptyTrees = []string{"4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}
+var emptyTrees = []string{"4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+	"6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}
 
 // trees returns the tree of what is staged, or "" if there are conflicts, and that of the files.
 func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, tree string, err error) {
 	if err := copyIndex(ctx, s.call(), s.admin, s.head); err != nil {
 		return "", "", err
 	}
+
 	write := s.call("write-tree")
 	write.Filters = false // it would run them for files that have just changed
 	if staged, err = git.Line(ctx, write); err != nil && git.ExitCode(err) < 0 {
@@ -258,9 +283,11 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	if !isDir(s.root) {
 		return staged, cmp.Or(before, staged), nil // it was removed by hand: no files are left to save
 	}
+
 	if err := s.unhide(ctx); err != nil {
 		return "", "", err
 	}
+
 	add := s.call("add", "--all", "--sparse", "--", ".")
 	for _, name := range s.skip {
 		add.Args = append(add.Args, ":(top,exclude,literal)"+name)
@@ -278,6 +305,7 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	if err := unopened(warnings); err != nil {
 		return "", "", err
 	}
+
 	tree, err = git.Line(ctx, write)
 	return staged, tree, err
 }
@@ -288,6 +316,7 @@ func (s *source) unhide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var hidden strings.Builder
 	for _, line := range git.Fields(out) {
 		tag, name, _ := strings.Cut(line, " ")
@@ -295,12 +324,14 @@ func (s *source) unhide(ctx context.Context) error {
 			hidden.WriteString(name + "\x00")
 		}
 	}
+
 	for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
 		c := s.call("update-index", flag, "-z", "--stdin")
 		if c.Stdin = []byte(hidden.String()); len(c.Stdin) > 0 && err == nil {
 			_, err = git.Output(ctx, c)
 		}
 	}
+
 	return err
 }
 
@@ -331,27 +362,32 @@ func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error)
 	if s.admin == "" {
 		return nil, nil
 	}
+
 	ids := []string{s.head}
 	log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be none
 	for _, left := range leftBehind.FindAllSubmatch(log, -1) {
 		ids = append(ids, string(left[1]))
 	}
-	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash"} {
+	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash",
+		"rebase-apply/autostash"} {
 		data, err := os.ReadFile(filepath.Join(s.admin, filepath.FromSlash(name)))
 		if err != nil && !missing(err) {
 			return nil, err
 		}
 		ids = append(ids, strings.Fields(string(data))...)
 	}
+
 	private, err := git.Output(ctx, s.call("for-each-ref", "--format=%(objectname)", "refs/worktree"))
 	if err != nil {
 		return nil, err
 	}
 	ids = append(ids, strings.Fields(private)...)
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+
 	// The reflog may name commits that were removed long ago.
-	list := inRepo(s.common, slices.Concat([]string{"rev-list", "--ignore-missing"}, ids, []string{"--not", "--branches", "--tags", "--remotes",
-		"--exclude=" + rescueRefs + attempt + "*", "--glob=" + rescueRefs + "*"})...)
+	list := inRepo(s.common, slices.Concat([]string{"rev-list", "--ignore-missing"}, ids,
+		[]string{"--not", "--branches", "--tags", "--remotes",
+			"--exclude=" + rescueRefs + attempt + "*", "--glob=" + rescueRefs + "*"})...)
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -382,20 +418,24 @@ func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, paren
 		if err != nil {
 			return nil, err
 		}
-		if tip, rest, _ := strings.Cut(have, " "); slices.Equal(strings.Fields(rest), append([]string{tree}, parents...)) {
+		tip, rest, _ := strings.Cut(have, " ")
+		if slices.Equal(strings.Fields(rest), append([]string{tree}, parents...)) {
 			return &Rescue{Path: s.root, Ref: ref, Commit: tip}, nil
 		} else if tip != "" {
 			continue
 		}
+
 		c := inRepo(s.common, "commit-tree", tree, "-m", message+"\n\nKept before it was removed.\n")
 		c.Config = []string{"core.fsync=all"}
 		for _, p := range parents {
 			c.Args = append(c.Args, "-p", p)
 		}
+
 		commit, err := git.Line(ctx, c)
 		if err != nil {
 			return nil, err
 		}
+
 		k.atPoint("rescue commit")
 		c.Args = []string{"update-ref", ref, commit, ""}
 		if _, err := git.Output(ctx, c); err != nil {
@@ -418,12 +458,15 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 			return err
 		}
 		defer free()
+
 		if b.operation() != "merge" {
 			return ErrNoMerge
 		}
+
 		if kept, err = k.keepMerge(ctx, b); err != nil {
 			return err
 		}
+
 		_, err = git.Output(context.WithoutCancel(ctx), b.call("reset", "--hard", "--quiet", "--no-recurse-submodules"))
 		return err
 	})
@@ -439,6 +482,7 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 	}
 	defer done()
 	s, err := b.source(ctx, tmp)
+
 	var found []Nested
 	if err == nil {
 		found, err = s.leaveOut(ctx)
@@ -447,8 +491,10 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 		if n.name == "" || err != nil {
 			continue
 		}
+
 		var entry string
-		if entry, err = git.Output(ctx, inRepo(b.Common, "ls-tree", "-z", "--full-tree", "--", b.head, n.name)); entry != "" && !strings.HasPrefix(entry, modeRepo) {
+		entry, err = git.Output(ctx, inRepo(b.Common, "ls-tree", "-z", "--full-tree", "--", b.head, n.name))
+		if entry != "" && !strings.HasPrefix(entry, modeRepo) {
 			err = &NestedError{Found: []Nested{n}}
 		}
 	}

@@ -32,7 +32,8 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	must(t, errors.Join(os.Remove(filepath.Join(path, "staged-only")), os.Remove(filepath.Join(path, "lib/b.txt"))))
 	head, index := tip(path, "HEAD"), read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
 	k.atPoint = func(point string) {
-		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
+		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index,
+			"the worktree's own index was touched")
 	}
 	r := remove(t, k)
 	testkit.Need(t, r.Ref == "refs/deepwork/rescue/"+attemptID, "kept as %+v", r)
@@ -47,7 +48,8 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	for _, gone := range []string{"lib/b.txt", "other.log", "node_modules/x/y.js", ".git"} {
 		testkit.True(t, !slices.Contains(all, gone), "%s is in the rescue commit", gone)
 	}
-	testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit), "deepwork <deepwork@localhost>", "it is by")
+	testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit), "deepwork <deepwork@localhost>",
+		"it is by")
 	sound(t, repo, 0)
 }
 
@@ -56,7 +58,8 @@ func TestBranchesThatStay(t *testing.T) {
 	t.Parallel()
 	k, repo, path := started(t)
 	work := commit(t, path, "work", "done", "x")
-	testkit.Equal(t, remove(t, k).Ref+tip(repo, branchName), work, "kept, though all is committed, or the branch lost its commit")
+	testkit.Equal(t, remove(t, k).Ref+tip(repo, branchName), work,
+		"kept, though all is committed, or the branch lost its commit")
 	sound(t, repo, 0)
 
 	k, repo, path = started(t)
@@ -80,7 +83,8 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	gits(t, path, "checkout -q --detach")
 	left := commit(t, path, "left behind", "left", "1")
 	gits(t, path, "checkout -q main~0")
-	head, private := commit(t, path, "detached", "here", "2"), gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}")
+	head := commit(t, path, "detached", "here", "2")
+	private := gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}")
 	gits(t, path, "update-ref refs/worktree/mine "+private)
 	r := remove(t, k)
 	testkit.Need(t, r.Ref != "" && tip(repo, r.Commit+"^1") == head, "kept %+v of %s", r, head)
@@ -100,10 +104,11 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 			holds(t, repo, r.Commit, "a.txt", conflict)
 		}},
 		"rebase with autostash": {"lib/b.txt=;rebase --autostash main", func(t *testing.T, repo, _ string, r Rescue) {
-			testkit.True(t, slices.ContainsFunc(strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", r.Commit)), func(id string) bool {
-				out, err := tryGit(repo, "show", id+":lib/b.txt")
-				return err == nil && out == "not committed"
-			}), "what rebase had stashed is lost")
+			testkit.True(t, slices.ContainsFunc(strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", r.Commit)),
+				func(id string) bool {
+					out, err := tryGit(repo, "show", id+":lib/b.txt")
+					return err == nil && out == "not committed"
+				}), "what rebase had stashed is lost")
 		}},
 		"orphan": {"checkout -q --orphan fresh;new=", func(t *testing.T, repo, _ string, r Rescue) {
 			holds(t, repo, r.Commit, "new", "not committed", "a.txt", "ours\n")
@@ -126,7 +131,8 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 	}
 }
 
-// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done only by force.
+// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done
+// only by force.
 func TestRepositoriesInsideAreRefused(t *testing.T) {
 	t.Parallel()
 	origin := newRepo(t)
@@ -135,9 +141,15 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 		prepare func(t *testing.T, path string)
 		says    []string
 	}{
-		"a clone":                       {func(t *testing.T, path string) { clone(t, filepath.Join(path, "nested")) }, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
-		"a name that a shell would run": {func(t *testing.T, path string) { clone(t, filepath.Join(path, "$(touch x)")) }, []string{"$(touch x)" + session.InShell(" ")[:1]}},
-		"empty":                         {func(t *testing.T, path string) { gits(t, path, "init -q nested/deeper") }, []string{filepath.Join("nested", "deeper")}},
+		"a clone": {func(t *testing.T, path string) {
+			clone(t, filepath.Join(path, "nested"))
+		}, []string{"nested was made there", "move it elsewhere", "rm -rf"}},
+		"a name that a shell would run": {func(t *testing.T, path string) {
+			clone(t, filepath.Join(path, "$(touch x)"))
+		}, []string{"$(touch x)" + session.InShell(" ")[:1]}},
+		"empty": {func(t *testing.T, path string) {
+			gits(t, path, "init -q nested/deeper")
+		}, []string{filepath.Join("nested", "deeper")}},
 		"in a folder of the worktree": {func(t *testing.T, path string) {
 			gits(t, path, "init -q lib")
 			commit(t, filepath.Join(path, "lib"), "one")
@@ -152,7 +164,9 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			clone(t, filepath.Join(path, "a.txt"))
 			link(t, ".", filepath.Join(path, "lib", "b.txt")) // a link to a folder
 		}, []string{"a.txt was made there", "rm -rf"}},
-		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"lib"}},
+		"broken": {func(t *testing.T, path string) {
+			write(t, path, "lib/.git", "gitdir: nowhere\n")
+		}, []string{"lib"}},
 		"a worktree beside": {func(t *testing.T, path string) {
 			gits(t, path, "worktree add -q --detach "+path+"-2")
 			write(t, path+"-2", "new", "n")
@@ -168,13 +182,16 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			testkit.Need(t, ok && len(nested.Found) == 1, "%v", err)
 			testkit.FailsWith(t, err, ErrNotKept)
 			testkit.ContainsAll(t, err.Error(), c.says)
+
 			reads(t, path, "mine", "work")
 			testkit.Equal(t, refs(t, repo, "refs/deepwork"), "", "something was changed")
+
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
 			testkit.Need(t, err == nil, "kept %+v, discarded %+v, %v", kept, discarded, err)
 			testkit.Need(t, len(kept) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
 			testkit.Need(t, len(discarded) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
-			testkit.True(t, !strings.Contains(strings.Join(files(t, repo, kept[0].Commit), "\n"), "nested"), "the repository is kept")
+			testkit.True(t, !strings.Contains(strings.Join(files(t, repo, kept[0].Commit), "\n"), "nested"),
+				"the repository is kept")
 			holds(t, repo, kept[0].Commit, "mine", "work")
 			if strings.Contains(name, "folder") {
 				holds(t, repo, kept[0].Commit, "lib/c.txt", "c")
@@ -190,7 +207,8 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()
 			repo := newRepo(t)
-			k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")}) // whose files are not those of the attempt
+			// whose files are not those of the attempt
+			k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
 			path := create(t, k, repo)
 			write(t, path, "new", "work", "a.txt", "changed", "staged", "staged")
 			gits(t, path, "add staged")
@@ -198,7 +216,8 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 			switch c {
 			case "removed":
 				must(t, os.Remove(filepath.Join(path, ".git")))
-				testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, []string{"a.txt", "new", "staged"}, "status")
+				testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed,
+					[]string{"a.txt", "new", "staged"}, "status")
 			case "pruned":
 				must(t, os.RemoveAll(adminOf(filepath.Join(canonical(repo), ".git"), path)))
 			case "deleted by hand":
@@ -223,14 +242,18 @@ func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	lib, repo, k := newRepo(t), newRepo(t), newKeeper(t)
 	old(t, lib) // which only a tag has in the end, and is no work
-	gits(t, repo, "-C "+lib+" tag v1 develop", "-C "+lib+" branch -q -D develop", "submodule add -q "+lib+" sub", "submodule add -q "+lib+" other")
+	gits(t, repo, "-C "+lib+" tag v1 develop", "-C "+lib+" branch -q -D develop", "submodule add -q "+lib+" sub",
+		"submodule add -q "+lib+" other")
 	commit(t, repo, "submodules")
 	path := create(t, k, repo)
 	sub := filepath.Join(path, "sub")
 	gits(t, path, "submodule update -q --init sub")
-	shallow := []string{"remote set-head origin -d", "update-ref -d refs/remotes/origin/main", "tag -d v1"} // as such a clone is
+
+	// as such a clone is
+	shallow := []string{"remote set-head origin -d", "update-ref -d refs/remotes/origin/main", "tag -d v1"}
 	gits(t, sub, shallow...)
 	testkit.Equal(t, remove(t, k).Ref, "", "kept")
+
 	path = create(t, k, repo)
 	gits(t, path, "submodule update -q --init sub")
 	refused := func(text string) error {
@@ -241,6 +264,7 @@ func TestSubmodules(t *testing.T) {
 		testkit.Contains(t, err.Error(), text, "%v, want %s", err, text)
 		return err
 	}
+
 	const push = "push -q origin HEAD:refs/heads/sub"
 	write(t, sub, "new", "in the submodule")
 	refused("add -A")
@@ -272,12 +296,14 @@ func TestSubmodules(t *testing.T) {
 func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	asUser(t, "[filter \"bad\"]\n\tclean = exit 1\n\tsmudge = cat\n\trequired = true\n")
 	repo, k, mark := newRepo(t), newKeeper(t), filepath.Join(t.TempDir(), "mark")
-	commit(t, repo, "attributes", ".gitattributes", "*.crlf text eol=crlf\n*.up filter=up\n*.bad filter=bad\n", "t.crlf", "a\r\nb\r\n")
+	commit(t, repo, "attributes", ".gitattributes", "*.crlf text eol=crlf\n*.up filter=up\n*.bad filter=bad\n",
+		"t.crlf", "a\r\nb\r\n")
 	gits(t, repo, "config core.autocrlf true")
 	gitIn(t, repo, "config", "filter.up.clean", "touch "+mark+"; tr a-z A-Z")
 	path := create(t, k, repo)
 	reads(t, path, "t.crlf", "a\r\nb\r\n")
 	testkit.Equal(t, remove(t, k).Ref, "", "line ends were taken for work")
+
 	const text = "\x00\x01\r\n\n\r\xff"
 	write(t, create(t, k, repo), "new.up", text, "new.bad", text, "binary", text)
 	holds(t, repo, remove(t, k).Commit, "new.up", text, "new.bad", text, "binary", text)
@@ -289,10 +315,15 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	repo, k := newRepo(t), newKeeper(t)
 	commit(t, repo, "big", "big/x", "x", "big/y", "y")
 	path := create(t, k, repo)
-	gits(t, path, "sparse-checkout set --no-cone /* !/big/", "update-index --assume-unchanged a.txt", "update-index --skip-worktree lib/b.txt")
+	gits(t, path, "sparse-checkout set --no-cone /* !/big/", "update-index --assume-unchanged a.txt",
+		"update-index --skip-worktree lib/b.txt")
 	testkit.Need(t, !isThere(filepath.Join(path, "big")), "it is not sparse")
-	write(t, path, "a.txt", "hidden change", "lib/b.txt", "hidden too", "big/x", "changed behind its back", "big/z", "new")
-	holds(t, repo, remove(t, k).Commit, "a.txt", "hidden change", "lib/b.txt", "hidden too", "big/x", "changed behind its back", "big/y", "y", "big/z", "new")
+
+	write(t, path, "a.txt", "hidden change", "lib/b.txt", "hidden too", "big/x", "changed behind its back",
+		"big/z", "new")
+	holds(t, repo, remove(t, k).Commit, "a.txt", "hidden change", "lib/b.txt", "hidden too", "big/x",
+		"changed behind its back", "big/y", "y", "big/z", "new")
+
 	// As files there are committed.
 	path = create(t, k, repo)
 	gits(t, path, "sparse-checkout set lib")
@@ -308,7 +339,10 @@ func TestNothingIsRemovedThatIsInUseOrCannotBeKept(t *testing.T) {
 	write(t, path, "new", "work")
 	for n, what := range []string{"in use", "used just before it is removed"} {
 		asked := 0
-		_, _, err := k.Remove(t.Context(), attemptID, false, func() bool { asked++; return asked > n })
+		_, _, err := k.Remove(t.Context(), attemptID, false, func() bool {
+			asked++
+			return asked > n
+		})
 		testkit.FailsWith(t, err, ErrInUse, "%s", what)
 	}
 	gits(t, repo, "worktree lock --reason mine "+path)
@@ -331,6 +365,7 @@ func TestNothingIsRemovedThatIsInUseOrCannotBeKept(t *testing.T) {
 	k, repo, path = started(t)
 	must(t, errors.Join(os.RemoveAll(repo), os.RemoveAll(path))) // as the refusal says
 	testkit.Equal(t, remove(t, k).Ref, "", "kept")
+
 	// One that was made again in its place keeps all files.
 	k, repo, path = started(t)
 	must(t, os.RemoveAll(filepath.Join(repo, ".git")))
@@ -359,12 +394,18 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 	}
 }
 
-// Two repositories of an attempt that are one are not mixed up, and what lay beside the worktrees is kept. A caller that
-// removes the attempt again, after a crash has cut the answer off, is told what was kept all the same.
+// Two repositories of an attempt that are one are not mixed up, and what lay beside the worktrees is kept. A
+// caller that removes the attempt again, after a crash has cut the answer off, is told what was kept all the
+// same.
 func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	t.Parallel()
 	repo, other, k := newRepo(t), newRepo(t), newKeeper(t)
-	trees := []Tree{tree(repo), {RepoID: "r2", Name: "web again", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}, {RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"}}
+	trees := []Tree{tree(repo), {
+		RepoID:       "r2",
+		Name:         "web again",
+		Repo:         filepath.Join(repo, "lib"),
+		TargetBranch: "main",
+	}, {RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"}}
 	done, another := makes(t, k, trees...), attemptID[:35]+"1"
 	testkit.Get(k.Create(t.Context(), another, branchName+"x", trees[:1], nil)).Must(t)
 	for _, m := range done[:2] {
@@ -373,15 +414,18 @@ func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	write(t, k.folder(attemptID), "notes", "beside")
 	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
 	testkit.Need(t, err == nil && len(want) == 3, "%+v %v", want, err)
+
 	for i, file := range [][2]string{{"new", "work in r1"}, {"new", "work in r2"}, {"notes", "beside"}} {
-		testkit.Equal(t, want[i].Ref+tip(repo, want[i].Ref), "refs/deepwork/rescue/"+attemptID+[]string{"", "-2", "-3"}[i]+want[i].Commit, "ref %d", i)
+		testkit.Equal(t, want[i].Ref+tip(repo, want[i].Ref),
+			"refs/deepwork/rescue/"+attemptID+[]string{"", "-2", "-3"}[i]+want[i].Commit, "ref %d", i)
 		holds(t, repo, want[i].Commit, file[:]...)
 	}
 	sound(t, repo, 1)
 	write(t, filepath.Join(k.folder(another), "web"), "new", "another's")
 	_, _, err = k.Remove(t.Context(), another, false, nil)
 	must(t, err)
-	got := testkit.Get(k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})).Must(t)
+	got := testkit.Get(k.Rescues(t.Context(), attemptID,
+		[]string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})).Must(t)
 	for _, w := range want {
 		w.Repo = repo
 		testkit.True(t, len(got) == 3 && slices.Contains(got, w), "%+v is not among %+v", w, got)

@@ -29,9 +29,9 @@ type Status struct {
 	Conflicts []string // the files of it that are not resolved
 }
 
-// Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or target is "", base
-// replaces it. A repository inside the worktree is listed with a slash at its end. It takes no lock
-// and changes nothing, so an agent may be working there; it blocks until git has ended.
+// Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or
+// target is "", base replaces it. A repository inside the worktree is listed with a slash at its end. It
+// takes no lock and changes nothing, so an agent may be working there; it blocks until git has ended.
 func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
 	defer wrap(&err, "looking at the worktree %s", path)
 	if !isDir(path) {
@@ -51,6 +51,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
 	}
+
 	changed := map[string]bool{}
 	if v.head != "" && v.head != v.target {
 		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
@@ -70,6 +71,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			changed[name] = true
 		}
 	}
+
 	loose, err := v.changedFiles(ctx, "all")
 	if err != nil {
 		return Status{}, err
@@ -95,7 +97,8 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 	if err != nil || v.head == "" {
 		return nil, err
 	}
-	out, err := git.Output(ctx, v.call("log", "-z", "--format=%h %s", "--max-count="+strconv.Itoa(most), v.target+".."+v.head, "--"))
+	out, err := git.Output(ctx, v.call("log", "-z", "--format=%h %s", "--max-count="+strconv.Itoa(most),
+		v.target+".."+v.head, "--"))
 	return git.Fields(out), err
 }
 
@@ -129,6 +132,7 @@ func (e *record) begin(ctx context.Context, head, target string) (from, common s
 			return e.Base, common, err
 		}
 	}
+
 	return common, common, nil
 }
 
@@ -138,6 +142,7 @@ func (k *Keeper) Check(attempt, id string, paths []string) error {
 	if !attemptName.MatchString(attempt) {
 		return fmt.Errorf("%w: %q cannot be the folder of an attempt", ErrNotOurs, attempt)
 	}
+
 	j, err := k.load(attempt)
 	switch {
 	case err != nil:
@@ -145,10 +150,13 @@ func (k *Keeper) Check(attempt, id string, paths []string) error {
 	case j == nil:
 		return fmt.Errorf("%w: there is no journal of attempt %s in %s", ErrNotOurs, attempt, k.journal)
 	case j.attemptID() != id:
-		return fmt.Errorf("%w: the worktrees %s are said to be of attempt %s, and their journal has %s", ErrNotOurs, attempt, id, j.attemptID())
+		return fmt.Errorf("%w: the worktrees %s are said to be of attempt %s, and their journal has %s", ErrNotOurs,
+			attempt, id, j.attemptID())
 	case !slices.Equal(j.paths(), paths):
-		return fmt.Errorf("%w: the worktrees of attempt %s are said to be %q, and its journal has %q", ErrNotOurs, attempt, paths, j.paths())
+		return fmt.Errorf("%w: the worktrees of attempt %s are said to be %q, and its journal has %q", ErrNotOurs,
+			attempt, paths, j.paths())
 	}
+
 	return nil
 }
 
@@ -168,13 +176,17 @@ func (e *CheckedOutError) Error() string {
 	why := fmt.Sprintf("these files are changed there, or are in the way: %q", e.Files)
 	switch {
 	case e.Hidden:
-		why += fmt.Sprintf(" (git -C %s ls-files -v shows with S or a small letter what git status leaves out)", session.InShell(e.Path))
+		why += fmt.Sprintf(" (git -C %s ls-files -v shows with S or a small letter what git status leaves out)",
+			session.InShell(e.Path))
 	case e.Also != "":
-		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %s switch --detach", e.Also, session.InShell(e.Also))
+		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %s switch --detach",
+			e.Also, session.InShell(e.Also))
 	case e.Operation != "":
-		why = fmt.Sprintf("an operation is in progress there: %s, which git -C %s %s ends", e.Operation, session.InShell(e.Path), ending(e.Operation))
+		why = fmt.Sprintf("an operation is in progress there: %s, which git -C %s %s ends", e.Operation,
+			session.InShell(e.Path), ending(e.Operation))
 	}
-	return fmt.Sprintf("the branch %s is checked out in %s, and %s; resolve that, or run: %s", e.Branch, e.Path, why, e.Command)
+	return fmt.Sprintf("the branch %s is checked out in %s, and %s; resolve that, or run: %s", e.Branch, e.Path, why,
+		e.Command)
 }
 
 // ending returns the arguments of git that undo an operation in progress.
@@ -219,12 +231,15 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 		if i > 0 {
 			c.admin = adminOf(common, c.path)
 		}
+
 		on := false
 		for _, line := range lines[1:] {
 			on = on || line == "branch refs/heads/"+branch
 			if line == "bare" {
 				if c.path != common && isThere(filepath.Join(common, "index")) {
-					return nil, fmt.Errorf("core.bare is true in %s, which has files; this corrects it: git -C %s config core.bare false", filepath.Join(common, "config"), session.InShell(common))
+					return nil,
+						fmt.Errorf("core.bare is true in %s, which has files; this corrects it: git -C %s config "+
+							"core.bare false", filepath.Join(common, "config"), session.InShell(common))
 				}
 				c.admin = "" // its HEAD is only a default
 			}
@@ -236,12 +251,17 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 			data, _ := os.ReadFile(filepath.Join(c.admin, filepath.FromSlash(name))) // usually missing
 			on = on || strings.TrimPrefix(strings.TrimSpace(string(data)), "refs/heads/") == branch
 		}
-		if on && c.path == common { // git does not know the folder of a submodule, nor that of git init --separate-git-dir
-			text, err := git.Line(ctx, git.Command{Dir: e.Repo, Args: []string{"rev-parse", "--absolute-git-dir", "--show-toplevel"}})
+		// git does not know the folder of a submodule, nor that of git init --separate-git-dir
+		if on && c.path == common {
+			text, err := git.Line(ctx, git.Command{
+				Dir:  e.Repo,
+				Args: []string{"rev-parse", "--absolute-git-dir", "--show-toplevel"},
+			})
 			if dir, top, _ := strings.Cut(text, "\n"); err == nil && canonical(dir) == common {
 				c.path = filepath.FromSlash(top)
 			}
 		}
+
 		if on {
 			out = append(out, c)
 		}
@@ -329,10 +349,13 @@ func (b *view) noMarkers(ctx context.Context) error {
 	if err == nil || git.ExitCode(err) != 2 {
 		return err
 	}
-	files := []string{"grep", "--no-color", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
+
+	files := []string{"grep", "--no-color", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ",
+		b.head, "--"}
 	none := len(files)
 	for line := range strings.Lines(string(r.Stdout)) {
-		if where, ok := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); ok && !strings.HasPrefix(line, "+") {
+		where, ok := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker")
+		if ok && !strings.HasPrefix(line, "+") {
 			name := where[:max(0, strings.LastIndexByte(where, ':'))]
 			if path := ":(literal,top)" + name; !slices.Contains(files, path) {
 				files = append(files, path)
@@ -350,5 +373,6 @@ func (b *view) noMarkers(ctx context.Context) error {
 	for i := range names {
 		names[i] = strings.TrimPrefix(names[i], b.head+":")
 	}
+
 	return cmp.Or(err, error(&MarkersError{Path: b.Path, Files: names}))
 }

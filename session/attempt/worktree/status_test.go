@@ -49,17 +49,21 @@ func TestStatus(t *testing.T) {
 	check("", Status{Ahead: 1, Changed: want})
 	gits(t, path, "reset -q -- staged", "merge -q main -m merge")
 	check("main", Status{Ahead: 2, Changed: want})
-	testkit.True(t, !testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t).Exists, "there is no folder")
+	testkit.True(t, !testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t).Exists,
+		"there is no folder")
 	_, _, err := k.Diff(t.Context(), path+"-none", base, "main", nil, 0)
 	testkit.FailsWith(t, err, ErrNoWorktree, "there is no folder")
-	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
-	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree,
+		"of a plain folder")
+	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "",
+		"a base that is no commit was taken")
 }
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	k, repo, path := started(t)
-	gits(t, repo, "config diff.noprefix true", "config diff.external false", "config color.ui always", "config diff.mnemonicPrefix true")
+	gits(t, repo, "config diff.noprefix true", "config diff.external false", "config color.ui always",
+		"config diff.mnemonicPrefix true")
 	commit(t, path, "one", "committed.txt", "in a commit\n")
 	write(t, path, "a.txt", "one\nTWO\n", "untracked *.txt", "new\n", "other.txt", "other\n", "empty", "")
 	write(t, path, "x.log", "ignored\n", "binary", "\x00\x01\x02")
@@ -72,31 +76,48 @@ func TestDiff(t *testing.T) {
 		must(t, err)
 		return text, truncated
 	}
-	only := func(paths ...string) string { text, _ := diff(0, paths...); return text }
+	only := func(paths ...string) string {
+		text, _ := diff(0, paths...)
+		return text
+	}
 	text, truncated := diff(0)
 	testkit.True(t, !truncated, "it is cut")
-	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"})
+	testkit.ContainsAll(t, text,
+		[]string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644",
+			"b/empty\n", "Binary files /dev/null and b/binary differ\n"})
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
 		testkit.True(t, !strings.Contains(text, not), "the diff has %q", not)
 	}
 	testkit.True(t, read(t, indexAt) == index && !isThere(indexAt+".lock"), "the worktree's index was touched")
+
 	got := only("untracked *.txt")
-	testkit.True(t, strings.Contains(got, "+new") && !strings.Contains(got, "other"), "a path was taken for a pattern: %s", got)
+	testkit.True(t, strings.Contains(got, "+new") && !strings.Contains(got, "other"),
+		"a path was taken for a pattern: %s", got)
 	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
 	got = only("other.txt", "./lib/")
 	testkit.True(t, strings.Contains(got, "+other") && !strings.Contains(got, "TWO"), "of two paths: %s", got)
 	testkit.Equal(t, only("."), text, "of . there is less")
+
 	for n := 1; n < len(text); n += 7 {
 		part, truncated := diff(n)
 		testkit.Need(t, truncated, "at %d bytes: %q, %v", n, part, truncated)
 		testkit.Need(t, len(part) <= n, "at %d bytes: %q, %v", n, part, truncated)
 		testkit.Need(t, strings.HasPrefix(text, part), "at %d bytes: %q, %v", n, part, truncated)
-		testkit.Need(t, (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v", n, part, truncated)
+		testkit.Need(t, (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v", n,
+			part, truncated)
 		n *= 2
 	}
 	part, truncated := diff(len(text))
 	testkit.True(t, !truncated && part == text, "at its very size it is cut")
-	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
+
+	for in, want := range map[string]string{
+		"one\ntwo": "one\n",
+		"abc":      "abc",
+		"日本"[:5]:   "日",
+		"":         "",
+		"ü":        "ü",
+		"\n":       "\n",
+	} {
 		testkit.Equal(t, cut([]byte(in)), want, "cut(%q)", in)
 	}
 }
@@ -131,6 +152,7 @@ func TestDiffAfterMerges(t *testing.T) {
 						commit(t, repo, name, name, "theirs\n")
 					}
 				}
+
 				// After a squash or a rebase on what others have changed, earlier merges are not shown.
 				after := func(earlier string, names ...string) []string {
 					if way == WayMerge || !others {
@@ -161,6 +183,7 @@ func TestDiffAfterMerges(t *testing.T) {
 				} else {
 					expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
 				}
+
 				// The agent takes over the target itself: the work that both have is not shown.
 				commit(t, repo, "theirs", "w.txt", "theirs\n")
 				gits(t, path, "merge -q main")
@@ -189,8 +212,8 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 }
 
-// Commit commits what agents have left, as the user, without copies that git does not ignore; it ends a merge whose conflicts
-// are resolved, and refuses one with conflicts.
+// Commit commits what agents have left, as the user, without copies that git does not ignore; it ends a merge
+// whose conflicts are resolved, and refuses one with conflicts.
 func TestCommitWhatIsLeft(t *testing.T) {
 	asUser(t, "[commit]\n\tcleanup = strip\n")
 	repo, k := newRepo(t), newKeeper(t)
@@ -201,10 +224,12 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	testkit.Equal(t, tip(path, "HEAD"), before, "a commit of nothing")
 	write(t, path, "a.txt", "theirs\n", "new dir/new.txt", "n\n")
 	testkit.Must(t, k.Commit(t.Context(), path, "#1 left"))
-	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"), "Una User #1 left\n\na.txt\nnew dir/new.txt?? local/\n?? secret")
+	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only")+gitIn(t, path, "status", "--porcelain"),
+		"Una User #1 left\n\na.txt\nnew dir/new.txt?? local/\n?? secret")
 	for left, made := range [][]string{{}, {"local/s/new"}} { // an agent's own
 		write(t, path, slices.Concat(made, made)...)
-		testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, left, "files that are left")
+		testkit.Equal(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Loose, left,
+			"files that are left")
 	}
 	testkit.Must(t, os.Remove(filepath.Join(path, "local", "s", "new")))
 	for _, inside := range []string{filepath.Join(path, "vendor", "theirs"), filepath.Join(path, "a.txt")} {
@@ -213,7 +238,8 @@ func TestCommitWhatIsLeft(t *testing.T) {
 		testkit.Must(t, os.RemoveAll(inside))
 	}
 	gits(t, path, "restore a.txt")
-	testkit.Must(t, errors.Join(os.Remove(filepath.Join(repo, "secret")), os.RemoveAll(filepath.Join(repo, "local")))) // else they are committed there
+	// else they are committed there
+	testkit.Must(t, errors.Join(os.Remove(filepath.Join(repo, "secret")), os.RemoveAll(filepath.Join(repo, "local"))))
 	commit(t, repo, "meanwhile", "a.txt", "ours\n")
 	write(t, repo, "local/s/s", "s\n")
 	testkit.Equal(t, len(testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t).Conflicts), 1)
@@ -238,12 +264,16 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		gits(t, repo, "tag "+tag+" HEAD~1")
 	}
 	gits(t, repo, "branch other refs/heads/main", "branch feature/x refs/heads/main", "checkout -q --detach")
-	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"feature/x", "main", "other"}, "detached")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"feature/x", "main", "other"},
+		"detached")
+
 	for _, branch := range []string{"other", "main"} {
 		gits(t, repo, "switch -q "+branch)
 		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
 	}
-	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t), []string{"main", "feature/x", "other"}, "the branches")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t),
+		[]string{"main", "feature/x", "other"}, "the branches")
+
 	for _, way := range ways {
 		k, path := attemptIn(t, repo)
 		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
@@ -252,6 +282,7 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		testkit.Equal(t, st.Ahead, 1)
 		testkit.Equal(t, st.Behind, 1)
 		testkit.Equal(t, st.Elsewhere, "")
+
 		testkit.Get(k.Push(t.Context(), path, "main", true)).Must(t)
 		testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "%s: pushed", way)
 		bring := k.Update
@@ -262,7 +293,9 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		merged(t, k, path, way)
 		reads(t, repo, "new.txt", "new\n", "lib/b.txt", string(way))
 		clean(t, repo, path)
-		testkit.Equal(t, remove(t, k).Ref+tip(repo, "refs/heads/"+branchName)+tip(repo, "refs/tags/main"), tip(repo, "refs/heads/other~1"), "%s: what stays of a merged branch, and the tag", way)
+		testkit.Equal(t, remove(t, k).Ref+tip(repo, "refs/heads/"+branchName)+tip(repo, "refs/tags/main"),
+			tip(repo, "refs/heads/other~1"), "%s: what stays of a merged branch, and the tag", way)
+
 		gits(t, repo, "rm -q new.txt", "push -q main :refs/heads/"+branchName)
 		commit(t, repo, "undo", "a.txt", "one\ntwo\n")
 	}
@@ -281,11 +314,13 @@ func TestField07_BranchInTheWay(t *testing.T) {
 	nothingLeft(t, k)
 }
 
-// The folder of an attempt is short, has the name of its branch, and belongs to it alone; other attempts with a name that
-// begins alike have other items.
+// The folder of an attempt is short, has the name of its branch, and belongs to it alone; other attempts with
+// a name that begins alike have other items.
 func TestNameFor(t *testing.T) {
 	k, repo := newKeeper(t), newRepo(t)
-	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b")+NameFor(k.dir, "a.b-task-1a2b"), "fix-the-login-1a2bb-task-1a2b")
+	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b")+NameFor(k.dir, "a.b-task-1a2b"),
+		"fix-the-login-1a2bb-task-1a2b")
+
 	create := func(name, id, repo string) (string, error) {
 		one := tree(repo)
 		one.Attempt = id
@@ -293,7 +328,8 @@ func TestNameFor(t *testing.T) {
 		return append(made, Made{})[0].Path, err
 	}
 	path := testkit.Get(create("fix-1a2b", "one", repo)).Must(t)
-	testkit.Same(t, []string{NameFor(k.dir, "deepwork/fix-1a2b"), NameOf(path), Owner(k.dir, "fix-1a2b"), Owner(k.dir, "../fix-1a2b")}, []string{"fix-1a2b-2", "fix-1a2b", "one", ""})
+	testkit.Same(t, []string{NameFor(k.dir, "deepwork/fix-1a2b"), NameOf(path), Owner(k.dir, "fix-1a2b"),
+		Owner(k.dir, "../fix-1a2b")}, []string{"fix-1a2b-2", "fix-1a2b", "one", ""})
 	testkit.Get(create("fix-1a2b-port", "one", repo)).Must(t)
 	testkit.Get(create("fix-1a2b-3c4d", "another", repo)).Must(t)
 	testkit.Same(t, testkit.Get(k.Items("fix-1a2b", "one")).Must(t), []string{"fix-1a2b-port"})
@@ -303,7 +339,8 @@ func TestNameFor(t *testing.T) {
 	write(t, path, "new.txt", "n\n")
 	kept, _, err := k.Remove(t.Context(), "fix-1a2b", false, nil)
 	must(t, err)
-	testkit.Same(t, []string{kept[0].Ref, testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)[0].Path}, []string{rescueRefs + "one", path})
+	testkit.Same(t, []string{kept[0].Ref, testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)[0].Path},
+		[]string{rescueRefs + "one", path})
 }
 
 // old makes a commit on main that is older than every attempt, on the branch develop.
@@ -311,7 +348,8 @@ func old(t *testing.T, repo string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "commit")
 	const who = " Una <una@example.com> 1000000000 +0000\n"
-	write(t, filepath.Dir(file), "commit", "tree "+gitIn(t, repo, "rev-parse", "main^{tree}")+"\nparent "+gitIn(t, repo, "rev-parse", "main")+"\nauthor"+who+"committer"+who+"\nold\n")
+	write(t, filepath.Dir(file), "commit", "tree "+gitIn(t, repo, "rev-parse", "main^{tree}")+"\nparent "+
+		gitIn(t, repo, "rev-parse", "main")+"\nauthor"+who+"committer"+who+"\nold\n")
 	gitIn(t, repo, "branch", "develop", gitIn(t, repo, "hash-object", "-t", "commit", "-w", file))
 }
 
@@ -326,7 +364,8 @@ func follow(t *testing.T, err error, after, until string) {
 	testkit.True(t, found && err == nil, "%q: %v\n%s", command, err, out)
 }
 
-// Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with a command that helps.
+// Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with a
+// command that helps.
 func TestField04_CommitsElsewhere(t *testing.T) {
 	t.Parallel()
 	const empty = "commit -q --allow-empty -m "
@@ -335,17 +374,37 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 		refused string   // "" means that the commits are adopted
 		follow  string   // what is before the command that helps
 	}{
-		"a branch of its own":       {steps: []string{"checkout -q -b mine"}},
-		"a detached HEAD":           {steps: []string{"checkout -q --detach"}},
-		"a branch on a branch":      {steps: []string{"checkout -q -b one", empty + "one", "checkout -q -b two"}},
-		"a renamed branch":          {steps: []string{"branch -m mine"}},
-		"a branch like a tag":       {steps: []string{"tag mine", "checkout -q -b mine"}},
-		"with the target in it":     {steps: []string{"@merge -q --ff-only develop", "@" + empty + "new", "checkout -q -b mine", "merge -q main"}},
-		"commits on both":           {steps: []string{empty + "own", "checkout -q -b mine main"}, refused: "lacks commits", follow: "This adds them: "},
-		"a branch of the user":      {steps: []string{"checkout -q develop"}, refused: "from before the attempt", follow: "to the attempt's branch: "},
-		"its branch used elsewhere": {steps: []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName}, refused: "is checked out in", follow: "This frees it: "},
-		"a branch of its own past":  {steps: []string{"checkout -q --orphan mine"}, refused: "lacks commits", follow: "This adds them: "},
-		"a bisect":                  {steps: []string{empty + "one", empty + "two", empty + "three", "bisect start HEAD main"}, refused: "bisect reset"},
+		"a branch of its own":  {steps: []string{"checkout -q -b mine"}},
+		"a detached HEAD":      {steps: []string{"checkout -q --detach"}},
+		"a branch on a branch": {steps: []string{"checkout -q -b one", empty + "one", "checkout -q -b two"}},
+		"a renamed branch":     {steps: []string{"branch -m mine"}},
+		"a branch like a tag":  {steps: []string{"tag mine", "checkout -q -b mine"}},
+		"with the target in it": {steps: []string{"@merge -q --ff-only develop", "@" + empty + "new",
+			"checkout -q -b mine", "merge -q main"}},
+		"commits on both": {
+			steps:   []string{empty + "own", "checkout -q -b mine main"},
+			refused: "lacks commits",
+			follow:  "This adds them: ",
+		},
+		"a branch of the user": {
+			steps:   []string{"checkout -q develop"},
+			refused: "from before the attempt",
+			follow:  "to the attempt's branch: ",
+		},
+		"its branch used elsewhere": {
+			steps:   []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName},
+			refused: "is checked out in",
+			follow:  "This frees it: ",
+		},
+		"a branch of its own past": {
+			steps:   []string{"checkout -q --orphan mine"},
+			refused: "lacks commits",
+			follow:  "This adds them: ",
+		},
+		"a bisect": {
+			steps:   []string{empty + "one", empty + "two", empty + "three", "bisect start HEAD main"},
+			refused: "bisect reset",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -367,7 +426,9 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			if c.refused == "" {
 				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere, "pushed %+v, %v", pushed, err)
 				testkit.Same(t, []string{tip(remote, branchName), tip(path, "HEAD")}, []string{head, head}, "pushed")
-				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
+				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head,
+					"the agent's branch is gone")
+
 				clean(t, path)
 				merged(t, k, path, WayMerge)
 				holds(t, repo, "main", "new.txt", "")
@@ -376,13 +437,16 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			testkit.Fails(t, err, c.refused)
 			err = notMerged(t, k, path, WayMerge)
 			testkit.Fails(t, err, c.refused)
-			testkit.Same(t, []string{tip(repo, branchName), tip(path, "HEAD"), tip(remote, branchName)}, []string{branch, head, ""}, "after a refused call")
+			testkit.Same(t, []string{tip(repo, branchName), tip(path, "HEAD"), tip(remote, branchName)},
+				[]string{branch, head, ""}, "after a refused call")
 			testkit.Equal(t, digest(t, repo), before, "the user's checkout was touched")
+
 			if c.follow != "" {
 				follow(t, err, c.follow, ";")
 				testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 				testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "after the command")
-				gits(t, path, "merge-base --is-ancestor "+head+" "+branchName, "merge-base --is-ancestor "+cmp.Or(branch, head)+" "+branchName)
+				gits(t, path, "merge-base --is-ancestor "+head+" "+branchName,
+					"merge-base --is-ancestor "+cmp.Or(branch, head)+" "+branchName)
 			}
 		})
 	}
@@ -392,10 +456,13 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 func TestField04_LostWorktrees(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ step, refused, follow string }{
-		"moved":                      {"worktree move PATH PATH-elsewhere", "no git worktree in this folder", "this moves it back: "},
-		"removed":                    {"worktree remove PATH", "no git worktree in this folder", "was not committed: "},
-		"removed and checked out":    {"worktree remove PATH;checkout -q " + branchName, "no git worktree in this folder", "was not committed: "},
-		"on a branch with no commit": {"-C PATH checkout -q --orphan none", "has no commit", "to the attempt's branch: "},
+		"moved": {"worktree move PATH PATH-elsewhere", "no git worktree in this folder",
+			"this moves it back: "},
+		"removed": {"worktree remove PATH", "no git worktree in this folder", "was not committed: "},
+		"removed and checked out": {"worktree remove PATH;checkout -q " + branchName,
+			"no git worktree in this folder", "was not committed: "},
+		"on a branch with no commit": {"-C PATH checkout -q --orphan none", "has no commit",
+			"to the attempt's branch: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -404,6 +471,7 @@ func TestField04_LostWorktrees(t *testing.T) {
 			gits(t, repo, strings.Split(strings.ReplaceAll(c.step, "PATH", path), ";")...)
 			_, err := k.Push(t.Context(), path, "origin", false)
 			testkit.Fails(t, err, c.refused)
+
 			follow(t, err, c.follow, "\n")
 			testkit.Equal(t, tip(path, "HEAD"), head, "it is at")
 			testkit.Works(t, k.Check(attemptID, attemptID, []string{path}))
@@ -438,10 +506,13 @@ func TestField04_Submodules(t *testing.T) {
 	err := notMerged(t, k, path, WayMerge)
 	expectError(t, err, ErrUnpublished, "push origin "+id)
 	testkit.Equal(t, tip(remote, branchName)+tip(repo, "main"), main, "it was pushed or merged")
+
 	follow(t, err, "This publishes it: ", "\n")
 	must(t, push())
 	merged(t, k, path, WayMerge)
-	testkit.Same(t, []string{tip(remote, branchName+":sub"), tip(repo, "main:sub")}, []string{id, id}, "after the command")
+	testkit.Same(t, []string{tip(remote, branchName+":sub"), tip(repo, "main:sub")}, []string{id, id},
+		"after the command")
+
 	old(t, sub)
 	in := "-C " + filepath.Join(path, "sub")
 	gits(t, sub, "tag v1 develop", "branch -q -D develop", in+" fetch -q --tags", in+" checkout -q v1")
@@ -453,12 +524,20 @@ func TestBranchForIsALegalRef(t *testing.T) {
 	t.Parallel()
 	legal, seen := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`), map[string]bool{}
 	for title, slug := range map[string]string{
-		"Fix the login page": "fix-the-login-page", "": "task", "日本語": "task", "...--..": "task", "a..b~^:?*[\\ @{c": "a-b-c",
-		"refs/heads/x.lock": "refs-heads-x-lock", strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",
-		strings.Repeat("x", 100): strings.Repeat("x", 32), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
+		"Fix the login page":        "fix-the-login-page",
+		"":                          "task",
+		"日本語":                       "task",
+		"...--..":                   "task",
+		"a..b~^:?*[\\ @{c":          "a-b-c",
+		"refs/heads/x.lock":         "refs-heads-x-lock",
+		strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",
+		strings.Repeat("x", 100):    strings.Repeat("x", 32),
+		"Ärger mit Öl":              "rger-mit-l",
+		"HEAD":                      "head",
 	} {
 		b := BranchFor("deepwork/", title)
-		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"), "BranchFor(%q) = %q", title, b)
+		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"),
+			"BranchFor(%q) = %q", title, b)
 		gitIn(t, ".", "check-ref-format", "--branch", b)
 	}
 	for range 50 {

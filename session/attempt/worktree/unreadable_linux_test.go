@@ -22,8 +22,10 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 		asNobody(t)
 		return
 	}
+
 	for _, c := range []struct{ name, path string }{
-		{"an untracked file", "secret"}, {"a tracked file", "a.txt"}, {"a folder", "closed"}, {"a tracked file's folder", "lib"},
+		{"an untracked file", "secret"}, {"a tracked file", "a.txt"}, {"a folder", "closed"},
+		{"a tracked file's folder", "lib"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k, repo, path := started(t)
@@ -59,6 +61,7 @@ func TestField12_RepositoryThatIsReadOnly(t *testing.T) {
 		asNobody(t)
 		return
 	}
+
 	for _, folder := range []string{"objects", "refs/heads", "."} {
 		t.Run(folder, func(t *testing.T) {
 			k, repo, path := worked(t)

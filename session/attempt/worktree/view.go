@@ -100,6 +100,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	if j.Phase != made || isThere(k.removalPath(j.Attempt)) {
 		return ErrNoWorktree
 	}
+
 	if inUse != nil && inUse() {
 		return ErrInUse
 	}
@@ -109,12 +110,15 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	} else if err != nil {
 		return err
 	}
+
 	return do(b)
 }
 
 // onBranch calls do for a worktree with all its changes committed, on its own branch: see adopt. The
 // attempt and the repository are locked.
-func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error)) (r *Landed, err error) {
+func (k *Keeper) onBranch(
+	ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error),
+) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
 	err = k.onWorktree(ctx, l.Path, l.InUse, func(b *view) error {
 		free, err := k.lockRepo(ctx, b.Common)
@@ -122,22 +126,27 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		defer free()
+
 		if err := b.finished(); err != nil {
 			return err
 		}
+
 		if l.Target == b.Branch {
 			return fmt.Errorf("%w: its target is its own branch %s", ErrNoBranch, b.Branch)
 		}
 		if b.target, err = baseOf(ctx, b.Common, l.Target); err != nil {
 			return err
 		}
+
 		was, err := b.adopt(ctx)
 		if err != nil {
 			return err
 		}
+
 		if l.Commit != "" {
 			tracked, others, err := b.changed(ctx)
-			if err == nil && len(tracked)+len(slices.DeleteFunc(others, b.isCopy)) > 0 { // a merge that is refused for the user's checkout leaves no commit
+			// a merge that is refused for the user's checkout leaves no commit
+			if err == nil && len(tracked)+len(slices.DeleteFunc(others, b.isCopy)) > 0 {
 				_, err = targetCheckout(ctx, l, b)
 			}
 			if err != nil {
@@ -147,6 +156,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 				return err
 			}
 		}
+
 		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
 			return err
 		}
@@ -157,14 +167,19 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		if len(tracked) > 0 {
 			return &DirtyError{Path: b.Path, Files: tracked}
 		}
+
 		if err := b.published(ctx); err != nil {
 			return err
 		}
+
 		for _, branch := range []string{l.Target, b.Branch} {
-			if err := git.CheckBranch(b.Common, branch, "refs/deepwork/before", filepath.ToSlash(filepath.Join("logs", "HEAD"))); err != nil {
+			err := git.CheckBranch(b.Common, branch, "refs/deepwork/before",
+				filepath.ToSlash(filepath.Join("logs", "HEAD")))
+			if err != nil {
 				return err
 			}
 		}
+
 		var unused map[string]string
 		if b.signs, unused, err = git.Signing(ctx, b.asUser("config")); err != nil {
 			return err
@@ -177,6 +192,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		} else if git.ExitCode(err) > 0 && len(unused) > 0 {
 			err = fmt.Errorf("%w\n%s", err, NotRun(unused))
 		}
+
 		return err
 	})
 	if err != nil {
@@ -188,7 +204,8 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 // finished returns ErrUnfinished if an operation is in progress.
 func (b *view) finished() error {
 	if operation := b.operation(); operation != "" {
-		return fmt.Errorf("%w: %s, which this undoes: git -C %s %s", ErrUnfinished, operation, session.InShell(b.Path), ending(operation))
+		return fmt.Errorf("%w: %s, which this undoes: git -C %s %s", ErrUnfinished, operation, session.InShell(b.Path),
+			ending(operation))
 	}
 	return nil
 }

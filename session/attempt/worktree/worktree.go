@@ -80,19 +80,27 @@ func New(o Options) *Keeper {
 	if o.Dropping == nil {
 		o.Dropping = func(string) {}
 	}
-	return &Keeper{dir: filepath.Clean(o.Dir), journal: filepath.Clean(o.Journal), project: o.Project, board: o.Board, dropping: o.Dropping,
-		log: o.Logger, atPoint: func(string) {}}
+	return &Keeper{
+		dir:      filepath.Clean(o.Dir),
+		journal:  filepath.Clean(o.Journal),
+		project:  o.Project,
+		board:    o.Board,
+		dropping: o.Dropping,
+		log:      o.Logger,
+		atPoint:  func(string) {},
+	}
 }
 
 // A Tree describes one worktree to create.
 type Tree struct {
-	Attempt      string   `json:"attempt,omitempty"` // its id on the board, for the journal; "" means the name
-	RepoID       string   `json:"repo_id"`           // for the journal
-	Name         string   `json:"name"`              // the folder's name, unique in the attempt's
-	Repo         string   `json:"repo"`              // absolute path of the repository, or of a folder in it, for Copy and Setup
-	TargetBranch string   `json:"target_branch"`     // a branch of it
-	Copy         []string `json:"copy,omitempty"`    // copied from Repo; missing files are skipped
-	Setup        []string `json:"setup,omitempty"`   // a command run in it; nil means none
+	Attempt string `json:"attempt,omitempty"` // its id on the board, for the journal; "" means the name
+	RepoID  string `json:"repo_id"`           // for the journal
+	Name    string `json:"name"`              // the folder's name, unique in the attempt's
+	// absolute path of the repository, or of a folder in it, for Copy and Setup
+	Repo         string   `json:"repo"`
+	TargetBranch string   `json:"target_branch"`   // a branch of it
+	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
+	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
 	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }
@@ -226,11 +234,13 @@ func (k *Keeper) Safe(paths ...string) error {
 	for _, path := range own {
 		info, err := os.Lstat(path)
 		if err == nil && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
-			return fmt.Errorf("%w: %s is %s; remove it, what it leads to is left alone", ErrNotOurs, path, durable.Kind(info.Mode()))
+			return fmt.Errorf("%w: %s is %s; remove it, what it leads to is left alone", ErrNotOurs, path,
+				durable.Kind(info.Mode()))
 		} else if err != nil && !missing(err) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -253,6 +263,7 @@ func (k *Keeper) empty(attempt string) error {
 		}
 		return nil
 	})
+
 	return root.RemoveAll(name)
 }
 
@@ -290,6 +301,7 @@ func (k *Keeper) lock(ctx context.Context, path string) (*durable.FileLock, erro
 	if err := os.MkdirAll(k.locks(), 0o700); err != nil {
 		return nil, err
 	}
+
 	lock, err := durable.Lock(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the lock %s: %w", path, err)

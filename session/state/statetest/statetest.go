@@ -32,9 +32,11 @@ func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
 			return 1
 		}
 	}
+
 	// Most of the memory of tests is garbage, and most of their processes end soon.
 	debug.SetGCPercent(400)
 	os.Setenv("GOGC", "400")
+
 	code := m.Run()
 	for _, find := range leaks {
 		if err := find(); code == 0 && err != nil {
@@ -64,6 +66,7 @@ func Write(dir string, trusted ...string) (env map[string]string, err error) {
 	if text != "" {
 		text = "trusted_folders:\n" + text
 	}
+
 	file := filepath.Join(dir, "config", "deepwork", "config.yml")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
@@ -71,5 +74,9 @@ func Write(dir string, trusted ...string) (env map[string]string, err error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return map[string]string{"XDG_CONFIG_HOME": filepath.Join(dir, "config"), "APPDATA": filepath.Join(dir, "config"), state.Env: filepath.Join(dir, "state")}, nil
+	return map[string]string{
+		"XDG_CONFIG_HOME": filepath.Join(dir, "config"),
+		"APPDATA":         filepath.Join(dir, "config"),
+		state.Env:         filepath.Join(dir, "state"),
+	}, nil
 }

@@ -46,6 +46,7 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 		files(ctx, f, &s)
 		return s, nil
 	}
+
 	pg, _, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return s, err
@@ -68,11 +69,19 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	case now.Refusal != nil:
 		s.Problem = now.Refusal.Error()
 	default:
-		s.Counts = map[string]int{"active sessions": now.Active, "ended sessions": now.Sessions - now.Active, "tasks": now.Tasks, "attempts": now.Attempts, "remote runs": now.Executions}
+		s.Counts = map[string]int{
+			"active sessions": now.Active,
+			"ended sessions":  now.Sessions - now.Active,
+			"tasks":           now.Tasks,
+			"attempts":        now.Attempts,
+			"remote runs":     now.Executions,
+		}
 	}
+
 	for _, p := range now.Places {
 		s.Servers = append(s.Servers, Server{Text: p.String(), Machine: p.Machine})
 	}
+
 	return s, nil
 }
 
@@ -94,7 +103,9 @@ func files(ctx context.Context, f *state.Folder, s *Status) {
 		s.Problem = err.Error()
 	}
 	s.Counts["ended sessions"] = counts["workflow_sessions"] - s.Counts["active sessions"]
-	s.Counts["tasks"], s.Counts["attempts"], s.Counts["remote runs"] = counts["tasks"], counts["attempts"], counts["workflow_executions"]
+	s.Counts["tasks"], s.Counts["attempts"], s.Counts["remote runs"] = counts["tasks"], counts["attempts"],
+		counts["workflow_executions"]
+
 	m := session.NewMember(f, nil)
 	alive, _ := m.Others()
 	for _, path := range alive {
@@ -126,6 +137,7 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfe
 			return nil, fmt.Errorf("looking for the backup: %w", err)
 		}
 	}
+
 	var sides []transfer.Side
 	for _, c := range []Choice{from, to} {
 		if c.File != "" {
@@ -136,6 +148,7 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfe
 			sides = append(sides, local.NewFile(f))
 			continue
 		}
+
 		pg, place, err := connection(ctx, f, &c, false, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err

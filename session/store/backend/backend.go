@@ -25,9 +25,14 @@ type Choice struct {
 // Choose returns the choice of flags, which may be empty, else of the environment, else of the user's
 // own config.
 func Choose(url, project string, own *config.User) (Choice, error) {
-	c := Choice{URL: cmp.Or(url, os.Getenv(config.StoreEnv), own.Store), Project: cmp.Or(project, os.Getenv(config.ProjectEnv))}
+	c := Choice{
+		URL:     cmp.Or(url, os.Getenv(config.StoreEnv), own.Store),
+		Project: cmp.Or(project, os.Getenv(config.ProjectEnv)),
+	}
 	if c.URL == "" && project != "" {
-		return c, fmt.Errorf("--project names a project in a database, and none is chosen: pass --store, set %s, or set store in %s", config.StoreEnv, config.UserFile())
+		return c,
+			fmt.Errorf("--project names a project in a database, and none is chosen: pass --store, set %s, or set "+
+				"store in %s", config.StoreEnv, config.UserFile())
 	}
 	return c, nil
 }
@@ -37,7 +42,8 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 	return local.SetAside(ctx, f, now)
 }
 
-// Files returns the database of a project in its state folder, whatever store the project has now. The caller closes it.
+// Files returns the database of a project in its state folder, whatever store the project has now. The caller
+// closes it.
 func Files(f *state.Folder) *local.Database { return local.Open(f) }
 
 // Local returns the stores of a project in its state folder, which the caller closes.

@@ -37,12 +37,15 @@ func parsed(t *testing.T, below string, f func(dir string, file *ast.File)) {
 
 // Only this package opens databases, each is one package, and only that one uses its driver.
 func TestOneImporterOfEachDatabase(t *testing.T) {
-	watched := regexp.MustCompile(`^(modernc\.org/sqlite|github\.com/jackc/pgx/v5|session/store/(?:postgres|local).*$)(?:/|$)`)
+	watched := regexp.MustCompile(
+		`^(modernc\.org/sqlite|github\.com/jackc/pgx/v5|session/store/(?:postgres|local).*$)(?:/|$)`)
 	got := map[string][]string{}
 	parsed(t, "", func(dir string, file *ast.File) {
-		if strings.HasPrefix(dir, "cmd/proof") || strings.HasSuffix(dir, "test") { // they break databases, or are for tests
+		// they break databases, or are for tests
+		if strings.HasPrefix(dir, "cmd/proof") || strings.HasSuffix(dir, "test") {
 			return
 		}
+
 		for _, i := range file.Imports {
 			path := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), "deepwork/")
 			m := watched.FindStringSubmatch(path)
@@ -51,6 +54,7 @@ func TestOneImporterOfEachDatabase(t *testing.T) {
 			}
 		}
 	})
+
 	want := map[string][]string{
 		"session/store/local":        {"session/store/backend"},
 		"session/store/postgres":     {"session/store/backend"},
@@ -98,7 +102,8 @@ func TestChoices(t *testing.T) {
 	chosen("", "c", "", "b", own, Choice{URL: own, Project: "c"})
 	chosen("", "", "", "b", "", Choice{Project: "b"}) // it is for those that have a database
 	t.Setenv(config.ProjectEnv, "")
-	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{})).Err(), "--project names a project in a database, and none is chosen")
+	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{})).Err(),
+		"--project names a project in a database, and none is chosen")
 }
 
 // A project in files goes to a backup and back, never to where it is.
@@ -114,27 +119,37 @@ func TestCopiesOfFiles(t *testing.T) {
 	fails(Choice{}, Choice{URL: "postgres://a:b:c/"}, "")
 	fails(Choice{URL: "nothing"}, backup, "")
 	stores := testkit.Get(Open(t.Context(), f, Choice{}, false, nil)).Must(t)
-	testkit.Must(t, stores.Database.Board().SyncProjects(t.Context(), []task.ProjectSpec{{Name: "shop", Root: true}}, true))
+	testkit.Must(t, stores.Database.Board().SyncProjects(t.Context(),
+		[]task.ProjectSpec{{Name: "shop", Root: true}}, true))
 	testkit.Works(t, stores.Close(t.Context()))
 	for _, sides := range [][2]Choice{{{}, backup}, {backup, {}}} {
 		testkit.Works(t, testkit.Get(Copy(t.Context(), f, sides[0], sides[1])).Err())
 	}
 	testkit.Works(t, testkit.Get(os.Stat(backup.File)).Err())
+
 	now := testkit.Get(Look(t.Context(), f, Choice{})).Must(t)
 	testkit.Equal(t, now.Store, FilesURL)
 	testkit.Equal(t, now.Where, f.Database())
 	testkit.Equal(t, now.Problem, "")
 	testkit.Need(t, len(now.Servers) == 0, "%+v", now)
 	testkit.Equal(t, now.Counts["tasks"], 0)
+
 	testkit.Must(t, os.WriteFile(f.Database(), []byte(strings.Repeat("nonsense", 1000)), 0o600))
-	testkit.True(t, testkit.Get(Look(t.Context(), f, Choice{})).Must(t).Problem != "", "a damaged database has no problem")
+	testkit.True(t, testkit.Get(Look(t.Context(), f, Choice{})).Must(t).Problem != "",
+		"a damaged database has no problem")
 	testkit.Works(t, testkit.Get(SetAside(t.Context(), f, time.Now())).Err())
 }
 
 func TestNamesOfProjects(t *testing.T) {
 	for remote, want := range map[string]string{
-		"https://example.com/team/shop.git": "shop", "git@example.com:team/shop.git": "shop", "git@example.com:shop": "shop", "https://example.com/team/shop/": "shop",
-		"": "folder", ".": "folder", "/": "folder", "///": "folder",
+		"https://example.com/team/shop.git": "shop",
+		"git@example.com:team/shop.git":     "shop",
+		"git@example.com:shop":              "shop",
+		"https://example.com/team/shop/":    "shop",
+		"":                                  "folder",
+		".":                                 "folder",
+		"/":                                 "folder",
+		"///":                               "folder",
 	} {
 		testkit.Equal(t, nameOf(remote, "/srv/folder"), want, "%s", remote)
 	}

@@ -23,13 +23,18 @@ import (
 
 // connection returns the access to a project in a database, under the name of its repository unless
 // the choice has another one. It does not connect.
-func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, alone func() bool, logger *slog.Logger) (*postgres.Store, task.Place, error) {
+func connection(
+	ctx context.Context, f *state.Folder, c *Choice, readOnly bool, alone func() bool, logger *slog.Logger,
+) (*postgres.Store, task.Place, error) {
 	remote, root, err := git.Identity(ctx, f.Root)
 	if err != nil {
-		return nil, task.Place{}, fmt.Errorf("the name of a project in a database is bound to its repository, which git cannot read here: %w", err)
+		return nil, task.Place{}, fmt.Errorf(
+			"the name of a project in a database is bound to its repository, which git cannot read here: %w", err)
 	}
 	if c.Project == "" && os.Getenv("CI") != "" {
-		return nil, task.Place{}, fmt.Errorf("the store needs the name of the project, which is not derived from the repository in CI: pass --project or set %s", config.ProjectEnv)
+		return nil, task.Place{},
+			fmt.Errorf("the store needs the name of the project, which is not derived from the repository in CI: "+
+				"pass --project or set %s", config.ProjectEnv)
 	}
 	if c.Project == "" {
 		c.Project = nameOf(remote, f.Root)
@@ -48,11 +53,15 @@ func connection(ctx context.Context, f *state.Folder, c *Choice, readOnly bool, 
 // shared returns the stores of a project in a database.
 func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
 	member := session.NewMember(f, logger)
-	alone := func() bool { others, _ := member.Others(); return len(others) == 0 }
+	alone := func() bool {
+		others, _ := member.Others()
+		return len(others) == 0
+	}
 	pg, place, err := connection(ctx, f, &c, readOnly, alone, logger)
 	if err != nil {
 		return nil, err
 	}
+
 	// An error in the settings is reported at once. If the database is away, calls wait for it.
 	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -63,6 +72,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 	} else if err != nil {
 		return nil, errors.Join(err, pg.Close(ctx))
 	}
+
 	return Of(pg, member, &place, c.Project), nil
 }
 
@@ -105,7 +115,8 @@ func Of(pg Shared, member *presence.Member, place *task.Place, project string) *
 		},
 		Unavailable: pg.Unavailable,
 		Close: func(ctx context.Context) error {
-			return errors.Join(pg.Close(ctx), member.Leave()) // last: until then no other server takes over what this one runs
+			// last: until then no other server takes over what this one runs
+			return errors.Join(pg.Close(ctx), member.Leave())
 		},
 	}
 }

@@ -24,6 +24,7 @@ func inUse(path string) error {
 		return err
 	}
 	defer f.Close()
+
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: lockedAt, Len: lockedBytes}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
 		return fmt.Errorf("finding out who has %s open: %w", path, err)
@@ -31,5 +32,6 @@ func inUse(path string) error {
 	if lock.Type != unix.F_UNLCK {
 		return fmt.Errorf("process %d has %s open: end it first", lock.Pid, path)
 	}
+
 	return nil
 }

@@ -29,7 +29,12 @@ func Open(f *state.Folder) *Database { return sqlite.New(sqlite.Options{Path: f.
 // not exist is empty.
 func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	member := session.NewMember(f, logger)
-	db := sqlite.New(sqlite.Options{Path: f.Database(), Make: func() error { return session.MakeState(f) }, ReadOnly: readOnly, Logger: logger})
+	db := sqlite.New(sqlite.Options{
+		Path:     f.Database(),
+		Make:     func() error { return session.MakeState(f) },
+		ReadOnly: readOnly,
+		Logger:   logger,
+	})
 	return &store.Stores{
 		Members: member, Database: db,
 		Others: func(context.Context) (bool, error) {
@@ -37,7 +42,8 @@ func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 			return len(others) > 0, nil
 		},
 		Close: func(context.Context) error {
-			return errors.Join(db.Close(), member.Leave()) // last: until then no other server takes over what this one runs
+			// last: until then no other server takes over what this one runs
+			return errors.Join(db.Close(), member.Leave())
 		},
 	}
 }
@@ -63,7 +69,9 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 	default:
 		return "", fmt.Errorf("whether %s is damaged cannot be found out, and it was left as it is: %w", path, why)
 	}
-	if err := inUse(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a server that has only read is not among the servers
+
+	// a server that has only read is not among the servers
+	if err := inUse(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("setting the database aside: %w", err)
 	}
 	to += now.UTC().Format("20060102T150405Z")
@@ -72,6 +80,7 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 		if _, err := os.Lstat(to + part); !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("%s is there already", to+part)
 		}
+
 		switch err := os.Rename(path+part, to+part); {
 		case err == nil:
 			moved = true

@@ -43,11 +43,13 @@ func (s *File) Hold(ctx context.Context) (err error) {
 	if s.backup {
 		own, oerr := os.Stat(s.f.Database())
 		if it, err := os.Stat(s.path); s.path == s.f.Database() || err == nil && oerr == nil && os.SameFile(it, own) {
-			return fmt.Errorf("%s is the project's own database: name another file for a backup, or files for that one", s.path)
+			return fmt.Errorf("%s is the project's own database: name another file for a backup, or files for that one",
+				s.path)
 		}
 	} else if s.unlock, err = session.HoldServers(ctx, s.f); err != nil {
 		return err
 	}
+
 	s.place, err = session.PlaceOf(s.f)
 	s.leave = transfer.Unplaced(s.place)
 	return err
@@ -60,6 +62,7 @@ func (s *File) Adapt(r transfer.Row) transfer.Row {
 			r.Values[column] = s.leave(text)
 		}
 	}
+
 	folder := "root"
 	if r.Table == "workflow_sessions" {
 		folder = "place"
@@ -72,6 +75,7 @@ func (s *File) Adapt(r transfer.Row) transfer.Row {
 			}
 		}
 	}
+
 	return r
 }
 
@@ -81,12 +85,16 @@ func (s *File) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	if s.backup && !db.Exists() {
 		return nil
 	}
-	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error { return transfer.BoardRows(ctx, q, f) })
+	err := db.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+		return transfer.BoardRows(ctx, q, f)
+	})
 	return errors.Join(err, db.Close())
 }
 
 // Replace implements transfer.Side.
-func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error) error {
+func (s *File) Replace(
+	ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error,
+) error {
 	path := s.path
 	if s.backup { // it has its name once it is complete
 		if fi, err := os.Stat(path + "-wal"); err == nil && fi.Size() > 0 { // SQLite would carry it out on the copy
@@ -105,8 +113,11 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 			return err
 		}
 		to := transfer.Board{Querier: q}
-		return fill(func(r transfer.Row) error { return to.Put(ctx, r) }, func(f func(transfer.Row) error) error { return transfer.BoardRows(ctx, q, f) })
+		return fill(func(r transfer.Row) error { return to.Put(ctx, r) }, func(f func(transfer.Row) error) error {
+			return transfer.BoardRows(ctx, q, f)
+		})
 	})
+
 	err = errors.Join(err, db.Close())
 	if s.backup {
 		if err == nil {
@@ -125,6 +136,7 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", s.path, err)
 	}
+
 	return nil
 }
 
@@ -137,7 +149,8 @@ func complete(path string) error {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 {
 		return nil
 	}
-	return cmp.Or(err, fmt.Errorf("%w: the log of the copy could not be written into it; make room and copy again", task.ErrFull))
+	return cmp.Or(err, fmt.Errorf("%w: the log of the copy could not be written into it; make room and copy again",
+		task.ErrFull))
 }
 
 func (s *File) database(path string, readOnly bool) *sqlite.DB {

@@ -47,12 +47,14 @@ func shopOf(t testing.TB, url, project string) (*Store, store.Board, string) {
 
 func addTask(t testing.TB, b store.Board, project, title string, dependsOn ...string) *task.Summary {
 	t.Helper()
-	return testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: project, Title: title, DependsOn: dependsOn}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: project, Title: title, DependsOn: dependsOn},
+		task.Request{})).Must(t)
 }
 
 func try(t testing.TB, b store.Board, s *task.Summary) *task.Attempt {
 	t.Helper()
-	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b"},
+		task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
 func listed(t testing.TB, b store.Board) map[string]task.Project {
@@ -85,17 +87,21 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 		testkit.Get(two.CreateTask(t.Context(), task.NewTask{ProjectID: next, Title: "A task"}, request)).Must(t),
 	}
 	testkit.True(t, made[0].ID != made[1].ID, "the request of one project gave the result of the other")
-	testkit.FailsWith(t, testkit.Get(two.Task(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "the task of another project")
-	testkit.FailsWith(t, testkit.Get(two.BeginDelete(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "deleting the task of another project")
+	testkit.FailsWith(t, testkit.Get(two.Task(t.Context(), made[0].ID)).Err(), task.ErrNotFound,
+		"the task of another project")
+	testkit.FailsWith(t, testkit.Get(two.BeginDelete(t.Context(), made[0].ID)).Err(), task.ErrNotFound,
+		"deleting the task of another project")
 	testkit.Fails(t, other.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		return second(q.ExecContext(ctx, `UPDATE tasks SET scope = scope - 1`))
 	}), "check option", "moving a row to another project")
+
 	change(t, other, `UPDATE @tasks_all SET id = 'same'`)
 	for _, b := range []store.Board{one, two} {
 		testkit.Works(t, testkit.Get(b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)})).Err())
 	}
 	must(t, one.DeleteTask(t.Context(), "same"))
 	testkit.Equal(t, testkit.Get(two.Task(t.Context(), "same")).Must(t).Title, "A task")
+
 	for b, tasks := range map[store.Board]int{one: 0, two: 1} {
 		found, s, err := b.Inspect(t.Context())
 		testkit.Need(t, len(found) == 0, "%v, %+v, %v", found, s, err)
@@ -113,7 +119,11 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 	synced(t, blue, spec("shop-2", "/blue/shop-2", true), spec("tool", "/blue/tool", false))
 	before := listed(t, red)
 	synced(t, red, spec("shop", "/red/shop", true), spec("site", "/red/site", false))
-	for name, want := range map[string][2]string{"shop": {"/red/shop", "/blue/shop-2"}, "site": {"/red/site", ""}, "tool": {"", "/blue/tool"}} {
+	for name, want := range map[string][2]string{
+		"shop": {"/red/shop", "/blue/shop-2"},
+		"site": {"/red/site", ""},
+		"tool": {"", "/blue/tool"},
+	} {
 		for i, b := range []store.Board{red, blue} {
 			testkit.Equal(t, listed(t, b)[name], before[name])
 			repo := onlyRepo(t, b, before[name].ID)
@@ -121,7 +131,9 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 			testkit.Equal(t, *testkit.Get(b.Repo(t.Context(), repo.ID)).Must(t), repo)
 		}
 	}
-	testkit.Equal(t, fmt.Sprint(testkit.Get(blue.RepoPaths(t.Context(), task.Place{})).Must(t)), "[/blue/shop-2 /blue/tool]")
+	testkit.Equal(t, fmt.Sprint(testkit.Get(blue.RepoPaths(t.Context(), task.Place{})).Must(t)),
+		"[/blue/shop-2 /blue/tool]")
+
 	_, third := boardOf(t, url, "shop") // without a config
 	testkit.Equal(t, onlyRepo(t, third, before["site"].ID).Path, "")
 }
@@ -139,7 +151,14 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	made := addTask(t, b, p, "A task")
 	a := try(t, b, made)
 	executions := s.Database().RemoteRuns()
-	x := &store.RemoteRun{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
+
+	x := &store.RemoteRun{
+		ID:              "x",
+		Owner:           "0011223344556677",
+		Identity:        "me",
+		State:           store.RemoteWaiting,
+		StatusSupported: true,
+	}
 	must(t, executions.Save(t.Context(), x, time.Hour))
 	finds := func(want, damage, repair string) {
 		t.Helper()
@@ -150,9 +169,13 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		testkit.Equal(t, found[0].Where, s.Where())
 		change(t, s, repair)
 	}
-	finds("attempt "+a.ID+" is running, and its newest execution", `UPDATE @attempts_all SET state = 'running'`, `UPDATE @attempts_all SET state = 'waiting'`)
-	finds("waits and has an owner", `UPDATE @executions_all SET owner = 'me'`, `UPDATE @executions_all SET owner = NULL`)
-	finds("project "+p+" has 1 tasks that are inprogress, and counts 3", `UPDATE @task_counts_all SET tasks = 3 WHERE tasks = 1`, `UPDATE @task_counts_all SET tasks = 1 WHERE tasks = 3`)
+	finds("attempt "+a.ID+" is running, and its newest execution", `UPDATE @attempts_all SET state = 'running'`,
+		`UPDATE @attempts_all SET state = 'waiting'`)
+	finds("waits and has an owner", `UPDATE @executions_all SET owner = 'me'`,
+		`UPDATE @executions_all SET owner = NULL`)
+	finds("project "+p+" has 1 tasks that are inprogress, and counts 3",
+		`UPDATE @task_counts_all SET tasks = 3 WHERE tasks = 1`,
+		`UPDATE @task_counts_all SET tasks = 1 WHERE tasks = 3`)
 	finds("is being deleted", `UPDATE @tasks_all SET deleting_at = '1'`, `UPDATE @tasks_all SET deleting_at = NULL`)
 	synced(t, b, spec("shop", "/srv/shop", true), spec("front", "/srv/front", false))
 	other, next := addTask(t, b, listed(t, b)["front"].ID, "In front"), addTask(t, b, p, "Next", made.ID)
@@ -160,10 +183,17 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		" depends on itself through others":                                     {made.ID, next.ID},
 		"task " + next.ID + " depends on " + other.ID + ", which is of another": {next.ID, other.ID},
 	} {
-		finds(want, `INSERT INTO @task_dependencies_all SELECT scope, '`+damage[0]+`', '`+damage[1]+`' FROM @tasks_all WHERE id = '`+made.ID+`'`,
+		finds(want, `INSERT INTO @task_dependencies_all SELECT scope, '`+damage[0]+`', '`+damage[1]+
+			`' FROM @tasks_all WHERE id = '`+made.ID+`'`,
 			`DELETE FROM @task_dependencies_all WHERE task_id = '`+damage[0]+`' AND depends_on = '`+damage[1]+`'`)
 	}
-	for column, want := range map[string]string{"result = '{'": "is not JSON", "progress = ''": "is not JSON", "started_at = 'noon'": "the times of execution x", "owner = ''": "has no owner"} {
+
+	for column, want := range map[string]string{
+		"result = '{'":        "is not JSON",
+		"progress = ''":       "is not JSON",
+		"started_at = 'noon'": "the times of execution x",
+		"owner = ''":          "has no owner",
+	} {
 		change(t, s, `UPDATE @workflow_executions_all SET `+column)
 		found, n, open, err := executions.Inspect(t.Context())
 		testkit.Need(t, err == nil, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
@@ -171,6 +201,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		testkit.Equal(t, open, 1, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 		testkit.Need(t, len(found) != 0, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 		testkit.Contains(t, found[0].What, want, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
+
 		change(t, s, `DELETE FROM @workflow_executions_all`)
 		must(t, executions.Save(t.Context(), x, time.Hour))
 	}
@@ -185,7 +216,9 @@ type spy struct {
 }
 
 func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
-	return s.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
+	return s.database.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error {
+		return f(ctx, seen{q, s.see})
+	})
 }
 
 type seen struct {
@@ -220,15 +253,24 @@ func TestListsUseIndexes(t *testing.T) {
 	}}, sqlstore.Options{Shared: true}).Board()
 	made := addTask(t, b, p, "A task")
 	a := try(t, b, made)
+
 	change(t, s,
 		`INSERT INTO @tasks_all (scope, id, project_id, title, status, created_at, updated_at, identity, caller_group)
-			SELECT scope, md5(n::text), project_id, title, (ARRAY['todo', 'done'])[n % 2 + 1], '2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
-		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, updated_at, identity, caller_group)
-			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' FROM @tasks_all, generate_series(1, 3) n`,
-		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, 'X', created_at, created_at FROM @attempts_all`,
-		`INSERT INTO @executions_all (scope, id, attempt_id, log_id, follow_up, prompt, executor, state, created_at, ended_at)
-			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
+			SELECT scope, md5(n::text), project_id, title, (ARRAY['todo', 'done'])[n % 2 + 1], '2026-01-01T' || `+
+			`to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM `+
+			`@tasks_all, generate_series(1, 2000) n`,
+		`INSERT INTO @attempts_all (scope, id, task_id, executor, branch, workspace, state, created_at, `+
+			`updated_at, identity, caller_group)
+			SELECT scope, md5(id || n), id, 'X', md5(id || n), '', 'completed', created_at, created_at, '', '' `+
+			`FROM @tasks_all, generate_series(1, 3) n`,
+		`INSERT INTO @sessions_all (scope, id, attempt_id, executor, created_at, updated_at) SELECT scope, id, id, `+
+			`'X', created_at, created_at FROM @attempts_all`,
+		`INSERT INTO @executions_all (scope, id, attempt_id, log_id, follow_up, prompt, executor, state, `+
+			`created_at, ended_at)
+			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE `+
+			`state = 'completed'`,
 		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
+
 	page := task.Page{Limit: 50}
 	for _, f := range []task.Filter{{}, {Status: task.Done}} {
 		_, _, _, err := spied.Tasks(t.Context(), p, f, page)
@@ -239,6 +281,7 @@ func TestListsUseIndexes(t *testing.T) {
 	must(t, second(spied.BranchTaken(t.Context(), "b")))
 	must(t, second(spied.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})))
 	testkit.True(t, len(queries) >= 12, "only %d queries", len(queries))
+
 	must(t, s.Transact(t.Context(), sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 		for query, args := range queries {
 			rows := testkit.Get(q.QueryContext(ctx, "EXPLAIN "+query, args...)).Must(t)
@@ -251,6 +294,7 @@ func TestListsUseIndexes(t *testing.T) {
 			must(t, rows.Close())
 			testkit.True(t, !slow.MatchString(plan), "%s\n%s", query, plan)
 		}
+
 		return nil
 	}))
 }
@@ -281,8 +325,9 @@ func text(size int) (all string) {
 	return all[:size]
 }
 
-// moving returns a function that makes transitions of a session of each caller, as workflows of 25 steps do: each ends a step,
-// begins the next one, stores its reply, with a request id, and drops the reply before the last one.
+// moving returns a function that makes transitions of a session of each caller, as workflows of 25 steps do:
+// each ends a step, begins the next one, stores its reply, with a request id, and drops the reply before the
+// last one.
 func moving(b *testing.B, s *Store, callers int) func(caller, n int) error {
 	sessions := sessionsOf(s)
 	frame, step, reply := text(1024), text(300), text(1200)
@@ -294,7 +339,8 @@ func moving(b *testing.B, s *Store, callers int) func(caller, n int) error {
 		w := transition(fmt.Sprintf("01%02x%04x", caller, n/25), at+1)
 		w.Goal, w.Frame, w.UpdatedAt = "A goal of a few words", frame, time.Now()
 		w.Put = []store.SessionPart{{Kind: "step", Key: fmt.Sprint(at), Position: at, Body: step},
-			{Kind: "step", Key: fmt.Sprint(at + 1), Position: at + 1, Body: step[:100]}, {Kind: "reply", Key: fmt.Sprint(at), Position: at, Body: reply}}
+			{Kind: "step", Key: fmt.Sprint(at + 1), Position: at + 1, Body: step[:100]},
+			{Kind: "reply", Key: fmt.Sprint(at), Position: at, Body: reply}}
 		if at > 1 {
 			w.Gone = []store.SessionPart{{Kind: "reply", Key: fmt.Sprint(at - 2)}}
 		}
@@ -308,28 +354,39 @@ func moving(b *testing.B, s *Store, callers int) func(caller, n int) error {
 	}
 }
 
-// BenchmarkTransitions compares the transitions per second of 64 callers with bare updates of rows by as many: rows as large as
-// a whole session, which a transition would replace if a session was one row, and as large as what a transition writes.
+// BenchmarkTransitions compares the transitions per second of 64 callers with bare updates of rows by as
+// many: rows as large as a whole session, which a transition would replace if a session was one row, and as
+// large as what a transition writes.
 func BenchmarkTransitions(b *testing.B) {
 	const callers = 64
 	server := pgtest.New(b, "max_connections=200")
 	s := openAt(b, server.URL())
 	config := testkit.Get(pgx.ParseConfig(server.At(""))).Must(b)
-	config.DefaultQueryExecMode, config.StatementCacheCapacity, config.DescriptionCacheCapacity = pgx.QueryExecModeExec, 0, 0
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.StatementCacheCapacity = 0
+	config.DescriptionCacheCapacity = 0
 	bare := make([]*pgx.Conn, callers)
 	for i := range bare {
 		bare[i] = testkit.Get(pgx.ConnectConfig(b.Context(), config)).Must(b)
 		defer bare[i].Close(context.Background())
 	}
-	testkit.Get(bare[0].Exec(b.Context(), `CREATE TABLE bare (id bigint PRIMARY KEY, version bigint NOT NULL, body text NOT NULL) WITH (fillfactor = 60)`)).Must(b)
-	testkit.Get(bare[0].Exec(b.Context(), `INSERT INTO bare SELECT n, 0, '' FROM generate_series(0, $1) n`, callers-1)).Must(b)
+	testkit.Get(bare[0].Exec(b.Context(),
+		`CREATE TABLE bare (id bigint PRIMARY KEY, version bigint NOT NULL, body text NOT NULL) WITH (fillfactor = `+
+			`60)`)).Must(b)
+	testkit.Get(bare[0].Exec(b.Context(), `INSERT INTO bare SELECT n, 0, '' FROM generate_series(0, $1) n`, callers-1)).
+		Must(b)
 	updating := func(size int) func(caller, n int) error {
 		bodies := []string{text(size), text(size)}
 		return func(caller, n int) error {
-			return second(bare[caller].Exec(b.Context(), `UPDATE bare SET body = $2, version = version + 1 WHERE id = $1`, caller, bodies[n%2]))
+			return second(bare[caller].Exec(b.Context(),
+				`UPDATE bare SET body = $2, version = version + 1 WHERE id = $1`, caller, bodies[n%2]))
 		}
 	}
-	kinds := map[string]func(caller, n int) error{"whole": updating(7000), "bare": updating(2600), "transitions": moving(b, s, callers)}
+	kinds := map[string]func(caller, n int) error{
+		"whole":       updating(7000),
+		"bare":        updating(2600),
+		"transitions": moving(b, s, callers),
+	}
 	rate := map[string]float64{}
 	for _, f := range kinds { // they connect
 		perSecond(b, callers, f)

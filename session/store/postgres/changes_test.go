@@ -19,7 +19,8 @@ import (
 
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().RemoteRuns().Save(t.Context(), &store.RemoteRun{ID: id, Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting}, time.Hour))
+	must(t, s.Database().RemoteRuns().Save(t.Context(),
+		&store.RemoteRun{ID: id, Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting}, time.Hour))
 }
 
 func pruneAll(t testing.TB, s *Store) {
@@ -96,6 +97,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 	at = follows(t, other, at, "early")
 	follows(t, other, at)
 	follows(t, other, behind, "early", "middle", "late", "one")
+
 	// What was removed meanwhile is missed by those who had not read it, whatever its id.
 	gone := begin(t, s)
 	gone.change("gone")
@@ -142,7 +144,10 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 	} {
 		follows(t, s, position, "reset")
 	}
-	change(t, s, `INSERT INTO @changes_all (scope, xid, kind, id, at) SELECT id, '900000', 'task', 'of another', '' FROM @scopes`, `UPDATE @scopes SET pruned = '800000'`)
+
+	change(t, s,
+		`INSERT INTO @changes_all (scope, xid, kind, id, at) SELECT id, '900000', 'task', 'of another', '' FROM `+
+			`@scopes`, `UPDATE @scopes SET pruned = '800000'`)
 	for _, id := range []string{"one", "two"} {
 		makeChange(t, s, id)
 		next := follows(t, s, at, id)
@@ -150,8 +155,11 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 		follows(t, s, at, "reset") // it had not read what was pruned
 		at = next
 	}
+
 	must(t, errors.Join(server.Kill(), server.Start()))
-	testkit.Until(t, "the database is back", func() bool { return second(s.Database().Changes().Since(t.Context(), at)) == nil })
+	testkit.Until(t, "the database is back", func() bool {
+		return second(s.Database().Changes().Since(t.Context(), at)) == nil
+	})
 	follows(t, s, at, "reset")
 }
 
@@ -211,26 +219,34 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 				"changes":    func(ctx context.Context) error { return second(b.Changes().Since(ctx, "0")) },
 				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },
 				"change of the board": func(ctx context.Context) error {
-					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil })
+					return s.Transact(ctx, sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
+						return nil
+					})
 				},
 				"gone": func(ctx context.Context) error { return second(s.GoneFor(ctx, task.Place{})) },
 			}
+
 			leave()
 			soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
 			testkit.FailsWith(t, calls["read"](soon), store.ErrUnavailable, "before it knows")
 			cancel()
 			s.contact.probe.Wake()
 			testkit.Until(t, "it knows", func() bool { return !ready(s) })
+
 			for what, call := range calls {
 				within(t, time.Second, func() { testkit.FailsWith(t, call(t.Context()), store.ErrUnavailable, what) })
 			}
+
 			come()
 			within(t, 2*touchTime, func() {
-				testkit.Until(t, "calls succeed", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
+				testkit.Until(t, "calls succeed", func() bool {
+					return second(r.ReadSession(t.Context(), id, 1)) == nil
+				})
 			})
 			for what, call := range calls {
 				err := call(t.Context())
-				testkit.True(t, err == nil || errors.Is(err, task.ErrNotFound) || errors.Is(err, store.ErrNotFound), "%s, when it is back: %v", what, err)
+				testkit.True(t, err == nil || errors.Is(err, task.ErrNotFound) || errors.Is(err, store.ErrNotFound),
+					"%s, when it is back: %v", what, err)
 			}
 			must(t, s.Close(t.Context()))
 			testkit.FailsWith(t, calls["board"](t.Context()), task.ErrClosed)
@@ -249,16 +265,19 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 		}
 	})
 	testkit.True(t, !ready(s), "it is ready")
+
 	must(t, server.Start())
 	testkit.Until(t, "it is ready", func() bool { return ready(s) })
 	must(t, second(s.Database().Changes().Since(t.Context(), "")))
+
 	// The errors of settings that are wrong say what can be done.
 	url := pgtest.URL(t)
 	for was, wrong := range map[string]string{"/postgres?": "/nothere?", "postgres@": "nobody@"} {
 		s := openAt(t, strings.Replace(url, was, wrong, 1))
 		err := s.Open(t.Context())
 		testkit.FailsWith(t, err, store.ErrUnavailable, wrong)
-		testkit.True(t, strings.Contains(err.Error(), "correct ") && strings.Count(err.Error(), s.Where()) == 1, "%s: %v", wrong, err)
+		testkit.True(t, strings.Contains(err.Error(), "correct ") && strings.Count(err.Error(), s.Where()) == 1,
+			"%s: %v", wrong, err)
 	}
 }
 
@@ -275,6 +294,7 @@ func TestNoRequestToCancel(t *testing.T) {
 	testkit.FailsWith(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 		return q.QueryRowContext(ctx, `SELECT pg_sleep(20)::text`).Scan(new(string))
 	}), context.DeadlineExceeded)
+
 	select {
 	case <-cancels:
 		t.Error("it was sent")
@@ -305,8 +325,12 @@ func TestAHintArrives(t *testing.T) {
 	third.hinted()
 	heard := func() {
 		t.Helper()
-		testkit.Until(t, "the listening begins with a hint of its own", func() bool { return other.hints.hears() && third.hints.hears() })
-		testkit.Until(t, "another project does not have it, too", func() bool { // again if that one listens anew just then
+		testkit.Until(t, "the listening begins with a hint of its own", func() bool {
+			return other.hints.hears() && third.hints.hears()
+		})
+
+		// again if that one listens anew just then
+		testkit.Until(t, "another project does not have it, too", func() bool {
 			before, foreign := other.hints.closed(), third.hints.closed()
 			makeChange(t, s, "x")
 			testkit.Until(t, "a hint arrives", func() bool { return other.hints.closed() > before })
@@ -315,27 +339,38 @@ func TestAHintArrives(t *testing.T) {
 	}
 	heard()
 	must(t, server.Kill())
-	testkit.Until(t, "the connections end", func() bool { return !other.hints.arriving.Load() && !third.hints.arriving.Load() })
+	testkit.Until(t, "the connections end", func() bool {
+		return !other.hints.arriving.Load() && !third.hints.arriving.Load()
+	})
+
 	must(t, server.Start())
-	testkit.Until(t, "the database is back", func() bool { return second(other.Database().Changes().Since(t.Context(), "")) == nil })
+	testkit.Until(t, "the database is back", func() bool {
+		return second(other.Database().Changes().Since(t.Context(), "")) == nil
+	})
+
 	heard()
 }
 
-// Through PgBouncer in transaction mode no hint arrives: the process looks for changes itself, and no connection listens.
+// Through PgBouncer in transaction mode no hint arrives: the process looks for changes itself, and no
+// connection listens.
 func TestNoHintsThroughPgBouncer(t *testing.T) {
 	url := pgtest.Bouncer(t, newServer(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")
 	at := follows(t, other, "", "reset")
 	testkit.Equal(t, other.hear(), errUnheard, "listening")
+
 	time.AfterFunc(100*time.Millisecond, func() { makeChange(t, s, "x") })
 	must(t, other.Database().Changes().Wait(t.Context(), at))
 	follows(t, other, at, "x")
 	testkit.Until(t, "it looks", func() bool { return other.hints.closed() > 0 })
+
 	before := other.hints.closed()
 	makeChange(t, s, "y")
 	testkit.Until(t, "it finds a change", func() bool { return other.hints.closed() > before })
+
 	listening := 0
-	must(t, second(s.first(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'listen%'`, nil, &listening)))
+	must(t, second(s.first(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'listen%'`, nil,
+		&listening)))
 	testkit.Equal(t, listening, 0, "connections that listen")
 }

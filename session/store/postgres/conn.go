@@ -20,6 +20,7 @@ func (s *Store) text(query string) string {
 	if known, ok := s.texts.Load(query); ok {
 		return known.(string)
 	}
+
 	var b strings.Builder
 	n := 0 // the highest number of a parameter yet
 	quoted := false
@@ -40,6 +41,7 @@ func (s *Store) text(query string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	known := weaken(b.String())
 	s.texts.Store(query, known)
 	return known
@@ -70,6 +72,7 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (changed in
 		return 0, &notSent{err}
 	}
 	defer c.Close()
+
 	err = c.Raw(func(d any) error {
 		tag, err := d.(*stdlib.Conn).Conn().Exec(ctx, s.text(query), args...)
 		changed = tag.RowsAffected()

@@ -57,27 +57,31 @@ func (d database) Damage(sqlstore.Tx) []session.Finding { return nil }
 // of a standby do not list all transactions in progress.
 const (
 	snapshots = `WITH x AS MATERIALIZED (SELECT feed_snapshot(?1) AS seen, pg_current_snapshot() AS latest) `
-	newRows   = ` FROM changes, x WHERE xid >= pg_snapshot_xmin(seen) AND NOT pg_visible_in_snapshot(xid, seen) AND pg_visible_in_snapshot(xid, latest)`
+	newRows   = ` FROM changes, x WHERE xid >= pg_snapshot_xmin(seen) AND NOT pg_visible_in_snapshot(xid, seen) ` +
+		`AND pg_visible_in_snapshot(xid, latest)`
 )
 
 var feed = sqlstore.Feed{
 	State: snapshots + `SELECT feed_position(),
-			seen IS NOT NULL AND NOT EXISTS (SELECT FROM scopes WHERE id = scope() AND pruned < pg_snapshot_xmax(latest) AND (pruned >= pg_snapshot_xmax(seen)
-				OR EXISTS (SELECT FROM pg_snapshot_xip(seen) AS running WHERE running <= pruned AND pg_visible_in_snapshot(running, latest)))),
+			seen IS NOT NULL AND NOT EXISTS (SELECT FROM scopes WHERE id = scope() AND pruned < ` +
+		`pg_snapshot_xmax(latest) AND (pruned >= pg_snapshot_xmax(seen)
+				OR EXISTS (SELECT FROM pg_snapshot_xip(seen) AS running WHERE running <= pruned AND ` +
+		`pg_visible_in_snapshot(running, latest)))),
 			EXISTS (SELECT` + newRows + `)
 		FROM x`,
 	After: snapshots + `SELECT kind, id` + newRows + ` ORDER BY xid, position`,
 	// One process at a time; another one does not wait.
 	Prune: `WITH mine AS MATERIALIZED (SELECT FROM scopes WHERE id = scope() FOR NO KEY UPDATE SKIP LOCKED),
 			gone AS (DELETE FROM changes WHERE EXISTS (SELECT FROM mine)
-				AND (at < ?1 OR (xid, position) <= (SELECT xid, position FROM changes ORDER BY xid DESC, position DESC LIMIT 1 OFFSET ?2)) RETURNING xid)
+				AND (at < ?1 OR (xid, position) <= (SELECT xid, position FROM changes ORDER BY xid DESC, position ` +
+		`DESC LIMIT 1 OFFSET ?2)) RETURNING xid)
 		UPDATE scopes SET pruned = greatest(CASE WHEN pruned < pg_snapshot_xmax(pg_current_snapshot()) THEN pruned END,
 				(SELECT xid FROM gone WHERE xid < pg_snapshot_xmax(pg_current_snapshot()) ORDER BY xid DESC LIMIT 1))
 			WHERE id = scope() AND EXISTS (SELECT FROM gone)`,
 }
 
-// A singleReader runs a statement that reads, in one round trip: without a transaction there is no search path, so it names
-// the rows of the project in each table, and the clock, in full.
+// A singleReader runs a statement that reads, in one round trip: without a transaction there is no search
+// path, so it names the rows of the project in each table, and the clock, in full.
 type singleReader struct {
 	s     *Store
 	scope int64
@@ -89,6 +93,7 @@ func (l singleReader) text(query string) string {
 	if known, ok := l.s.looks.Load(query); ok {
 		return known.(string)
 	}
+
 	text := named.ReplaceAllStringFunc(query, func(source string) string {
 		before, table, _ := strings.Cut(strings.TrimSuffix(source, " "), " ")
 		if strings.Contains(query, table+" (") { // the statement defines it

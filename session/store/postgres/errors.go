@@ -22,6 +22,7 @@ func passing(err error) bool {
 	if errors.Is(err, store.ErrPending) || errors.Is(err, context.Canceled) {
 		return false
 	}
+
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch said.Code[:2] {
 		case "08", "53", "57": // the connection, resources, the operator
@@ -31,10 +32,13 @@ func passing(err error) bool {
 		}
 		return slices.Contains([]string{"40001", "40P01", "25P03", "55P03", "25006"}, said.Code)
 	}
+
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
 	_, not := errors.AsType[*notSent](err)
-	for _, known := range []error{store.ErrUnavailable, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgconn.ErrConnClosed, context.DeadlineExceeded} {
+
+	for _, known := range []error{store.ErrUnavailable, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		pgconn.ErrConnClosed, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -45,7 +49,8 @@ func passing(err error) bool {
 // explain returns an error for callers: store.ErrUnavailable if the database does not answer now.
 func (s *Store) explain(err error) error {
 	switch {
-	case err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, context.Canceled):
+	case err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) ||
+		errors.Is(err, context.Canceled):
 		return err
 	case s.closing.Err() != nil:
 		return task.ErrClosed
@@ -55,6 +60,7 @@ func (s *Store) explain(err error) error {
 		}
 		return err
 	}
+
 	why := err
 	if c, ok := errors.AsType[*pgconn.ConnectError](err); ok && c.Unwrap() != nil { // without the role
 		why = c.Unwrap()
@@ -62,7 +68,8 @@ func (s *Store) explain(err error) error {
 	text := strings.ReplaceAll(why.Error(), "\n", "; ")
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		text = said.Error() + remedies[said.Code]
-	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" { // one of several with the same text
+	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		// one of several with the same text
 		text = dial.Error() + "; see that the server runs, and that the host and the port of the URL are right"
 	}
 	return fmt.Errorf("%w: %s: %s", store.ErrUnavailable, s.where, text)

@@ -44,6 +44,7 @@ func (g *groups) enter(w *store.SessionWrite) *member {
 		g.busy++
 		return nil
 	}
+
 	m := &member{write: w, turn: make(chan []*member, 1)}
 	g.waiting = append(g.waiting, m)
 	return m
@@ -97,6 +98,7 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 	if w.Before < 0 || w.Define != nil {
 		return nil, nil
 	}
+
 	g := &d.groups
 	m := g.enter(w)
 	if m == nil {
@@ -107,6 +109,7 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 		}
 		return all[0], nil
 	}
+
 	var group []*member
 	select {
 	case group = <-m.turn:
@@ -120,6 +123,7 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 		defer g.leave()
 		d.lead(ctx, now, group)
 	}
+
 	return m.made, m.err
 }
 
@@ -137,8 +141,10 @@ func (d database) lead(ctx context.Context, now time.Time, group []*member) {
 	for i, m := range group {
 		writes[i] = m.write
 	}
+
 	made, err := d.move(ctx, now, writes...)
-	if _, said := errors.AsType[*pgconn.PgError](err); said && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending) {
+	_, said := errors.AsType[*pgconn.PgError](err)
+	if said && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending) {
 		made, err = make([]*bool, len(group)), nil // one of them was refused
 	}
 	for i, m := range group {

@@ -59,6 +59,7 @@ func (s *Store) sendHints() {
 			return
 		case <-s.hints.unsent:
 		}
+
 		ctx, cancel := context.WithTimeout(s.closing, listenTime)
 		_, _ = s.exec(ctx, `SELECT pg_notify($1, $2)`, s.channel(), fmt.Sprint(s.scope.Load()))
 		cancel()
@@ -113,6 +114,7 @@ func (s *Store) hear() error {
 	if err != nil {
 		return err
 	}
+
 	config := s.config.Copy()
 	_ = noCancel(ctx, config)
 	c, err := pgx.ConnectConfig(ctx, config)
@@ -124,6 +126,7 @@ func (s *Store) hear() error {
 		defer cancel()
 		c.Close(ctx)
 	}()
+
 	var pid uint32
 	if err := c.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
 		return err
@@ -131,9 +134,11 @@ func (s *Store) hear() error {
 	if pid != c.PgConn().PID() { // a pooler's: what listens may be given to others
 		return errUnheard
 	}
+
 	if _, err := c.Exec(ctx, `LISTEN `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
 		return err
 	}
+
 	s.hint()
 	defer s.hints.arriving.Store(false)
 	for within := ctx; ; {
@@ -148,6 +153,7 @@ func (s *Store) hear() error {
 			continue
 		}
 		within = s.closing
+
 		s.hints.mu.Lock()
 		if !s.hints.scheduled {
 			s.hints.scheduled = true

@@ -23,7 +23,8 @@ var migrations = sqlstore.Scripts(files)
 // migrates it to. It changes nothing.
 func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	var exists bool
-	if _, err = s.first(ctx, `SELECT to_regclass($1) IS NOT NULL`, []any{s.schema + ".schema_version"}, &exists); err == nil && exists {
+	_, err = s.first(ctx, `SELECT to_regclass($1) IS NOT NULL`, []any{s.schema + ".schema_version"}, &exists)
+	if err == nil && exists {
 		_, err = s.first(ctx, `SELECT version FROM @schema_version`, nil, &is)
 	}
 	return is, len(migrations), s.explain(err)
@@ -55,7 +56,8 @@ func (s *Store) current(ctx context.Context) error {
 		err = checkVersion(is)
 	}
 	if err == nil && is < latest {
-		err = fmt.Errorf("%w: its schema has to be created or migrated, from version %d to %d: run 'deepwork store migrate', or start a server", task.ErrInvalid, is, latest)
+		err = fmt.Errorf("%w: its schema has to be created or migrated, from version %d to %d: run 'deepwork store "+
+			"migrate', or start a server", task.ErrInvalid, is, latest)
 	}
 	return err
 }
@@ -67,6 +69,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil || is == latest {
 		return err
 	}
+
 	if err := checkVersion(is); err != nil {
 		return err
 	}
@@ -74,7 +77,8 @@ func (s *Store) migrate(ctx context.Context) error {
 		begin := fmt.Sprintf(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s';
 			SELECT pg_advisory_xact_lock(hashtextextended('deepwork migrates %[1]s', 0));
 			SELECT current_setting('server_encoding'), current_setting('server_version_num')::int >= 130000,
-				EXISTS (SELECT FROM pg_namespace WHERE nspname = '%[1]s'), to_regclass('%[1]s.schema_version') IS NOT NULL`, s.schema)
+				EXISTS (SELECT FROM pg_namespace WHERE nspname = '%[1]s'), to_regclass('%[1]s.schema_version') IS `+
+			`NOT NULL`, s.schema)
 		all, err := c.Exec(ctx, begin).ReadAll()
 		if err != nil {
 			return err
@@ -86,8 +90,10 @@ func (s *Store) migrate(ctx context.Context) error {
 		}()
 		row := all[len(all)-1].Rows[0]
 		if string(row[0]) != "UTF8" || string(row[1]) != "t" {
-			return fmt.Errorf("%w: it needs PostgreSQL 13 or later and a database with the encoding UTF8, and this one has %s", task.ErrInvalid, row[0])
+			return fmt.Errorf("%w: it needs PostgreSQL 13 or later and a database with the encoding UTF8, and this "+
+				"one has %s", task.ErrInvalid, row[0])
 		}
+
 		script := "SET LOCAL search_path = " + s.schema + ";"
 		if string(row[2]) == "f" {
 			script = "CREATE SCHEMA " + s.schema + ";" + script
@@ -101,8 +107,10 @@ func (s *Store) migrate(ctx context.Context) error {
 		if _, err = fmt.Sscan(string(all[len(all)-1].Rows[0][0]), &is); err == nil {
 			err = checkVersion(is)
 		}
+
 		for v := is; v < latest && err == nil; v++ {
-			if _, err = c.Exec(ctx, weaken(strings.ReplaceAll(migrations[v], "@", s.schema+"."))).ReadAll(); err != nil {
+			_, err = c.Exec(ctx, weaken(strings.ReplaceAll(migrations[v], "@", s.schema+"."))).ReadAll()
+			if err != nil {
 				return fmt.Errorf("migrating the schema from version %d to %d: %w", v, v+1, err)
 			}
 		}

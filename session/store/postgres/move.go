@@ -32,6 +32,7 @@ func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now ti
 			made = all[0]
 		}
 	}
+
 	if said, refused := errors.AsType[*pgconn.PgError](err); refused && refusals[said.Code] != nil {
 		err = refusals[said.Code]
 	}
@@ -43,6 +44,7 @@ func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now ti
 	case *made:
 		d.hint()
 	}
+
 	return *made, nil
 }
 
@@ -95,7 +97,8 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 		sessions = append(sessions, plainText(w.Frame))
 		options = append(options, optionsOf(w)...)
 		for _, p := range w.Put {
-			put.kinds, put.keys, put.bodies = append(put.kinds, p.Kind), append(put.keys, plainText(p.Key)), append(put.bodies, plainText(p.Body))
+			put.kinds, put.keys, put.bodies = append(put.kinds, p.Kind), append(put.keys, plainText(p.Key)),
+				append(put.bodies, plainText(p.Body))
 			put.positions = append(put.positions, int64(p.Position))
 		}
 		put.ends = append(put.ends, int64(len(put.keys)))
@@ -108,7 +111,8 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 		}
 		reviewed.ends = append(reviewed.ends, int64(len(reviewed.steps)))
 	}
-	return []any{scope, task.FormatTime(now), sqlstore.Fresh(now), ids, befores, sessions, options, put.ends, put.kinds, put.keys, put.positions, put.bodies,
+	return []any{scope, task.FormatTime(now), sqlstore.Fresh(now), ids, befores, sessions, options, put.ends, put.kinds,
+		put.keys, put.positions, put.bodies,
 		gone.ends, gone.kinds, gone.keys, reviewed.ends, reviewed.steps}
 }
 
@@ -122,7 +126,8 @@ func optionsOf(w *store.SessionWrite) []*string {
 		all[1], all[2] = &d.Hash, new(plainText(string(d.Data)))
 	}
 	if r := w.Began; r != nil {
-		all[3], all[4], all[5], all[6] = new(plainText(r.Step)), &r.Runner, new(fmt.Sprint(r.Total)), new(fmt.Sprint(r.Life.Seconds()))
+		all[3], all[4], all[5], all[6] = new(plainText(r.Step)), &r.Runner, new(fmt.Sprint(r.Total)),
+			new(fmt.Sprint(r.Life.Seconds()))
 	}
 	if r := w.Verdict; r != nil {
 		all[7], all[8] = new(plainText(r.Step)), &r.Runner

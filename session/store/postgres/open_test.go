@@ -38,7 +38,8 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
 	var projects, places int
-	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @places)`, nil, &projects, &places)
+	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @places)`, nil,
+		&projects, &places)
 	testkit.Need(t, err == nil, "%d projects and %d places, %v", projects, places, err)
 	testkit.Equal(t, projects, 1, "%d projects and %d places, %v", projects, places, err)
 	testkit.Equal(t, places, 1, "%d projects and %d places, %v", projects, places, err)
@@ -49,20 +50,25 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	must(t, s.Enter(t.Context()))
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
-	says(t, late.Open(t.Context()), task.ErrVersion, "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
+	says(t, late.Open(t.Context()), task.ErrVersion,
+		"it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
+
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
 		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
 	}
 	testkit.FailsWith(t, s.probe(), task.ErrVersion, "it looks")
 	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
-	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
+	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion,
+		"a transition")
+
 	change(t, s, `DROP SCHEMA `+s.schema+` CASCADE`)
 	testkit.Fails(t, s.probe(), "its schema was removed")
 	other := openAs(t, url, "other", "/srv/other") // in a schema that is made again, it has the id that the project had
 	must(t, other.Open(t.Context()))
 	testkit.Fails(t, s.probe(), "start the server again")
-	testkit.Fails(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), "start the server again", "a transition")
+	testkit.Fails(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), "start the server again",
+		"a transition")
 }
 
 func TestProjectsBelongToARepository(t *testing.T) {
@@ -74,14 +80,18 @@ func TestProjectsBelongToARepository(t *testing.T) {
 		defer s.Close(context.Background())
 		return s.Open(t.Context())
 	}
+
 	shop := Repository{Remote: "https://me:secret@example.com/team/shop.git", RootCommit: "aa"}
 	testkit.FailsWith(t, open("shop", Repository{}), task.ErrNotFound, "a name that nobody has bound")
 	must(t, open("shop", shop))
 	for _, none := range []Repository{{}, {Remote: "/elsewhere"}} {
-		says(t, open("shop", none), task.ErrInvalid, "belongs to example.com/team/shop, and /srv/shop is in no repository")
+		says(t, open("shop", none), task.ErrInvalid,
+			"belongs to example.com/team/shop, and /srv/shop is in no repository")
 	}
+
 	for name, all := range map[string][]Repository{"other": {{RootCommit: "bb"}},
-		"shop": {shop, {Remote: "git@example.com:team/shop"}, {RootCommit: "aa"}, {Remote: "/elsewhere", RootCommit: "aa"}}} {
+		"shop": {shop, {Remote: "git@example.com:team/shop"}, {RootCommit: "aa"},
+			{Remote: "/elsewhere", RootCommit: "aa"}}} {
 		for _, r := range all {
 			testkit.Works(t, open(name, r), "%s for %+v", name, r)
 		}
@@ -98,15 +108,19 @@ func TestTransactions(t *testing.T) {
 			s := openAt(t, url)
 			ctx := t.Context()
 			for _, fail := range []error{nil, errors.New("refused")} {
-				testkit.FailsWith(t, s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-					return errors.Join(second(q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")), fail)
-				}), fail)
+				testkit.FailsWith(t, s.Transact(ctx, sqlstore.Writing,
+					func(ctx context.Context, q sqlstore.Querier) error {
+						return errors.Join(second(q.ExecContext(ctx,
+							`INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")), fail)
+					}), fail)
 			}
+
 			// A statement that failed and was ignored does not look like a success.
 			testkit.Fails(t, s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
 				q.ExecContext(ctx, `SELECT 1/0`)
 				return nil
 			}), "", "a failed transaction was committed")
+
 			var n int
 			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
@@ -115,11 +129,19 @@ func TestTransactions(t *testing.T) {
 			testkit.Fails(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return second(q.ExecContext(ctx, `DELETE FROM definitions`))
 			}), "read-only transaction")
-			// A commit waits for the disk, unless its change may be lost with the power. A change of the board has the project's lock.
-			for mode, want := range map[sqlstore.Mode]string{sqlstore.Writing: "on 1", sqlstore.Swapping: "on 0", sqlstore.Unsynced: "off 1"} {
+
+			// A commit waits for the disk, unless its change may be lost with the power. A change of the
+			// board has the project's lock.
+			for mode, want := range map[sqlstore.Mode]string{
+				sqlstore.Writing:  "on 1",
+				sqlstore.Swapping: "on 0",
+				sqlstore.Unsynced: "off 1",
+			} {
 				var synced string
 				must(t, s.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error {
-					return q.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit') || ' ' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`).Scan(&synced)
+					return q.QueryRowContext(ctx,
+						`SELECT current_setting('synchronous_commit') || ' ' || count(*) FROM pg_locks WHERE `+
+							`locktype = 'advisory' AND pid = pg_backend_pid()`).Scan(&synced)
 				}))
 				testkit.Equal(t, synced, want, "mode %d", mode)
 			}
@@ -135,7 +157,8 @@ func TestLostReplyToACommit(t *testing.T) {
 	change := func() error {
 		return s.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 			count++
-			return second(q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, strings.Repeat("x", count)))
+			return second(q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`,
+				strings.Repeat("x", count)))
 		})
 	}
 	must(t, change())
@@ -172,10 +195,14 @@ func caught(at <-chan struct{}) bool {
 func TestURLs(t *testing.T) {
 	t.Setenv("PGAPPNAME", "x")
 	for raw, want := range map[string]string{
-		"postgres://u:secret@localhost/db":                                          "the database db at localhost:5432, schema deepwork",
-		"postgresql://u@127.0.0.1:99/db?schema=team_1&application_name=x":           "the database db at 127.0.0.1:99, schema team_1",
-		"postgres://u@/db?host=/run/pg&schema=x":                                    "the database db at /run/pg, schema x",
-		"postgres://u:secret@db.example.com/db?sslmode=verify-full":                 "the database db at db.example.com:5432, schema deepwork",
+		"postgres://u:secret@localhost/db": "the database db at localhost:5432, schema " +
+			"deepwork",
+		"postgresql://u@127.0.0.1:99/db?schema=team_1&application_name=x": "the database db at 127.0.0.1:99, schema " +
+			"team_1",
+		"postgres://u@/db?host=/run/pg&schema=x": "the database db at /run/pg, " +
+			"schema x",
+		"postgres://u:secret@db.example.com/db?sslmode=verify-full": "the database db at db.example.com:5432, schema " +
+			"deepwork",
 		"postgres://u:secret@db.example.com/db":                                     "error: sslmode=verify-full",
 		"postgres://u:secret@db.example.com/db?sslmode=verify-ca":                   "error: sslmode=verify-full",
 		"postgres://u:secret@db.example.com/db?sslmode=require":                     "error: sslmode=verify-full",
@@ -196,8 +223,10 @@ func TestURLs(t *testing.T) {
 			got = "error: " + err.Error()
 		} else {
 			got = location(config, schema)
-			testkit.True(t, len(config.RuntimeParams) == 0, "%s: parameters for the server: %v", raw, config.RuntimeParams)
+			testkit.True(t, len(config.RuntimeParams) == 0, "%s: parameters for the server: %v", raw,
+				config.RuntimeParams)
 		}
+
 		part, refused := strings.CutPrefix(want, "error: ")
 		testkit.Equal(t, refused, (err != nil), "%s: %s; want %s", raw, got, want)
 		testkit.Contains(t, got, part, "%s: %s; want %s", raw, got, want)
@@ -207,13 +236,23 @@ func TestURLs(t *testing.T) {
 
 func TestRepositoriesAndNamesThatAreNoText(t *testing.T) {
 	t.Parallel()
-	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git", "ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
+	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git",
+		"ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
 	for _, remote := range same {
 		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, "github.com/team/shop", "%s", remote)
 	}
-	for remote, want := range map[string]string{"": "", "/srv/git/shop.git": "", "file:///srv/git/shop": "", `C:\git\shop`: "", "../shop": "", "host:a/b": "host/a/b"} {
+
+	for remote, want := range map[string]string{
+		"":                     "",
+		"/srv/git/shop.git":    "",
+		"file:///srv/git/shop": "",
+		`C:\git\shop`:          "",
+		"../shop":              "",
+		"host:a/b":             "host/a/b",
+	} {
 		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, want, "%s", remote)
 	}
+
 	for _, names := range [][2]string{{"sh\xffop", "/srv/shop"}, {"shop\x00", "/srv/shop"}, {"shop", "/srv/\xff"}} {
 		o := options("postgres://u:secret@localhost/db")
 		o.Project, o.Root = names[0], names[1]
@@ -249,6 +288,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
@@ -261,7 +301,13 @@ func says(t testing.TB, err, want error, text string) {
 }
 
 func options(url string) Options {
-	return Options{URL: url, Project: "shop", Repository: Repository{Remote: "https://example.com/team/shop.git"}, Machine: "0a1b2c3d", Root: "/srv/shop"}
+	return Options{
+		URL:        url,
+		Project:    "shop",
+		Repository: Repository{Remote: "https://example.com/team/shop.git"},
+		Machine:    "0a1b2c3d",
+		Root:       "/srv/shop",
+	}
 }
 
 func openAt(t testing.TB, url string) *Store { return openAs(t, url, "shop", "/srv/shop") }
@@ -285,14 +331,20 @@ func openNew(t testing.TB) (*Store, string) {
 }
 
 // newURL is that of an empty schema, newServer a server and newStore a store, of a test that runs beside others.
-func newURL(t *testing.T) string { t.Parallel(); return pgtest.URL(t) }
+func newURL(t *testing.T) string {
+	t.Parallel()
+	return pgtest.URL(t)
+}
 
 func newServer(t *testing.T, settings ...string) *pgtest.Server {
 	t.Parallel()
 	return pgtest.New(t, settings...)
 }
 
-func newStore(t *testing.T) (*Store, string) { t.Parallel(); return openNew(t) }
+func newStore(t *testing.T) (*Store, string) {
+	t.Parallel()
+	return openNew(t)
+}
 
 func start(t testing.TB, role, url string) *testkit.Child {
 	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)
@@ -312,7 +364,8 @@ func locks(t *testing.T, url, statement string) *sql.Tx {
 
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
-	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
+	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).
+		Must(t)
 	testkit.Need(t, found, "the place %s has no row", root)
 	return version
 }
@@ -327,6 +380,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
 	must(t, errors.Join(one.probe(), two.probe()))
 	testkit.Equal(t, touched(t, one, "/srv/shop"), before, "it was touched again at once")
+
 	for _, next := range []*Store{one, two} {
 		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
 		before := touched(t, one, "/srv/shop")
@@ -337,14 +391,18 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
 	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
+
 	// Those that were left over 30 days ago are forgotten.
 	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
-		testkit.Get(one.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, one.scope.Load(), root, left)).Must(t)
+		testkit.Get(one.exec(t.Context(),
+			`INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - `+
+				`$3::interval)`, one.scope.Load(), root, left)).Must(t)
 	}
 	change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
 	must(t, one.probe())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
-		testkit.Equal(t, testkit.Get(one.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
+		testkit.Equal(t, testkit.Get(one.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).
+			Must(t), want, "%s is known", root)
 	}
 }
 
@@ -361,6 +419,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 	here := task.Place{MachineID: o.Machine, Root: o.Root}
 	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
 	testkit.True(t, !elsewhere(), "another place uses the project")
+
 	enter := func() *Store {
 		s := testkit.Get(Open(o)).Must(t)
 		must(t, s.Enter(t.Context()))
@@ -370,20 +429,26 @@ func TestPlacesThatAreGone(t *testing.T) {
 	s := enter()
 	testkit.True(t, elsewhere(), "another place does not use the project")
 	testkit.True(t, !testkit.Get(s.Elsewhere(t.Context())).Must(t), "its own place is another one")
+
 	alone = false
 	must(t, s.Close(t.Context()))
 	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
+
 	s = enter()
 	alone = true
 	must(t, errors.Join(asker.probe(), s.Close(t.Context())))
 	got := gone(here)
 	testkit.True(t, got > 0 && got <= time.Minute, "a place that was left is gone for %v", got)
 	testkit.True(t, !elsewhere(), "another place uses the project")
+
 	s = enter()
 	change(t, asker, `UPDATE @places SET until = clock_timestamp() - interval '1 hour'`)
 	got = gone(here)
 	testkit.True(t, got >= time.Hour && got <= 2*time.Hour, "a place whose processes were killed is gone for %v", got)
-	for _, since := range []func(){func() { asker.contact.read = time.Now().Add(-time.Hour) }, func() { asker.contact.clock = asker.contact.clock.Add(-time.Hour) }} {
+
+	for _, since := range []func(){func() { asker.contact.read = time.Now().Add(-time.Hour) }, func() {
+		asker.contact.clock = asker.contact.clock.Add(-time.Hour)
+	}} {
 		since()
 		must(t, asker.probe())
 		testkit.Equal(t, gone(here), 0, "the database was away, or its clock was set forward, and a place is gone for")
@@ -401,16 +466,24 @@ func TestALateTouchDoesNotRevive(t *testing.T) {
 	left := func() bool { return testkit.Get(asker.GoneFor(t.Context(), place)).Must(t) > 0 }
 	must(t, s.Enter(t.Context()))
 	testkit.True(t, !left(), "it is not entered")
+
 	lock := locks(t, url, `LOCK TABLE @schema_version`)
 	waits := func() (n int) {
-		testkit.Get(asker.first(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass($1)`, []any{asker.text("@schema_version")}, &n)).Must(t)
+		testkit.Get(asker.first(t.Context(),
+			`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass($1)`,
+			[]any{asker.text("@schema_version")}, &n)).Must(t)
 		return n
 	}
+
 	s.contact.probe.Wake()
 	testkit.Until(t, "touching", func() bool { return waits() == 1 })
+
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close(context.Background()) }()
-	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until) && !left(); time.Sleep(10 * time.Millisecond) { // it must not be
+
+	// it must not be
+	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until) &&
+		!left(); time.Sleep(10 * time.Millisecond) {
 	}
 	must(t, errors.Join(lock.Rollback(), <-closed))
 	testkit.Until(t, "touched", func() bool { return waits() == 0 })
@@ -434,11 +507,14 @@ func TestOutcomes(t *testing.T) {
 	refused, lost := errors.New("refused"), errors.New("lost")
 	run := func(end error, within func(id commit)) (id commit) {
 		t.Helper()
-		err := s.inTransaction(t.Context(), kind{scope: scope, alone: true}, func(ctx context.Context, q sqlstore.Querier) error {
-			must(t, q.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&id.id, &id.start))
-			within(id)
-			return end
-		})
+		err := s.inTransaction(t.Context(), kind{scope: scope, alone: true},
+			func(ctx context.Context, q sqlstore.Querier) error {
+				must(t, q.QueryRowContext(ctx,
+					`SELECT pg_current_xact_id()::text, extract(epoch FROM pg_postmaster_start_time())::text`).
+					Scan(&id.id, &id.start))
+				within(id)
+				return end
+			})
 		testkit.Need(t, err == end, "%v", err)
 		return id
 	}
@@ -453,6 +529,7 @@ func TestOutcomes(t *testing.T) {
 		testkit.FailsWith(t, err, want, "%+v", id)
 		testkit.True(t, want != lost || !errors.Is(err, store.ErrPending), "%+v: %v", id, err)
 	}
+
 	outcome := make(chan error, 1)
 	run(nil, func(id commit) {
 		go func() { outcome <- s.outcome(id, lost) }()

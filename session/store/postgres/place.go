@@ -24,8 +24,9 @@ const (
 	touchTime  = 4 * time.Second        // of one statement
 	probePause = 200 * time.Millisecond // between two while the database does not answer
 	silentTime = 2 * time.Second        // after which calls fail at once
-	settleTime = 2 * touchEvery         // for all places to be touched, after the database was away or its clock was set forward
-	forgetTime = "30 days"              // after which the row of a place that is gone is removed
+	// for all places to be touched, after the database was away or its clock was set forward
+	settleTime = 2 * touchEvery
+	forgetTime = "30 days" // after which the row of a place that is gone is removed
 )
 
 // unknownFor is what GoneFor returns for a place without a row.
@@ -100,9 +101,11 @@ func (s *Store) Enter(ctx context.Context) error {
 	case s.o.ReadOnly:
 		return errReadOnly
 	}
+
 	if s.entered() {
 		return nil
 	}
+
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	scope, err := s.connect(ctx)
@@ -112,6 +115,7 @@ func (s *Store) Enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.contact.mu.Lock()
 	s.contact.entered = true
 	s.contact.mu.Unlock()
@@ -147,6 +151,7 @@ func (s *Store) probe() error {
 		err = s.explain(s.touch(ctx, scope, s.entered()))
 		cancel()
 	}
+
 	if s.closing.Err() == nil {
 		s.heard(err)
 	}
@@ -165,6 +170,7 @@ func (s *Store) heard(err error) {
 	c := &s.contact
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	last := c.failed
 	switch {
 	case err == nil:
@@ -185,29 +191,40 @@ func (s *Store) heard(err error) {
 // touch reads the version of the schema and the clock of the database, and touches the place if the
 // process has entered it. In a schema that was made again, the scope is that of another project, or of none.
 func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
-	query, args := `SELECT version, extract(epoch FROM clock_timestamp())::float8, EXISTS (SELECT FROM @scopes WHERE id = $1 AND name = $2) FROM @schema_version`, []any{scope, s.o.Project}
+	query := `SELECT version, extract(epoch FROM clock_timestamp())::float8, EXISTS (SELECT FROM @scopes WHERE id ` +
+		`= $1 AND name = $2) FROM @schema_version`
+	args := []any{scope, s.o.Project}
 	if entered {
 		args = append(args, s.o.Machine, s.o.Root, s.host)
-		query = `WITH touched AS (INSERT INTO @places AS p (scope, machine, root, host, until) SELECT id, $3, $4, $5, clock_timestamp() + interval '` + placeLife + `' FROM @scopes WHERE id = $1 AND name = $2
-				ON CONFLICT (scope, machine, root) DO UPDATE SET host = excluded.host, until = excluded.until WHERE p.until < excluded.until - interval '` + touchPause + `'),
-			forgotten AS (DELETE FROM @places WHERE scope = $1 AND until < clock_timestamp() - interval '` + forgetTime + `' AND NOT (machine = $3 AND root = $4)) ` + query
+		query = `WITH touched AS (INSERT INTO @places AS p (scope, machine, root, host, until) SELECT id, $3, $4, ` +
+			`$5, clock_timestamp() + interval '` + placeLife + `' FROM @scopes WHERE id = $1 AND name = $2
+				ON CONFLICT (scope, machine, root) DO UPDATE SET host = excluded.host, until = excluded.until ` +
+			`WHERE p.until < excluded.until - interval '` + touchPause + `'),
+			forgotten AS (DELETE FROM @places WHERE scope = $1 AND until < clock_timestamp() - interval '` +
+			forgetTime + `' AND NOT (machine = $3 AND root = $4)) ` + query
 	}
+
 	var version int
 	var clock float64
 	var there bool
 	if err := s.probes.QueryRowContext(ctx, s.text(query), args...).Scan(&version, &clock, &there); err != nil {
 		return err
 	}
+
 	s.setClock(clock)
 	if err := checkVersion(version); err != nil || there {
 		return err
 	}
-	return fmt.Errorf("%s was replaced, and does not have the project %q as this server knows it: put it back, or start the server again for what is there now", s.where, s.o.Project)
+
+	return fmt.Errorf("%s was replaced, and does not have the project %q as this server knows it: put it back, or "+
+		"start the server again for what is there now", s.where, s.o.Project)
 }
 
 // leave makes the place of this process one where no process uses the project.
 func (s *Store) leave(ctx context.Context) {
-	_, err := s.probes.ExecContext(ctx, s.text(`UPDATE @places SET until = least(until, clock_timestamp()) WHERE scope = $1 AND machine = $2 AND root = $3`), s.scope.Load(), s.o.Machine, s.o.Root)
+	_, err := s.probes.ExecContext(ctx,
+		s.text(`UPDATE @places SET until = least(until, clock_timestamp()) WHERE scope = $1 AND machine = $2 AND `+
+			`root = $3`), s.scope.Load(), s.o.Machine, s.o.Root)
 	if err != nil {
 		s.o.Logger.Debug("this place counts as used for a while", "error", err)
 	}
@@ -232,19 +249,24 @@ func (s *Store) ask(ctx context.Context, query string, to any, args ...any) erro
 // noticed after half a minute.
 func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error) {
 	var gone *float64
-	err := s.ask(ctx, `SELECT extract(epoch FROM clock_timestamp() - max(until))::float8 FROM @places WHERE scope = $1 AND machine = $2 AND root = $3`, &gone, p.MachineID, p.Root)
+	err := s.ask(ctx,
+		`SELECT extract(epoch FROM clock_timestamp() - max(until))::float8 FROM @places WHERE scope = $1 AND `+
+			`machine = $2 AND root = $3`, &gone, p.MachineID, p.Root)
 	switch {
 	case err != nil || s.settling():
 		return 0, err
 	case gone == nil:
 		return unknownFor, nil
 	}
+
 	return max(0, time.Duration(*gone*float64(time.Second))), nil
 }
 
 // Elsewhere reports whether a process at another place uses the project.
 func (s *Store) Elsewhere(ctx context.Context) (used bool, err error) {
-	err = s.ask(ctx, `SELECT EXISTS (SELECT FROM @places WHERE scope = $1 AND until > clock_timestamp() AND NOT (machine = $2 AND root = $3))`, &used, s.o.Machine, s.o.Root)
+	err = s.ask(ctx,
+		`SELECT EXISTS (SELECT FROM @places WHERE scope = $1 AND until > clock_timestamp() AND NOT (machine = $2 `+
+			`AND root = $3))`, &used, s.o.Machine, s.o.Root)
 	return used, err
 }
 

@@ -5,9 +5,10 @@
 // lasts longer than a transaction, no startup parameters.
 //
 // Processes own nothing here. A move of a session is one statement that names the revision that it replaces
-// (move.go), and moves that wait in a process share one (group.go); what a process claims on the board is a row that names it. A transaction of the board has the lock
-// of the project (tx.go). If the reply to a commit is lost, pg_xact_status says whether it was made, or the row itself.
-// A row of each place says whether the project is used there (place.go).
+// (move.go), and moves that wait in a process share one (group.go); what a process claims on the board is a
+// row that names it. A transaction of the board has the lock of the project (tx.go). If the reply to a commit
+// is lost, pg_xact_status says whether it was made, or the row itself. A row of each place says whether the
+// project is used there (place.go).
 package postgres
 
 import (
@@ -89,37 +90,53 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	if o.Project == "" || len(o.Project) > 200 {
-		return nil, errors.New("a PostgreSQL store needs the name that all machines use for this project: pass --project or set DEEPWORK_PROJECT, at most 200 bytes")
+		return nil,
+			errors.New("a PostgreSQL store needs the name that all machines use for this project: pass --project or " +
+				"set DEEPWORK_PROJECT, at most 200 bytes")
 	}
+
 	for _, text := range []string{o.Project, o.Root} {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return nil, fmt.Errorf("a PostgreSQL store takes no name or folder of a project with control characters or without UTF-8: %q", text)
+			return nil,
+				fmt.Errorf("a PostgreSQL store takes no name or folder of a project with control characters or "+
+					"without UTF-8: %q", text)
 		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		o: o, schema: schema, config: config, where: location(config, schema),
-		pool: stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)), probes: stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)),
-		joining: make(chan struct{}, 1), writing: make(chan struct{}, 1),
+		o:       o,
+		schema:  schema,
+		config:  config,
+		where:   location(config, schema),
+		pool:    stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)),
+		probes:  stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(noCancel)),
+		joining: make(chan struct{}, 1),
+		writing: make(chan struct{}, 1),
 	}
+
 	if o.Now == nil {
 		s.o.Now = s.now
 	}
+
 	if s.host, err = os.Hostname(); err != nil {
 		s.host = "unknown"
 	}
+
 	s.pool.SetMaxOpenConns(connections)
 	s.pool.SetMaxIdleConns(connections)
 	s.probes.SetMaxOpenConns(1)
+
 	for _, pool := range []*sql.DB{s.pool, s.probes} {
 		pool.SetConnMaxIdleTime(time.Minute)
 		pool.SetConnMaxLifetime(10 * time.Minute) // a server that was moved is found again
 	}
+
 	s.closing, s.halt = context.WithCancel(context.Background())
 	s.contact.probe = wait.NewSignal()
 	s.hints.init()
+
 	s.stores = newStores(s)
 	return s, nil
 }
@@ -147,9 +164,11 @@ func (s *Store) Close(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return nil
 	}
+
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	s.halt()
+
 	_ = wait.Group(ctx, &s.finished)
 	if s.entered() && (s.o.Alone == nil || s.o.Alone()) {
 		s.leave(ctx)
@@ -179,9 +198,11 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	if s.closing.Err() != nil {
 		return 0, task.ErrClosed
 	}
+
 	if scope := s.scope.Load(); scope > 0 {
 		return scope, nil
 	}
+
 	select {
 	case s.joining <- struct{}{}:
 		defer func() { <-s.joining }()
@@ -191,6 +212,7 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	if scope := s.scope.Load(); scope > 0 {
 		return scope, nil
 	}
+
 	ctx, cancel := context.WithTimeout(s.closing, callTime) // for other calls, too
 	defer cancel()
 	err = s.retry(ctx, func() error {
@@ -201,18 +223,22 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 		if err := prepare(ctx); err != nil {
 			return err
 		}
+
 		scope, err = s.bind(ctx)
 		return err
 	})
+
 	if s.closing.Err() != nil {
 		return 0, task.ErrClosed
 	}
+
 	if err != nil && !errors.Is(err, store.ErrUnavailable) { // which names the database
 		err = fmt.Errorf("opening %s: %w", s.where, err)
 	}
 	if err != nil {
 		return 0, err
 	}
+
 	s.scope.Store(scope)
 	return scope, nil
 }

@@ -31,7 +31,9 @@ func (r Repository) normalized() Repository {
 	host, path := "", ""
 	if u, err := url.Parse(r.Remote); err == nil && u.Scheme != "" && u.Host != "" {
 		host, path = u.Hostname(), u.Path
-	} else if before, after, found := strings.Cut(r.Remote, ":"); found && len(before) > 1 && !strings.ContainsAny(before, `/\`) && !strings.HasPrefix(after, "//") { // user@host:path
+	} else if before, after, found := strings.Cut(r.Remote, ":"); found && len(before) > 1 &&
+		!strings.ContainsAny(before, `/\`) && !strings.HasPrefix(after, "//") {
+		// user@host:path
 		host, path = before[strings.LastIndex(before, "@")+1:], after
 	}
 	r.Remote = ""
@@ -50,21 +52,30 @@ func (r Repository) same(o Repository) bool {
 func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	mine := s.o.Repository.normalized()
 	if mine != (Repository{}) && !s.o.ReadOnly {
-		_, err := s.exec(ctx, `INSERT INTO @scopes (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`, s.o.Project, mine.Remote, mine.RootCommit)
+		_, err := s.exec(ctx,
+			`INSERT INTO @scopes (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`,
+			s.o.Project, mine.Remote, mine.RootCommit)
 		if err != nil {
 			return 0, err
 		}
 	}
+
 	var bound Repository
-	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
+	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project},
+		&scope, &bound.Remote, &bound.RootCommit)
 	switch {
 	case err != nil:
 		return 0, err
 	case !found && s.o.ReadOnly && mine != (Repository{}):
-		return 0, fmt.Errorf("%w: it has no project %q yet, whose name the first server binds to this repository: start one, or pass the --project that the other machines use", task.ErrNotFound, s.o.Project)
+		return 0,
+			fmt.Errorf("%w: it has no project %q yet, whose name the first server binds to this repository: start "+
+				"one, or pass the --project that the other machines use", task.ErrNotFound, s.o.Project)
 	case !found:
-		return 0, fmt.Errorf("%w: it has no project %q, and the name cannot be bound here, since %s is %s: start in a repository that has one", task.ErrNotFound, s.o.Project, s.o.Root, unidentified)
+		return 0,
+			fmt.Errorf("%w: it has no project %q, and the name cannot be bound here, since %s is %s: start in a "+
+				"repository that has one", task.ErrNotFound, s.o.Project, s.o.Root, unidentified)
 	}
+
 	return scope, s.refusal(bound)
 }
 
@@ -78,9 +89,11 @@ func (s *Store) refusal(bound Repository) error {
 	case mine.same(bound):
 		return nil
 	case mine == Repository{}:
-		return fmt.Errorf("%w: the project %q there belongs to %v, and %s is %s: use a clone of that repository", task.ErrInvalid, s.o.Project, bound, s.o.Root, unidentified)
+		return fmt.Errorf("%w: the project %q there belongs to %v, and %s is %s: use a clone of that repository",
+			task.ErrInvalid, s.o.Project, bound, s.o.Root, unidentified)
 	default:
-		return fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by --project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
+		return fmt.Errorf("%w: the project %q there belongs to %v, and this is %v: give this one another name by "+
+			"--project, or in worker.projects for a worker", task.ErrInvalid, s.o.Project, bound, mine)
 	}
 }
 
@@ -105,17 +118,21 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 		st.Refusal = checkVersion(st.Version)
 		return st, err
 	}
+
 	var scope int64
 	var bound Repository
-	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project}, &scope, &bound.Remote, &bound.RootCommit)
+	found, err := s.first(ctx, `SELECT id, remote, root_commit FROM @scopes WHERE name = $1`, []any{s.o.Project},
+		&scope, &bound.Remote, &bound.RootCommit)
 	if err != nil || !found {
 		return st, s.explain(err)
 	}
 	st.Repository = bound.String()
 	st.Refusal = s.refusal(bound)
 	_, err = s.first(ctx, `SELECT (SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1),
-		(SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1 AND status = 'active'), (SELECT count(*) FROM @tasks_all WHERE scope = $1),
-		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all WHERE scope = $1)`,
+		(SELECT count(*) FROM @workflow_sessions_all WHERE scope = $1 AND status = 'active'), (SELECT count(*) `+
+		`FROM @tasks_all WHERE scope = $1),
+		(SELECT count(*) FROM @attempts_all WHERE scope = $1), (SELECT count(*) FROM @workflow_executions_all `+
+		`WHERE scope = $1)`,
 		[]any{scope}, &st.Sessions, &st.Active, &st.Tasks, &st.Attempts, &st.Executions)
 	if err == nil {
 		st.Places, err = s.places(ctx, scope)
@@ -125,7 +142,9 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 
 // places returns the places where the project is used.
 func (s *Store) places(ctx context.Context, scope int64) (all []Place, err error) {
-	rows, err := s.pool.QueryContext(ctx, s.text(`SELECT machine, host, root FROM @places WHERE scope = $1 AND until > clock_timestamp() ORDER BY host, root, machine`), scope)
+	rows, err := s.pool.QueryContext(ctx,
+		s.text(`SELECT machine, host, root FROM @places WHERE scope = $1 AND until > clock_timestamp() ORDER BY `+
+			`host, root, machine`), scope)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,18 @@ func sessionsOf(s *Store) store.Sessions { return s.Database().Sessions() }
 // transition is a transition of a session to a revision; revision 1 begins it.
 func transition(id string, revision int64) *store.SessionWrite {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w := &store.SessionWrite{Before: revision - 1, Frame: "{}", Session: store.Session{ID: id, Revision: revision, Root: "/srv/shop",
-		Job: "alpha", Workflow: "main", Step: "one", Status: "active", Identity: "local", StartedAt: at, UpdatedAt: at.Add(time.Duration(revision) * time.Second)}}
+	w := &store.SessionWrite{Before: revision - 1, Frame: "{}", Session: store.Session{
+		ID:        id,
+		Revision:  revision,
+		Root:      "/srv/shop",
+		Job:       "alpha",
+		Workflow:  "main",
+		Step:      "one",
+		Status:    "active",
+		Identity:  "local",
+		StartedAt: at,
+		UpdatedAt: at.Add(time.Duration(revision) * time.Second),
+	}}
 	if revision == 1 {
 		w.Before = -1
 	}
@@ -44,8 +54,9 @@ func revisionOf(t testing.TB, s store.Sessions, id string) int64 {
 	return now.Revision
 }
 
-// A transition whose reply is lost is pending, whether it was made, was not, or is still on its way, and also if the database
-// is away then: the one that is made again and a delayed one cannot both be made. The row says which.
+// A transition whose reply is lost is pending, whether it was made, was not, or is still on its way, and also
+// if the database is away then: the one that is made again and a delayed one cannot both be made. The row
+// says which.
 func TestATransitionWithoutAReply(t *testing.T) {
 	s, url := openNew(t)
 	direct := sessionsOf(s)
@@ -81,18 +92,23 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				defer cancel()
 				written, err := cut.WriteSession(ctx, w)
 				testkit.True(t, !written && errors.Is(err, store.ErrPending), "written %v, %v", written, err)
+
 				<-caught
 				if strings.HasSuffix(how, "away") {
 					testkit.Until(t, "it knows", func() bool { return !ready(slow) })
-					for _, err := range []error{second(cut.ReadSession(t.Context(), id, 1)), second(cut.WriteSession(t.Context(), w))} {
-						testkit.True(t, errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending), "%v", err)
+					for _, err := range []error{second(cut.ReadSession(t.Context(), id, 1)),
+						second(cut.WriteSession(t.Context(), w))} {
+						testkit.True(t, errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending),
+							"%v", err)
 					}
+
 					proxy.Refuse(false)
 					testkit.Until(t, "it can be used", func() bool { return ready(slow) })
 				}
 				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
-				testkit.True(t, written != made[how] && (err == nil || errors.Is(err, store.ErrExists)), "again: written %v, %v", written, err)
+				testkit.True(t, written != made[how] && (err == nil || errors.Is(err, store.ErrExists)),
+					"again: written %v, %v", written, err)
 				must(t, second(cut.WriteSession(t.Context(), transition(id, before+2))))
 				if how == "delayed" { // what was on its way arrives
 					time.Sleep(3 * time.Second)
@@ -126,8 +142,10 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
 	w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
 	must(t, second(one.WriteSession(t.Context(), w)))
-	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
-	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
+	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound,
+		"read from another project")
+	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound,
+		"a definition of another project")
 	testkit.Equal(t, testkit.Get(two.FindRequest(t.Context(), *w.Request)).Must(t), "", "a request of another project")
 	testkit.Equal(t, len(testkit.Get(two.ListSessions(t.Context(), store.SessionQuery{})).Must(t)), 0, "sessions")
 	w.Status, w.Put[0].Body = "completed", "2"
@@ -137,6 +155,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	must(t, one.LeaveReviews(t.Context(), "r"))
 	reviews := testkit.Get(two.Reviews(t.Context(), id)).Must(t)
 	testkit.True(t, len(reviews) == 1 && !reviews[0].Over, "the reviews are %+v", reviews)
+
 	ended := transition(id, 3)
 	ended.Status = "aborted"
 	must(t, errors.Join(second(two.WriteSession(t.Context(), ended)), two.RemoveSessions(t.Context(), []string{id})))
@@ -178,13 +197,16 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 			for n := int64(1); ctx.Err() == nil; {
 				written, err := r.WriteSession(t.Context(), transition(id, n))
 				if !written { // the row says what was made
-					testkit.True(t, err == nil || errors.Is(err, store.ErrPending) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrUnavailable), "%v", err)
+					testkit.True(t, err == nil || errors.Is(err, store.ErrPending) || errors.Is(err, store.ErrExists) ||
+						errors.Is(err, store.ErrUnavailable), "%v", err)
 					now, err := r.ReadSession(t.Context(), id, -1)
 					if err != nil {
-						testkit.True(t, errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrNotFound), "%v", err)
+						testkit.True(t, errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrNotFound),
+							"%v", err)
 						continue
 					}
-					testkit.True(t, now.Revision >= acked[w] && now.Revision <= n, "%d was acknowledged, %d was written, and %d is stored", acked[w], n, now.Revision)
+					testkit.True(t, now.Revision >= acked[w] && now.Revision <= n,
+						"%d was acknowledged, %d was written, and %d is stored", acked[w], n, now.Revision)
 					acked[w], n = now.Revision, now.Revision+1
 					continue
 				}
@@ -197,6 +219,7 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	for round := range 4 {
 		if round > 0 {
 			must(t, errors.Join(server.Kill(), server.Start()))
@@ -205,6 +228,7 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 			<-progress
 		}
 	}
+
 	stop()
 	all.Wait()
 	for w := range writers {
@@ -232,7 +256,8 @@ func (g *groups) await(t *testing.T, n int) {
 	})
 }
 
-// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane. It returns where their outcomes arrive.
+// together makes transitions that wait while all lanes are in use, in their order, and then frees one lane.
+// It returns where their outcomes arrive.
 func together(t *testing.T, s *Store, writes ...*store.SessionWrite) (all []chan moveOutcome) {
 	t.Helper()
 	s.groups.use(lanes)
@@ -240,6 +265,7 @@ func together(t *testing.T, s *Store, writes ...*store.SessionWrite) (all []chan
 		all = append(all, moveLater(t.Context(), s, w))
 		s.groups.await(t, i+1)
 	}
+
 	s.groups.use(1)
 	s.groups.leave()
 	return all
@@ -257,8 +283,11 @@ func moveLater(ctx context.Context, s *Store, w *store.SessionWrite) chan moveOu
 // transactions returns how many have made the transitions of sessions to revision 2.
 func transactions(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	testkit.Get(s.first(t.Context(), `SELECT count(DISTINCT xid) FROM @changes_all c JOIN @workflow_sessions_all w USING (scope, id) WHERE w.revision = 2
-		AND c.xid = (SELECT max(xid::text::bigint)::text::xid8 FROM @changes_all l WHERE l.scope = c.scope AND l.id = c.id)`, nil, &n)).Must(t)
+	testkit.Get(s.first(t.Context(),
+		`SELECT count(DISTINCT xid) FROM @changes_all c JOIN @workflow_sessions_all w USING (scope, id) WHERE `+
+			`w.revision = 2
+		AND c.xid = (SELECT max(xid::text::bigint)::text::xid8 FROM @changes_all l WHERE l.scope = c.scope AND `+
+			`l.id = c.id)`, nil, &n)).Must(t)
 	return n
 }
 
@@ -282,7 +311,8 @@ func checkOutcomes(t *testing.T, all []chan moveOutcome) {
 // Members of a group share a transaction. One whose row is locked, that lost its swap or is refused holds up no other.
 func TestTransitionsOfAGroup(t *testing.T) {
 	const bad = 1
-	group := func(name string, shared int, want moveOutcome, locked bool, spoil func(w *store.SessionWrite)) { // shared: transactions of the others
+	// shared: transactions of the others
+	group := func(name string, shared int, want moveOutcome, locked bool, spoil func(w *store.SessionWrite)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, url := openNew(t)
@@ -292,12 +322,14 @@ func TestTransitionsOfAGroup(t *testing.T) {
 			spoil(writes[bad])
 			statement := `SELECT 1`
 			if locked {
-				statement = `SELECT FROM @workflow_sessions_all WHERE id IN ('` + writes[bad].ID + `', '` + slow.ID + `') FOR UPDATE`
+				statement = `SELECT FROM @workflow_sessions_all WHERE id IN ('` + writes[bad].ID + `', '` + slow.ID +
+					`') FOR UPDATE`
 			}
 			tx := locks(t, url, statement)
 			outcomes := together(t, s, writes...)
 			checkOutcomes(t, slices.Delete(slices.Clone(outcomes), bad, bad+1))
 			testkit.Equal(t, transactions(t, s), shared, "transactions")
+
 			if locked { // a transition waits for its row no longer than its call
 				soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
 				defer cancel()
@@ -305,13 +337,17 @@ func TestTransitionsOfAGroup(t *testing.T) {
 					testkit.FailsWith(t, second(sessionsOf(s).WriteSession(soon, slow)), store.ErrPending)
 				})
 			}
+
 			must(t, tx.Rollback())
 			o := <-outcomes[bad]
-			testkit.True(t, o.written == want.written && errors.Is(o.err, want.err), "the %s one: written %v, %v", name, o.written, o.err)
+			testkit.True(t, o.written == want.written && errors.Is(o.err, want.err), "the %s one: written %v, %v", name,
+				o.written, o.err)
 		})
 	}
 	group("stale", 1, moveOutcome{}, false, func(w *store.SessionWrite) { w.Before = 7 })
-	group("refused", 3, moveOutcome{err: store.ErrReviewTaken}, false, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "another"} })
+	group("refused", 3, moveOutcome{err: store.ErrReviewTaken}, false, func(w *store.SessionWrite) {
+		w.Verdict = &store.Review{Step: "one", Runner: "another"}
+	})
 	group("locked", 1, moveOutcome{written: true}, true, func(*store.SessionWrite) {})
 }
 
@@ -344,9 +380,11 @@ func TestACallOfAGroupThatEnds(t *testing.T) {
 	s.groups.await(t, 1)
 	cancel()
 	testkit.FailsWith(t, (<-ended).err, context.Canceled, "the call that has ended")
+
 	s.groups.await(t, 0)
 	leading, stop := context.WithCancel(t.Context())
-	a, b := &member{write: writes[1], turn: make(chan []*member, 1)}, &member{write: writes[2], turn: make(chan []*member, 1)}
+	a := &member{write: writes[1], turn: make(chan []*member, 1)}
+	b := &member{write: writes[2], turn: make(chan []*member, 1)}
 	stop()
 	database{s}.lead(leading, time.Now(), []*member{a, b})
 	<-b.turn

@@ -20,12 +20,14 @@ import (
 )
 
 func init() {
-	// claim claims an execution, and pauses in the transaction until it reads a line. Then it releases what it has claimed.
+	// claim claims an execution, and pauses in the transaction until it reads a line. Then it releases what
+	// it has claimed.
 	roles["claim"] = func(s *Store, in *bufio.Scanner) error {
 		ctx := context.Background()
 		if err := s.Enter(ctx); err != nil {
 			return err
 		}
+
 		waits := true
 		b := sqlstore.New(spy{database{Store: s}, func(query string, _ []any) {
 			if waits && strings.HasPrefix(query, "UPDATE") { // after the first change
@@ -34,6 +36,7 @@ func init() {
 				in.Scan()
 			}
 		}}, sqlstore.Options{Shared: true}).Board()
+
 		x, err := b.ClaimNext(ctx, "child", 5, nil, task.Limits{})
 		fmt.Println(x == nil, errors.Is(err, store.ErrUnavailable))
 		in.Scan()
@@ -45,8 +48,9 @@ func init() {
 	}
 }
 
-// A process that was suspended within a transaction of the board does not keep others waiting for longer than two seconds, and
-// when it goes on, what it has done there has not happened: another process has the execution.
+// A process that was suspended within a transaction of the board does not keep others waiting for longer than
+// two seconds, and when it goes on, what it has done there has not happened: another process has the
+// execution.
 func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 	t.Parallel()
 	for name, through := range map[string]func(testing.TB, string) string{
@@ -67,6 +71,7 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			for _, want := range []string{"true true", "false <nil>", "true <nil>"} {
 				testkit.Equal(t, child.Line(), want, "the child: %s", &child.Err)
 			}
+
 			now := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
 			testkit.True(t, now.Owner == "other" && now.State == task.Starting, "the execution is %+v", now)
 		})

@@ -45,9 +45,12 @@ func (x *side) Hold(ctx context.Context) (err error) {
 	if x.c, err = x.s.pool.Conn(soon); err != nil {
 		return x.s.explain(&notSent{err})
 	}
-	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = %d; SET LOCAL statement_timeout = %[1]d; SET LOCAL lock_timeout = 8000;
-		SET LOCAL search_path = %[2]s; SET LOCAL deepwork.scope = '%[3]d'; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %[2]s', %[3]d));
-		SELECT FROM scopes WHERE id = %[3]d FOR UPDATE; SELECT FROM places WHERE scope = %[3]d FOR UPDATE`, copyTime.Milliseconds(), x.s.schema, x.scope)
+	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = `+
+		`%d; SET LOCAL statement_timeout = %[1]d; SET LOCAL lock_timeout = 8000;
+		SET LOCAL search_path = %[2]s; SET LOCAL deepwork.scope = '%[3]d'; SELECT `+
+		`pg_advisory_xact_lock(hashtextextended('deepwork writes %[2]s', %[3]d));
+		SELECT FROM scopes WHERE id = %[3]d FOR UPDATE; SELECT FROM places WHERE scope = %[3]d FOR UPDATE`,
+		copyTime.Milliseconds(), x.s.schema, x.scope)
 	if err = raw(x.c, func(p *pgconn.PgConn) error {
 		_, err := p.Exec(soon, begin).ReadAll()
 		return err
@@ -55,13 +58,17 @@ func (x *side) Hold(ctx context.Context) (err error) {
 		return x.s.explain(err)
 	}
 	var p Place
-	err = x.querier().QueryRowContext(soon, `SELECT machine, host, root FROM places WHERE scope = $1 AND until > clock_timestamp() LIMIT 1`, x.scope).Scan(&p.Machine, &p.Host, &p.Root)
+	err = x.querier().QueryRowContext(soon,
+		`SELECT machine, host, root FROM places WHERE scope = $1 AND until > clock_timestamp() LIMIT 1`,
+		x.scope).Scan(&p.Machine, &p.Host, &p.Root)
 	if isNoRows(err) {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("a server uses the project in %s (on %v): stop it first; one that was killed counts for %s", x.s.where, p, placeLife)
+		err = fmt.Errorf("a server uses the project in %s (on %v): stop it first; one that was killed counts for %s",
+			x.s.where, p, placeLife)
 	}
+
 	return x.s.explain(err)
 }
 
@@ -90,9 +97,11 @@ func (x *side) Adapt(r transfer.Row) transfer.Row {
 			v[column] = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), nul, "\uFFFD")
 		}
 	}
+
 	if body, has := v["body"].(string); has && v["kind"] == "step" {
 		v["body"] = transfer.Placed(body, x.place)
 	}
+
 	placed, folder, name := false, "root", "machine_name"
 	switch r.Table {
 	case "repos":
@@ -111,7 +120,9 @@ func (x *side) Adapt(r transfer.Row) transfer.Row {
 }
 
 // Replace implements transfer.Side.
-func (x *side) Replace(ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error) error {
+func (x *side) Replace(
+	ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*copyTime)
 	defer cancel()
 	q := x.querier()
@@ -123,7 +134,9 @@ func (x *side) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 		err := board.Put(ctx, r)
 		if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
 			// Its machine counts as gone from now on, not since ever.
-			_, err = q.ExecContext(ctx, `INSERT INTO places (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp()) ON CONFLICT (machine, root) DO NOTHING`,
+			_, err = q.ExecContext(ctx,
+				`INSERT INTO places (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp()) `+
+					`ON CONFLICT (machine, root) DO NOTHING`,
 				x.scope, machine, r.Values["root"], r.Values["machine_name"])
 		}
 		return x.s.explain(err)
@@ -149,15 +162,21 @@ func (x *side) commit(ctx context.Context) error {
 	if err == nil || notApplied(err) {
 		return x.s.explain(err)
 	}
+
 	x.Release()
 	var now transfer.Counts
 	if again := x.Hold(ctx); again != nil {
-		return fmt.Errorf("the database did not confirm the copy (%w), and cannot be asked: 'deepwork store status' says whether it has it, all or nothing: %w", x.s.explain(err), again)
+		return fmt.Errorf("the database did not confirm the copy (%w), and cannot be asked: 'deepwork store status' "+
+			"says whether it has it, all or nothing: %w", x.s.explain(err), again)
 	}
 	now = transfer.Counts{}
-	if again := x.Rows(ctx, func(r transfer.Row) error { now[r.Table]++; return nil }); again != nil || now.String() == "nothing" {
+	if again := x.Rows(ctx, func(r transfer.Row) error {
+		now[r.Table]++
+		return nil
+	}); again != nil || now.String() == "nothing" {
 		return errors.Join(x.s.explain(err), again)
 	}
+
 	return nil
 }
 
@@ -166,6 +185,7 @@ func (x *side) Release() {
 	if x.c == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
 	_ = raw(x.c, func(p *pgconn.PgConn) error { // does nothing after a commit; an error closes the connection

@@ -29,7 +29,9 @@ func (p pile) Where() string                     { return "a pile" }
 func (p pile) Hold(context.Context) error        { return nil }
 func (p pile) Release()                          {}
 func (p pile) Adapt(r transfer.Row) transfer.Row { return r }
-func (p pile) Replace(context.Context, func(func(transfer.Row) error, func(func(transfer.Row) error) error) error) error {
+func (p pile) Replace(
+	context.Context, func(func(transfer.Row) error, func(func(transfer.Row) error) error) error,
+) error {
 	return errors.ErrUnsupported
 }
 func (p pile) Rows(_ context.Context, f func(transfer.Row) error) error {
@@ -56,19 +58,92 @@ const made = "2026-01-02T03:04:05.000000Z"
 func shop() pile {
 	return pile{
 		rowOf("projects", map[string]any{"id": "p1", "name": "shop", "root": int64(1), "listed": int64(1)}),
-		rowOf("repos", map[string]any{"id": "r1", "project_id": "p1", "name": "shop", "path": "/srv/shop", "listed": int64(0)}),
-		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "status": "done", "identity": "local", "caller_group": "", "lead": "server", "labels": "a b",
-			"priority": "high", "auto_start": int64(1)}, "description", "job_name", "workflow_name", "inputs", "deleting_at"),
-		rowOf("attempts", map[string]any{"id": "a1", "task_id": "t1", "executor": "CODER", "branch": "b", "workspace": "/srv/w", "state": "completed", "identity": "local", "caller_group": "",
-			"machine_id": "", "machine_name": "", "root": "", "landed": "", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "remove_asked", "removal",
-			"variant", "prompt", "error", "workflow_session_id", "workflow_status", "workflow_step", "push_error", "run"),
-		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": made}},
+		rowOf("repos", map[string]any{
+			"id":         "r1",
+			"project_id": "p1",
+			"name":       "shop",
+			"path":       "/srv/shop",
+			"listed":     int64(0),
+		}),
+		rowOf("tasks", map[string]any{
+			"id":           "t1",
+			"project_id":   "p1",
+			"title":        "a\x00b\uFDD0",
+			"status":       "done",
+			"identity":     "local",
+			"caller_group": "",
+			"lead":         "server",
+			"labels":       "a b",
+			"priority":     "high",
+			"auto_start":   int64(1),
+		}, "description", "job_name", "workflow_name", "inputs", "deleting_at"),
+		rowOf("attempts", map[string]any{
+			"id":           "a1",
+			"task_id":      "t1",
+			"executor":     "CODER",
+			"branch":       "b",
+			"workspace":    "/srv/w",
+			"state":        "completed",
+			"identity":     "local",
+			"caller_group": "",
+			"machine_id":   "",
+			"machine_name": "",
+			"root":         "",
+			"landed":       "",
+			"trace":        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		}, "remove_asked", "removal",
+			"variant", "prompt", "error", "workflow_session_id", "workflow_status", "workflow_step",
+			"push_error", "run"),
+		{
+			Table: "requests",
+			Values: map[string]any{
+				"identity":    "local",
+				"tool":        "t",
+				"request_id":  "1",
+				"args_digest": "x",
+				"result":      "t1",
+				"created_at":  made,
+			},
+		},
 		{Table: "definitions", Values: map[string]any{"hash": "00", "data": `{"text":"\u0000"}`, "put_at": made}},
-		{Table: "workflow_sessions", Values: map[string]any{"id": id, "revision": int64(3), "root": "/srv/w", "parent": "", "job": "alpha", "workflow": "main", "step": "one", "status": "active",
-			"goal": "a\x00b\uFDD0", "identity": "local", "moved_by": "00112233aabbccdd", "attempt_id": "a1", "machine_id": "", "machine": "", "place": "", "definition": "00", "pinned": "", "waiting": "", "branch": "",
-			"started_at": made, "updated_at": made, "frame": `{"n":3}`}},
-		{Table: "session_parts", Values: map[string]any{"session_id": id, "kind": "step", "key": "one", "position": int64(0), "body": `{"x":1}`}},
-		{Table: "session_requests", Values: map[string]any{"key": "07000000000000000000000000000000", "session_id": id}},
+		{Table: "workflow_sessions", Values: map[string]any{
+			"id":         id,
+			"revision":   int64(3),
+			"root":       "/srv/w",
+			"parent":     "",
+			"job":        "alpha",
+			"workflow":   "main",
+			"step":       "one",
+			"status":     "active",
+			"goal":       "a\x00b\uFDD0",
+			"identity":   "local",
+			"moved_by":   "00112233aabbccdd",
+			"attempt_id": "a1",
+			"machine_id": "",
+			"machine":    "",
+			"place":      "",
+			"definition": "00",
+			"pinned":     "",
+			"waiting":    "",
+			"branch":     "",
+			"started_at": made,
+			"updated_at": made,
+			"frame":      `{"n":3}`,
+		}},
+		{
+			Table: "session_parts",
+			Values: map[string]any{
+				"session_id": id,
+				"kind":       "step",
+				"key":        "one",
+				"position":   int64(0),
+				"body":       `{"x":1}`,
+			},
+		},
+		{
+			Table:  "session_requests",
+			Values: map[string]any{"key": "07000000000000000000000000000000", "session_id": id},
+		},
 	}
 }
 
@@ -86,7 +161,9 @@ func (m *mortal) at(point string) {
 	}
 }
 
-func (m *mortal) Replace(ctx context.Context, fill func(func(transfer.Row) error, func(func(transfer.Row) error) error) error) error {
+func (m *mortal) Replace(
+	ctx context.Context, fill func(func(transfer.Row) error, func(func(transfer.Row) error) error) error,
+) error {
 	defer m.at("committed")
 	return m.Side.Replace(ctx, func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
 		defer m.at("verified")
@@ -134,9 +211,14 @@ func TestCopyKilled(t *testing.T) {
 			c := start(t, "copy", url)
 			fmt.Fprintln(c.In, point)
 			testkit.Need(t, c.Wait() != nil && c.Err.String() == "", "the child did not die: %s", &c.Err)
+
 			whole(t, s, complete)
 			err := second(transfer.Copy(t.Context(), shop(), s.Side(here))) // the same again
-			testkit.Contains(t, fmt.Sprint(err), map[bool]string{true: "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already", false: "<nil>"}[complete])
+			testkit.Contains(t, fmt.Sprint(err), map[bool]string{
+				true:  "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already",
+				false: "<nil>",
+			}[complete])
+
 			whole(t, s, true)
 		})
 	}
@@ -147,8 +229,11 @@ func TestCopiedRows(t *testing.T) {
 	s := openAt(t, pgtest.Bouncer(t, newURL(t)))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
-	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id, "the session of the request id")
-	testkit.Equal(t, string(testkit.Get(sessions.Definition(t.Context(), "00")).Must(t)), `{"text":"\u0000"}`, "the definition")
+	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id,
+		"the session of the request id")
+	testkit.Equal(t, string(testkit.Get(sessions.Definition(t.Context(), "00")).Must(t)), `{"text":"\u0000"}`,
+		"the definition")
+
 	copied := testkit.Get(sessions.ReadSession(t.Context(), id, -1)).Must(t)
 	testkit.Equal(t, copied.Revision, 3, "the session is %+v", copied)
 	testkit.Equal(t, copied.Goal, "a\x00b\uFFFD", "the session is %+v", copied)
@@ -156,12 +241,15 @@ func TestCopiedRows(t *testing.T) {
 	testkit.Need(t, len(copied.Parts) == 1, "the session is %+v", copied)
 	testkit.Equal(t, copied.Parts[0].Body, transfer.Placed(`{"x":1}`, here), "the session is %+v", copied)
 	testkit.Equal(t, *copied.PlaceOf(), here, "the session is %+v", copied)
+
 	board := s.Database().Board()
 	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
 	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
 	testkit.Equal(t, len(testkit.Get(board.RepoPaths(t.Context(), here)).Must(t)), 0, "paths of repositories")
-	testkit.True(t, testkit.Get(s.GoneFor(t.Context(), here)).Must(t) <= time.Minute, "the machine of the attempt is gone")
+	testkit.True(t, testkit.Get(s.GoneFor(t.Context(), here)).Must(t) <= time.Minute,
+		"the machine of the attempt is gone")
 	testkit.True(t, testkit.Get(sessions.WriteSession(t.Context(), transition(id, 4))).Must(t), "it does not go on")
+
 	must(t, s.Enter(t.Context()))
 	err := s.Side(here).Hold(t.Context())
 	testkit.ContainsAll(t, fmt.Sprint(err), []string{"a server uses the project", " in /srv/shop)"})
@@ -172,10 +260,14 @@ func TestCopyExcludesServers(t *testing.T) {
 	earlier := openAt(t, url)
 	must(t, earlier.Enter(t.Context()))
 	ended := transition(id, 1)
-	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")}, &store.Key{7}
+	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")},
+		&store.Key{7}
 	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
-	must(t, errors.Join(second(sessionsOf(earlier).WriteSession(t.Context(), ended)), sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))
-	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t) // what is left of sessions that were pruned does not prevent it
+	must(t, errors.Join(second(sessionsOf(earlier).WriteSession(t.Context(), ended)),
+		sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))
+
+	// what is left of sessions that were pruned does not prevent it
+	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	whole(t, s, true)
 	held := s.Side(here)
 	must(t, held.Hold(t.Context()))
@@ -197,7 +289,9 @@ func TestCopyLostReply(t *testing.T) {
 		proxy := pgtest.NewProxy(t, url)
 		s := openAt(t, proxy.URL)
 		must(t, s.Open(t.Context()))
-		cut := proxy.CutAt(func(m pgtest.Message) bool { return reached && m.Completes("COMMIT") || !reached && commits(m) })
+		cut := proxy.CutAt(func(m pgtest.Message) bool {
+			return reached && m.Completes("COMMIT") || !reached && commits(m)
+		})
 		_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
 		testkit.Need(t, caught(cut), "it has not come to the commit: %v", err)
 		testkit.True(t, (err == nil) == reached, "it was committed: %v, and the copy says %v", reached, err)
@@ -215,12 +309,16 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	mine := testkit.Get(session.PlaceOf(f)).Must(t)
 	file := local.NewFile(f)
 	counts, err := transfer.Copy(t.Context(), s.Side(mine), file)
-	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board", "copied %v, %v", counts, err)
+	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board",
+		"copied %v, %v", counts, err)
+
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
-		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
+		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already",
+			"copied over something")
 	}
 	testkit.Same(t, textOf(t, file, file), before, "the file")
+
 	other := openAs(t, url, "another", "/srv/shop")
 	testkit.Get(transfer.Copy(t.Context(), file, other.Side(mine))).Must(t)
 	one, two := s.Side(mine), other.Side(mine)

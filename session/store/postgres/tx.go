@@ -40,31 +40,38 @@ func (q querier) QueryRowContext(ctx context.Context, query string, args ...any)
 }
 
 // A process that is suspended within a transaction keeps others waiting until the server ends it.
-const beginText = `; SET LOCAL idle_in_transaction_session_timeout = 2000; SET LOCAL search_path = %s; SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %[2]d; SET LOCAL deepwork.scope = '%d'`
+const beginText = `; SET LOCAL idle_in_transaction_session_timeout = 2000; SET LOCAL search_path = %s; SET LOCAL ` +
+	`statement_timeout = %d; SET LOCAL lock_timeout = %[2]d; SET LOCAL deepwork.scope = '%d'`
 
 // Each transaction begins with a look at the schema's version and the database's clock. One that changes
 // something has its id there, by which its outcome is found if the reply to its commit is lost, and the start of the
 // server, which may give the same ids again after another start.
 const (
 	looksText   = `; SELECT version, extract(epoch FROM clock_timestamp()) FROM schema_version`
-	changesText = `; SELECT version, extract(epoch FROM clock_timestamp()), pg_current_xact_id(), extract(epoch FROM pg_postmaster_start_time()) FROM schema_version`
+	changesText = `; SELECT version, extract(epoch FROM clock_timestamp()), pg_current_xact_id(), extract(epoch ` +
+		`FROM pg_postmaster_start_time()) FROM schema_version`
 )
 
 // Transact implements sqlstore.Dialect. The tables of the project are in the search path. f runs
 // again also if the connection is lost before the end. If a commit is not confirmed, Transact asks
 // for its outcome; store.ErrPending means that it could not be learned.
-func (s *Store) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
+func (s *Store) Transact(
+	ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error,
+) error {
 	err := s.transact(ctx, mode, f)
 	if err == nil && mode != sqlstore.Reading && mode != sqlstore.Looking {
 		s.hint()
 	}
+
 	if ended := ctx.Err(); ended != nil && errors.Is(err, store.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", err, ended)
 	}
 	return err
 }
 
-func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
+func (s *Store) transact(
+	ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error,
+) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	scope, err := s.connect(ctx)
@@ -74,10 +81,17 @@ func (s *Store) transact(ctx context.Context, mode sqlstore.Mode, f func(context
 	if mode == sqlstore.Looking {
 		return s.retry(ctx, func() error { return f(ctx, singleReader{s, scope}) })
 	}
-	how := kind{scope: scope, reads: mode == sqlstore.Reading, alone: mode != sqlstore.Swapping, unsynced: mode == sqlstore.Unsynced}
+
+	how := kind{
+		scope:    scope,
+		reads:    mode == sqlstore.Reading,
+		alone:    mode != sqlstore.Swapping,
+		unsynced: mode == sqlstore.Unsynced,
+	}
 	if how.reads || !how.alone {
 		return s.retry(ctx, func() error { return s.inTransaction(ctx, how, f) })
 	}
+
 	// Those of this process wait here, without a connection.
 	select {
 	case s.writing <- struct{}{}:
@@ -97,16 +111,20 @@ type kind struct {
 }
 
 // inTransaction runs f in one transaction.
-func (s *Store) inTransaction(ctx context.Context, how kind, f func(context.Context, sqlstore.Querier) error) (err error) {
+func (s *Store) inTransaction(
+	ctx context.Context, how kind, f func(context.Context, sqlstore.Querier) error,
+) (err error) {
 	c, err := s.pool.Conn(ctx)
 	if err != nil {
 		return &notSent{err}
 	}
 	defer c.Close() // also discards a connection that is in a transaction
+
 	begin := "BEGIN ISOLATION LEVEL READ COMMITTED"
 	if how.reads {
 		begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 	}
+
 	left, within := callTime, ctx
 	if !how.reads { // a change that has begun is finished
 		var cancel context.CancelFunc
@@ -120,13 +138,15 @@ func (s *Store) inTransaction(ctx context.Context, how kind, f func(context.Cont
 	case how.reads:
 		begin += looksText
 	case how.alone:
-		begin += fmt.Sprintf(`; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d))`, s.schema, how.scope) + changesText
+		begin += fmt.Sprintf(`; SELECT pg_advisory_xact_lock(hashtextextended('deepwork writes %s', %d))`, s.schema,
+			how.scope) + changesText
 	default:
 		begin += changesText
 	}
 	if how.unsynced {
 		begin += "; SET LOCAL synchronous_commit = off"
 	}
+
 	var id commit
 	err = raw(c, func(p *pgconn.PgConn) error {
 		all, err := p.Exec(ctx, begin).ReadAll()
@@ -135,6 +155,7 @@ func (s *Store) inTransaction(ctx context.Context, how kind, f func(context.Cont
 		}
 		return err
 	})
+
 	done := false
 	defer func() {
 		if !done {
@@ -167,6 +188,7 @@ func (s *Store) inTransaction(ctx context.Context, how kind, f func(context.Cont
 	case err == nil && said != "COMMIT":
 		return errors.New("the transaction was rolled back, since one of its statements had failed")
 	}
+
 	return err
 }
 
@@ -184,6 +206,7 @@ func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
 		if err != nil {
 			return c, err
 		}
+
 		clock, err := strconv.ParseFloat(string(row[1]), 64)
 		if err != nil {
 			return c, err
@@ -194,6 +217,7 @@ func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
 		}
 		return c, checkVersion(version)
 	}
+
 	return c, errors.New("the database did not say which version its schema has")
 }
 
@@ -211,7 +235,9 @@ func (s *Store) outcome(c commit, lost error) error {
 	var status *string
 	var same bool
 	err := s.persist(ctx, callTime, func() error {
-		_, err := s.first(ctx, `SELECT pg_xact_status($1::xid8), extract(epoch FROM pg_postmaster_start_time())::text = $2`, []any{c.id, c.start}, &status, &same)
+		_, err := s.first(ctx,
+			`SELECT pg_xact_status($1::xid8), extract(epoch FROM pg_postmaster_start_time())::text = $2`,
+			[]any{c.id, c.start}, &status, &same)
 		if said, ok := errors.AsType[*pgconn.PgError](err); ok && said.Code == "22023" { // an id that is not given yet
 			status, err = new("aborted"), nil
 		}
@@ -231,6 +257,7 @@ func (s *Store) outcome(c commit, lost error) error {
 	default:
 		return &notSent{lost}
 	}
+
 	return fmt.Errorf("%w: the database does not say whether it has made the change: %w", store.ErrPending, err)
 }
 
@@ -252,7 +279,8 @@ func (s *Store) persist(ctx context.Context, at time.Duration, f func() error) e
 	begun := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 300*time.Millisecond) {
 		err := f()
-		if err == nil || !passing(err) || time.Since(begun)+pause > at || s.closing.Err() != nil || wait.For(ctx, pause) != nil {
+		if err == nil || !passing(err) || time.Since(begun)+pause > at || s.closing.Err() != nil ||
+			wait.For(ctx, pause) != nil {
 			return err
 		}
 	}

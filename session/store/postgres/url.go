@@ -18,19 +18,25 @@ import (
 func parse(raw string) (*pgx.ConnConfig, string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return nil, "", errors.New("the URL of the store is not valid: expected postgres://user:password@host/database, with special characters of the password percent-encoded")
+		return nil, "",
+			errors.New("the URL of the store is not valid: expected postgres://user:password@host/database, with " +
+				"special characters of the password percent-encoded")
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, "", errors.New("the parameters of the URL of the store are not valid")
 	}
+
 	schema := "deepwork"
 	if q.Has("schema") {
 		schema = q.Get("schema")
 	}
 	if !regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`).MatchString(schema) || strings.HasPrefix(schema, "pg_") {
-		return nil, "", fmt.Errorf("%.60q is not a schema of the store: expected lower-case letters, digits and _, at most 51", schema)
+		return nil, "",
+			fmt.Errorf("%.60q is not a schema of the store: expected lower-case letters, digits and _, at most 51",
+				schema)
 	}
+
 	q.Del("schema")
 	u.RawQuery = q.Encode()
 	config, err := pgx.ParseConfig(u.String())
@@ -42,8 +48,11 @@ func parse(raw string) (*pgx.ConnConfig, string, error) {
 	}
 	hosts := []*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}
 	for _, h := range append(hosts, config.Fallbacks...) {
-		if !onThisMachine(h.Host) && (h.TLSConfig == nil || h.TLSConfig.InsecureSkipVerify || h.TLSConfig.ServerName == "") {
-			return nil, "", fmt.Errorf("the connection to %s would not be safe: add sslmode=verify-full to the URL of the store (and sslrootcert=FILE if the system does not know its certificate authority)", h.Host)
+		if !onThisMachine(h.Host) &&
+			(h.TLSConfig == nil || h.TLSConfig.InsecureSkipVerify || h.TLSConfig.ServerName == "") {
+			return nil, "",
+				fmt.Errorf("the connection to %s would not be safe: add sslmode=verify-full to the URL of the store "+
+					"(and sslrootcert=FILE if the system does not know its certificate authority)", h.Host)
 		}
 	}
 	config.RuntimeParams = nil // PgBouncer refuses those that it does not know
@@ -59,7 +68,8 @@ func parse(raw string) (*pgx.ConnConfig, string, error) {
 // onThisMachine reports whether a host is a socket or a loopback address.
 func onThisMachine(host string) bool {
 	ip := net.ParseIP(host)
-	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" ||
+		ip != nil && ip.IsLoopback()
 }
 
 // location describes a database without a user or a password.

@@ -16,10 +16,13 @@ import (
 const (
 	executionRows = `SELECT prompt, final_message, error, ` + fromExecutions
 	// briefRows have only the beginnings of long texts.
-	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, substr(error, 1, 500) AS error, ` + fromExecutions
+	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, ` +
+		`substr(error, 1, 500) AS error, ` + fromExecutions
 
-	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS workflow_session_id, coalesce(step_id, '') AS step_id,
-		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, stop_asked, exit_code, created_at, started_at, ended_at,
+	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS ` +
+		`workflow_session_id, coalesce(step_id, '') AS step_id,
+		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, ` +
+		`stop_asked, exit_code, created_at, started_at, ended_at,
 		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
 	// isLeader is the condition for executions of leaders among those of attempts.
@@ -34,7 +37,8 @@ func (t Tx) execution(id string) *task.Execution {
 // latest is the newest execution of an attempt.
 func (t Tx) latest(attemptID string) *task.Execution {
 	t.mustSee("attempt", attemptID)
-	return mustFirstRow[task.Execution](t, "attempt", attemptID, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
+	return mustFirstRow[task.Execution](t, "attempt", attemptID,
+		executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
 // addExecution adds a waiting execution; its attempt then waits too.
@@ -42,9 +46,11 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 	if e.ID == "" {
 		e.ID = uuid.NewString()
 	}
-	t.Exec(`INSERT INTO executions (id, attempt_id, log_id, session_id, follow_up, prompt, executor, variant, state, created_at)
+	t.Exec(`INSERT INTO executions (id, attempt_id, log_id, session_id, follow_up, prompt, executor, variant, `+
+		`state, created_at)
 		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
-		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.later("executions", "attempt_id", e.AttemptID), e.AttemptID)
+		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting,
+		t.later("executions", "attempt_id", e.AttemptID), e.AttemptID)
 	t.setAttempt(e.AttemptID, task.Waiting, nil)
 	t.reopen(e.AttemptID)
 	return e.ID
@@ -84,19 +90,22 @@ func (b board) LatestExecution(ctx context.Context, attemptID string) (*task.Exe
 func (b board) Executions(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing executions", func(t Tx) []task.Execution {
 		t.mustSee("attempt", attemptID)
-		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC`, attemptID)
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC`,
+			attemptID)
 	})
 }
 
 func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	return read(ctx, b, "listing open executions", func(t Tx) []task.Execution {
-		return List[task.Execution](t, executionRows+`WHERE state IN ('starting', 'running') AND step_id IS NULL ORDER BY seq`)
+		return List[task.Execution](t,
+			executionRows+`WHERE state IN ('starting', 'running') AND step_id IS NULL ORDER BY seq`)
 	})
 }
 
 // openExecutions counts agents with a slot, given a condition for their attempts, as a.
 func openExecutions(of string) string {
-	return `SELECT count(*) FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', 'running') AND (x.step_id IS NOT NULL OR a.run IS NULL)` + of
+	return `SELECT count(*) FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', ` +
+		`'running') AND (x.step_id IS NOT NULL OR a.run IS NULL)` + of
 }
 
 // claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
@@ -116,9 +125,11 @@ func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
 		may += ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
-			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` + repos + `)))`
+			AND NOT EXISTS (SELECT 1 FROM attempt_repos r WHERE r.attempt_id = a.id AND r.repo_id NOT IN ` +
+			repos + `)))`
 	}
-	t.First(`SELECT id FROM executions e WHERE state = 'waiting' AND step_id IS NULL`+may+` ORDER BY seq LIMIT 1`, args, &id)
+	t.First(`SELECT id FROM executions e WHERE state = 'waiting' AND step_id IS NULL`+may+` ORDER BY seq LIMIT 1`,
+		args, &id)
 	if id == "" || !t.belowLimits(l) {
 		return ""
 	}
@@ -143,11 +154,14 @@ func list(texts []string, args *[]any) string {
 	return `(` + strings.Repeat(`?, `, len(texts)) + `?)`
 }
 
-func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error) {
+func (b board) ClaimNext(
+	ctx context.Context, owner string, max int, c *task.Claim, l task.Limits,
+) (*task.Execution, error) {
 	const doing = "claiming an execution"
 	if owner == "" {
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
+
 	// Servers ask often: most find nothing, and need no lock for it.
 	id, err := read(ctx, b, doing, func(t Tx) string { return t.claimable(max, c, l) })
 	if err != nil || id == "" {
@@ -165,6 +179,7 @@ func (b board) ClaimNext(ctx context.Context, owner string, max int, c *task.Cla
 			t.Exec(`UPDATE attempts SET machine_id = ?, machine_name = ?, root = ?
 				WHERE id = (SELECT attempt_id FROM executions WHERE id = ?)`, at...)
 		}
+
 		e := t.execution(id)
 		t.setAttempt(e.AttemptID, task.Starting, nil)
 		return e
@@ -177,10 +192,12 @@ func (b board) Release(ctx context.Context, executionID, owner string) (bool, er
 		if e.State != task.Starting || e.Owner != owner {
 			return false
 		}
+
 		if e.StopAsked != nil {
 			t.stopIdle(e)
 			return true
 		}
+
 		t.Exec(`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ?`, e.ID)
 		t.setAttempt(e.AttemptID, task.Waiting, nil)
 		if e.MachineID != "" {
@@ -218,11 +235,16 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 	if to == "" {
 		return false, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
-	n, err := statement(ctx, b.Store, doing, Writing, `UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to, executionID, from)
+
+	n, err := statement(ctx, b.Store, doing, Writing,
+		`UPDATE executions SET owner = ? WHERE id = ? AND owner = ? AND state IN ('starting', 'running')`, to,
+		executionID, from)
 	return n > 0, err
 }
 
-func (b board) StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error) {
+func (b board) StartExecution(
+	ctx context.Context, executionID, executor string, since time.Time,
+) (*task.Session, error) {
 	return write(ctx, b, "starting an execution", func(t Tx) (s *task.Session) {
 		e := t.execution(executionID)
 		switch {
@@ -231,12 +253,14 @@ func (b board) StartExecution(ctx context.Context, executionID, executor string,
 		case e.State == task.Waiting:
 			t.Fail(fmt.Errorf("%w: execution %q is not claimed", task.ErrInvalid, executionID))
 		}
+
 		var conversation *string // none for a step
 		if e.StepID == "" {
 			s = t.sessionOf(e, executor)
 			conversation = &s.ID
 			t.setAttempt(e.AttemptID, task.Running, nil)
 		}
+
 		t.changed(store.AttemptChanged, e.AttemptID)
 		t.Exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
 			task.Running, conversation, t.clampTime(e.CreatedAt, since), executionID)
@@ -254,16 +278,20 @@ func (t Tx) clampTime(after, at time.Time) string {
 	return max(text, task.FormatTime(after))
 }
 
-func (b board) EndExecution(ctx context.Context, executionID string, e task.Ending) (next *task.Execution, ended bool, err error) {
+func (b board) EndExecution(
+	ctx context.Context, executionID string, e task.Ending,
+) (next *task.Execution, ended bool, err error) {
 	const doing = "ending an execution"
 	if !e.State.Ended() {
 		return nil, false, wrap(doing, fmt.Errorf("%w: state %q is not an end", task.ErrInvalid, e.State))
 	}
+
 	if e.Task != "" {
 		if err := e.Task.Check(); err != nil {
 			return nil, false, wrap(doing, err)
 		}
 	}
+
 	next, err = write(ctx, b, doing, func(t Tx) *task.Execution {
 		x := t.execution(executionID)
 		if ended = !x.State.Ended(); !ended {
@@ -277,7 +305,8 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			at = *e.EndedAt
 		}
 		since := t.clampTime(after, at)
-		t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
+		t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, `+
+			`exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
 			e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, executionID)
 		if x.Lead {
 			t.endSteps(x.AttemptID)
@@ -293,9 +322,12 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			t.Exec(`UPDATE attempts SET landed = '' WHERE id = ?`, x.AttemptID)
 		}
 		of, status, stays := t.taskOf(x.AttemptID), e.Task, `status <> 'inprogress'`
-		if status == task.InReview && t.has(`FROM tasks JOIN attempts ON task_id = tasks.id WHERE attempts.id = ? AND workflow_name IS NOT NULL AND coalesce(workflow_status, '') <> 'completed'`, x.AttemptID) {
+		if status == task.InReview &&
+			t.has(`FROM tasks JOIN attempts ON task_id = tasks.id WHERE attempts.id = ? AND workflow_name IS NOT `+
+				`NULL AND coalesce(workflow_status, '') <> 'completed'`, x.AttemptID) {
 			status = "" // until it is; see moveAttempt
 		}
+
 		next := t.nextOf(x, e.State)
 		if next != nil {
 			status, stays = task.InProgress, `status IN ('done', 'cancelled', 'inprogress')`
@@ -304,6 +336,7 @@ func (b board) EndExecution(ctx context.Context, executionID string, e task.Endi
 			t.changed(store.TaskChanged, of)
 			t.Exec(`UPDATE tasks SET status = ?, updated_at = ? WHERE id = ? AND NOT (`+stays+`)`, status, t.Now, of)
 		}
+
 		return next
 	})
 	return next, ended && err == nil, err
@@ -322,17 +355,21 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) *task.Execution {
 		return nil
 	}
 	s := t.session(*x.SessionID)
+
 	if s.Queued == nil {
 		return nil
 	}
+
 	runs := (how == task.Completed && !x.Lead || how == task.Failed) && x.StopAsked == nil
 	if runs {
 		t.Exec(`DELETE FROM attempt_comments WHERE attempt_id = ? AND queued`, s.AttemptID)
 	}
+
 	t.setQueued(s, nil)
 	if !runs {
 		return nil
 	}
+
 	return t.execution(t.addExecution(task.Execution{AttemptID: x.AttemptID, SessionID: x.SessionID, FollowUp: true,
 		Prompt: s.Queued.Prompt, Variant: s.Queued.Variant}))
 }
@@ -340,31 +377,43 @@ func (t Tx) nextOf(x *task.Execution, how task.AttemptState) *task.Execution {
 func (b board) Steps(ctx context.Context, attemptID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing the agents of a run", func(t Tx) []task.Execution {
 		t.mustSee("attempt", attemptID)
-		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NOT NULL ORDER BY seq DESC`, attemptID)
+		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND step_id IS NOT NULL ORDER BY seq DESC`,
+			attemptID)
 	})
 }
 
 func (b board) StepsOf(ctx context.Context, attemptID, sessionID, stepID string) ([]task.Execution, error) {
 	return read(ctx, b, "listing the agents of a step", func(t Tx) []task.Execution {
-		return List[task.Execution](t, executionRows+`WHERE attempt_id = ? AND workflow_session_id = ? AND step_id = ? ORDER BY seq DESC`, attemptID, sessionID, stepID)
+		return List[task.Execution](t,
+			executionRows+`WHERE attempt_id = ? AND workflow_session_id = ? AND step_id = ? ORDER BY seq DESC`,
+			attemptID, sessionID, stepID)
 	})
 }
 
-func (b board) AddStep(ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits) (claimed bool, err error) {
+func (b board) AddStep(
+	ctx context.Context, x task.Execution, max int, c *task.Claim, l task.Limits,
+) (claimed bool, err error) {
 	return write(ctx, b, "adding an agent of a step", func(t Tx) bool {
 		free := t.free(max, c, l)
 		x.State = task.Waiting
 		if free {
 			x.State = task.Starting
 		}
-		t.changeStep(x.AttemptID, `INSERT INTO executions (id, attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, variant, state, conversation, created_at)
-			SELECT ?, id, ?, ?, ?, ?, '', ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state IN ('starting', 'running')`,
-			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation, t.clampTime(x.CreatedAt, time.Time{}), x.AttemptID)
+		t.changeStep(x.AttemptID,
+			`INSERT INTO executions (id, attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, `+
+				`executor, variant, state, conversation, created_at)
+			SELECT ?, id, ?, ?, ?, ?, '', ?, ?, ?, ?, ? FROM attempts WHERE id = ? AND run IS NOT NULL AND state `+
+				`IN ('starting', 'running')`,
+			x.ID, x.LogID, x.WorkflowSessionID, x.StepID, false, x.Executor, x.Variant, x.State, x.Conversation,
+			t.clampTime(x.CreatedAt, time.Time{}), x.AttemptID)
+
 		return free
 	})
 }
 
-func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits) (claimed bool, err error) {
+func (b board) ClaimStep(
+	ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits,
+) (claimed bool, err error) {
 	const doing = "starting an agent of a step"
 	// Leaders ask often: most find no slot, and need no lock for it.
 	if free, err := read(ctx, b, doing, func(t Tx) bool { return t.free(max, c, l) }); err != nil || !free {
@@ -373,7 +422,9 @@ func (b board) ClaimStep(ctx context.Context, attemptID, id string, max int, c *
 	return write(ctx, b, doing, func(t Tx) bool {
 		free := t.free(max, c, l)
 		if free {
-			t.changeStep(attemptID, `UPDATE executions SET state = ? WHERE id = ? AND attempt_id = ? AND step_id IS NOT NULL AND state = ?`, task.Starting, id, attemptID, task.Waiting)
+			t.changeStep(attemptID,
+				`UPDATE executions SET state = ? WHERE id = ? AND attempt_id = ? AND step_id IS NOT NULL AND state = ?`,
+				task.Starting, id, attemptID, task.Waiting)
 		}
 		return free
 	})
@@ -393,6 +444,8 @@ func (t Tx) changeStep(attemptID, query string, args ...any) {
 // endSteps ends what is left of the agents of a run whose leader ends.
 func (t Tx) endSteps(attemptID string) {
 	t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, ended_at)
-		SELECT id, attempt_id, executor, max(?, started_at) FROM executions WHERE attempt_id = ? AND step_id IS NOT NULL AND ended_at IS NULL AND started_at IS NOT NULL`, t.Now, attemptID)
-	t.Exec(`UPDATE executions SET state = 'interrupted', ended_at = max(?, created_at) WHERE attempt_id = ? AND step_id IS NOT NULL AND ended_at IS NULL`, t.Now, attemptID)
+		SELECT id, attempt_id, executor, max(?, started_at) FROM executions WHERE attempt_id = ? AND step_id IS `+
+		`NOT NULL AND ended_at IS NULL AND started_at IS NOT NULL`, t.Now, attemptID)
+	t.Exec(`UPDATE executions SET state = 'interrupted', ended_at = max(?, created_at) WHERE attempt_id = ? AND `+
+		`step_id IS NOT NULL AND ended_at IS NULL`, t.Now, attemptID)
 }

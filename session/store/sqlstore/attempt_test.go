@@ -15,27 +15,42 @@ func TestCreateAttempt(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	c.forward(time.Minute)
-	want := task.Attempt{ID: "11111111-0000-4000-8000-000000000000", TaskID: s.ID, Executor: "SCRIPTED", Variant: new("PLAN"), Prompt: new("be quick"),
-		Branch: "deepwork/one-0000", Workspace: abs("w"), Repos: []task.AttemptRepo{
+
+	want := task.Attempt{
+		ID:        "11111111-0000-4000-8000-000000000000",
+		TaskID:    s.ID,
+		Executor:  "SCRIPTED",
+		Variant:   new("PLAN"),
+		Prompt:    new("be quick"),
+		Branch:    "deepwork/one-0000",
+		Workspace: abs("w"),
+		Repos: []task.AttemptRepo{
 			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
-		}}
-	a := testkit.Get(b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).Must(t)
+		},
+	}
+	a := testkit.Get(b.CreateAttempt(t.Context(), want,
+		task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).Must(t)
 	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
 	equal(t, *a, want, a.CreatedAt, c.at.Truncate(time.Microsecond))
 	e := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
-	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant, "PLAN", e.Owner, "")
+	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant,
+		"PLAN", e.Owner, "")
 	got := taskOf(t, b, s.ID)
-	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true, *got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
+	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true,
+		*got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
 	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111")) // until there are worktrees on it
 	testkit.Must(t, b.SetWorkspace(t.Context(), a, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
 	testkit.FailsWith(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
 	testkit.FailsWith(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
 	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a, map[string]string{"r9": "cccc"}), task.ErrNotFound)
+
 	c.forward(time.Minute)
-	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID,
+		task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
 	a = testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
-	equal(t, *a.Repos[0].BaseCommit, "bbbb", *a.Repos[1].BaseCommit, "aaaa", a.Branch, "deepwork/other-1111", *a.WorkflowSessionID, "0123abcd",
+	equal(t, *a.Repos[0].BaseCommit, "bbbb", *a.Repos[1].BaseCommit, "aaaa", a.Branch, "deepwork/other-1111",
+		*a.WorkflowSessionID, "0123abcd",
 		*a.WorkflowStatus, "active", *a.WorkflowStep, "draft", a.UpdatedAt, c.at.Truncate(time.Microsecond))
 	testkit.Must(t, b.SetPushError(t.Context(), a.ID, new("no network")))
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}))
@@ -47,15 +62,25 @@ func TestWhatIsNotThere(t *testing.T) {
 	b, _, _ := newBoard(t)
 	ctx := t.Context()
 	for what, err := range map[string]error{
-		"project": second(b.Project(ctx, "x")), "repo": second(b.Repo(ctx, "x")), "repos": last(b.Repos(ctx, "x", task.Page{Limit: 1})),
-		"execution": second(b.Execution(ctx, "x")), "place": second(b.AttemptContext(ctx, "x")), "maker": second(b.Maker(ctx, "x")),
-		"workspace": b.SetWorkspace(ctx, &task.Attempt{ID: "x"}, nil), "branch": b.SetBranch(ctx, "x", "x"), "run": b.SetRun(ctx, "x", json.RawMessage(`{}`)),
-		"workflow": b.SetWorkflow(ctx, "x", task.WorkflowProgress{}), "push": b.SetPushError(ctx, "x", nil),
-		"start": second(b.StartExecution(ctx, "x", "X", time.Time{})), "end": ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
-		"release": second(b.Release(ctx, "x", "one")), "stop": second(b.Stop(ctx, "x")),
+		"project":   second(b.Project(ctx, "x")),
+		"repo":      second(b.Repo(ctx, "x")),
+		"repos":     last(b.Repos(ctx, "x", task.Page{Limit: 1})),
+		"execution": second(b.Execution(ctx, "x")),
+		"place":     second(b.AttemptContext(ctx, "x")),
+		"maker":     second(b.Maker(ctx, "x")),
+		"workspace": b.SetWorkspace(ctx, &task.Attempt{ID: "x"}, nil),
+		"branch":    b.SetBranch(ctx, "x", "x"),
+		"run":       b.SetRun(ctx, "x", json.RawMessage(`{}`)),
+		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
+		"push":      b.SetPushError(ctx, "x", nil),
+		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
+		"end":       ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
+		"release":   second(b.Release(ctx, "x", "one")),
+		"stop":      second(b.Stop(ctx, "x")),
 	} {
 		says(t, err, task.ErrNotFound, `"x"`, what)
 	}
+
 	is(t, false)(b.Adopt(ctx, "x", "a", "b"))
 }
 
@@ -76,19 +101,23 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	other := by("me", "create_task", "r1", "d2")
 	says(t, second(create(other)), task.ErrReused, `request_id "r1"`)
 	testkit.FailsWith(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
-	for _, scope := range []task.Request{by("you", "create_task", "r1", "d"), by("me", "another_tool", "r1", "d"), by("me", "create_task", "r2", "d"), {}, {}} {
+	for _, scope := range []task.Request{by("you", "create_task", "r1", "d"), by("me", "another_tool", "r1", "d"),
+		by("me", "create_task", "r2", "d"), {}, {}} {
 		equal(t, scope, testkit.Get(create(scope)).Must(t).ID == first.ID, false)
 	}
 	bad := by("me", "create_task", "r3", "d")
 	testkit.FailsWith(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
 	is(t, "")(b.FindRequest(t.Context(), bad))
 	attempt := func() (*task.Attempt, error) {
-		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, by("me", "start", "r1", "d"))
+		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"},
+			task.Execution{Prompt: "p"}, by("me", "start", "r1", "d"))
 	}
 	a := testkit.Get(attempt()).Must(t)
 	run(t, b)
 	same := testkit.Get(attempt()).Must(t)
-	equal(t, same.ID, a.ID, same.State, task.Running, testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
+	equal(t, same.ID, a.ID, same.State, task.Running,
+		testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
+
 	// A clock that is set forward forgets none of the newest calls; what is older than them is known for 30 days.
 	c.forward(task.RequestsKept)
 	many := func(n int, name string) {
@@ -103,9 +132,11 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	is(t, "")(b.FindRequest(t.Context(), r))
 	c.forward(task.RequestsKept - 300*time.Minute)
 	many(task.NewestRequests, "much later")
-	equal(t, "forgotten before 30 days", testkit.Get(b.FindRequest(t.Context(), by("me", "create_task", "later0", "d"))).Must(t) == "", false)
+	equal(t, "forgotten before 30 days",
+		testkit.Get(b.FindRequest(t.Context(), by("me", "create_task", "later0", "d"))).Must(t) == "", false)
 	equal(t, testkit.Get(create(r)).Must(t).ID == first.ID, false)
-	testkit.Must(t, b.DeleteTask(t.Context(), testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).Must(t).ID))
+	testkit.Must(t, b.DeleteTask(t.Context(),
+		testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).Must(t).ID))
 	says(t, second(create(bad)), task.ErrNotFound, "was deleted since")
 }
 
@@ -129,7 +160,8 @@ func TestDeleteTask(t *testing.T) {
 	}
 	is(t, []string{s.ID})(b.Deleting(t.Context()))
 	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "p", nil, task.Request{})), task.ErrDeleting)
-	testkit.FailsWith(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
+	testkit.FailsWith(t, second(
+		b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
 	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
 	e = testkit.Get(b.AddExecution(t.Context(), session.ID, "p", nil, task.Request{})).Must(t)
 	refused("follow-up waiting")
@@ -137,14 +169,16 @@ func TestDeleteTask(t *testing.T) {
 	place := testkit.Get(b.AttemptContext(t.Context(), a.ID)).Must(t)
 	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0, len(testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)), 0)
+	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0,
+		len(testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)), 0)
 	testkit.FailsWith(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
 	testkit.FailsWith(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
 }
 
 func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	b, clock, p := newBoard(t)
-	// The clock is set back before the start; the server tells since and ended, 0 for unknown; the board has the other two.
+	// The clock is set back before the start; the server tells since and ended, 0 for unknown; the board has
+	// the other two.
 	keeps := func(back, since, ended, started, endedAt time.Duration) {
 		t.Helper()
 		try(t, b, addTask(t, b, p, "one"))
@@ -158,7 +192,8 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		}
 		end(t, b, x, ending)
 		got := testkit.Get(b.Execution(t.Context(), x.ID)).Must(t)
-		equal(t, "it started after and ended after", got.StartedAt.Sub(x.CreatedAt), started, got.EndedAt.Sub(x.CreatedAt), endedAt)
+		equal(t, "it started after and ended after", got.StartedAt.Sub(x.CreatedAt), started,
+			got.EndedAt.Sub(x.CreatedAt), endedAt)
 	}
 	keeps(0, 10*time.Second, 20*time.Second, 10*time.Second, 20*time.Second)
 	keeps(0, 10*time.Second, 10*time.Second, 10*time.Second, 10*time.Second) // it ends at once
@@ -174,25 +209,49 @@ func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	c.forward(time.Hour)
-	for _, change := range []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}} {
+	for _, change := range []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")},
+		{JobName: new(""), WorkflowName: new("")}} {
 		equal(t, change, testkit.Get(b.UpdateTask(t.Context(), s.ID, change)).Must(t).UpdatedAt, s.UpdatedAt)
 	}
-	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
+
+	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")},
+		{JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
 		was := taskOf(t, b, s.ID)
 		c.forward(time.Hour)
-		equal(t, change, testkit.Get(b.UpdateTask(t.Context(), s.ID, change)).Must(t).UpdatedAt.After(was.UpdatedAt), true)
+		equal(t, change, testkit.Get(b.UpdateTask(t.Context(), s.ID, change)).Must(t).UpdatedAt.After(was.UpdatedAt),
+			true)
 	}
 }
 
 func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 	t.Helper()
-	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})).Must(t)
-	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage(`{"goal":"g"}`)}},
+	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{
+		ProjectID:    p.ID,
+		Title:        title,
+		JobName:      new("j"),
+		WorkflowName: new("w"),
+		Lead:         task.ServerLeads,
+	}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{
+		TaskID:    s.ID,
+		Executor:  "SCRIPTED",
+		Branch:    "deepwork/" + title,
+		Workspace: abs("w"),
+		Situation: task.Situation{Run: json.RawMessage(`{"goal":"g"}`)},
+	},
 		task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
 func step(a *task.Attempt, id string) task.Execution {
-	return task.Execution{ID: id, AttemptID: a.ID, LogID: "agent of " + id, WorkflowSessionID: "0123abcd", StepID: "one", Executor: "SCRIPTED", Variant: new("PLAN")}
+	return task.Execution{
+		ID:                id,
+		AttemptID:         a.ID,
+		LogID:             "agent of " + id,
+		WorkflowSessionID: "0123abcd",
+		StepID:            "one",
+		Executor:          "SCRIPTED",
+		Variant:           new("PLAN"),
+	}
 }
 
 func ended(_ *task.Execution, _ bool, err error) error { return err }
@@ -221,6 +280,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := led(t, b, p, "run")
 	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{})), task.ErrEnded)
+
 	leader, _ := run(t, b)
 	equal(t, "is not the execution of a leader", leader.Lead, true)
 	want := step(a, "s1")
@@ -232,30 +292,44 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	want.State = task.Starting
 	same()
 	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{})), task.ErrEnded)
+
 	startStep(t, b, "s1", c.at.Add(-time.Hour)) // a clock that differs
 	want.State, want.StartedAt = task.Running, &want.CreatedAt
 	same()
 	c.forward(time.Minute)
 	until := c.at.Add(time.Hour).UTC().Truncate(time.Microsecond)
-	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{Conversation: new("talk"), LimitedUntil: &until,
-		State: task.Failed, ExitCode: new(3), FinalMessage: new("bye"), Error: new("it broke"), Usage: &task.Usage{Turns: 7}})))
-	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed, new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
+	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{
+		Conversation: new("talk"),
+		LimitedUntil: &until,
+		State:        task.Failed,
+		ExitCode:     new(3),
+		FinalMessage: new("bye"),
+		Error:        new("it broke"),
+		Usage:        &task.Usage{Turns: 7},
+	})))
+	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed,
+		new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
 	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
 	same()
 	endStep(t, b, "s1")
 	same() // an end is final
 	testkit.FailsWith(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
+
 	used := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
-	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7, len(testkit.Get(b.Steps(t.Context(), "no run")).Must(t)), 0)
+	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7,
+		len(testkit.Get(b.Steps(t.Context(), "no run")).Must(t)), 0)
 	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})), task.ErrEnded)
-	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})), task.ErrEnded)
+	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil,
+		task.Limits{})), task.ErrEnded)
+
 	own := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
 	equal(t, "the executions of the run itself", len(own), 1, own[0].Lead, true, own[0].LogID, a.ID)
 	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
 	equal(t, "what servers lead", len(open), 1, open[0].ID, leader.ID)
 }
 
-// The agents of runs and those of other attempts share the slots; a leader needs none. Who leads one run claims no other.
+// The agents of runs and those of other attempts share the slots; a leader needs none. Who leads one run
+// claims no other.
 func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
 	one, two := led(t, b, p, "one"), led(t, b, p, "two")
@@ -270,7 +344,8 @@ func TestStepsShareTheSlots(t *testing.T) {
 	startStep(t, b, x.ID, time.Time{})
 	addStep(t, b, one, "s1")
 	addStep(t, b, two, "s2")
-	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1), true, claimStep(t, b, two, "s2", 1), false)
+	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1),
+		true, claimStep(t, b, two, "s2", 1), false)
 	try(t, b, addTask(t, b, p, "alone"))
 	equal(t, claimed(t, b, 1), nil, only().Lead, false, claimStep(t, b, two, "s2", 2), false)
 	endStep(t, b, "s1")
@@ -278,6 +353,7 @@ func TestStepsShareTheSlots(t *testing.T) {
 	addStep(t, b, one, "s3")
 	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
 	is(t, true)(b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, task.Limits{}))
+
 	// Agents of steps wait from the moment at which what has ended reaches a limit.
 	startStep(t, b, "s3", time.Time{})
 	endStep(t, b, "s3")
@@ -320,8 +396,10 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	for _, id := range []string{"ended", "runs", "waits"} {
 		addStep(t, b, a, id)
 	}
+
 	addStep(t, b, other, "of another")
-	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID,
+		task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
 	open, _, err := b.Work(t.Context())
 	testkit.Must(t, err)
 	equal(t, len(open), 2, open[1].Run == nil, false, open[1].Step, "one") // it is listed with where it is
@@ -329,19 +407,25 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 		claimStep(t, b, a, id, 9)
 		startStep(t, b, id, c.at)
 	}
+
 	endStep(t, b, "ended")
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
 	needs, _ := attention(t, b)
-	equal(t, len(needs), 2, needs[1].State, task.Running, string(needs[0].Run), `{"goal":"g","session_id":"0123abcd"}`, needs[0].State, task.Stopped)
+	equal(t, len(needs), 2, needs[1].State, task.Running, string(needs[0].Run), `{"goal":"g","session_id":"0123abcd"}`,
+		needs[0].State, task.Stopped)
 	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
-	equal(t, len(all), 3, all[0].ID, "waits", all[0].State, task.Interrupted, all[1].State, task.Interrupted, all[2].State, task.Completed)
+	equal(t, len(all), 3, all[0].ID, "waits", all[0].State, task.Interrupted, all[1].State, task.Interrupted,
+		all[2].State, task.Completed)
 	steps := testkit.Get(b.Steps(t.Context(), other.ID)).Must(t)
 	equal(t, "those of another run", len(steps), 1, steps[0].State, task.Waiting)
-	equal(t, len(testkit.Get(b.Used(t.Context(), a.ID)).Must(t)), 2) // the one that waited used nothing, and the leader is no agent
+
+	// the one that waited used nothing, and the leader is no agent
+	equal(t, len(testkit.Get(b.Used(t.Context(), a.ID)).Must(t)), 2)
 	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{})), task.ErrEnded)
 	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{})), task.ErrEnded)
+
 	attempt := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
 	equal(t, string(attempt.Run), `{"goal":"g","session_id":"0123abcd"}`, attempt.State, task.Stopped)
 	alone := try(t, b, addTask(t, b, p, "alone"))

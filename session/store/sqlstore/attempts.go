@@ -17,12 +17,15 @@ import (
 )
 
 // situation are the columns of a task.Situation of an attempt, as a; those of a missing one are empty.
-const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_name, '') AS machine_name, coalesce(a.root, '') AS root,
+const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_name, '') AS machine_name, ` +
+	`coalesce(a.root, '') AS root,
 	coalesce(a.state, '') AS state, coalesce(a.landed, '') AS landed, a.run,
-	coalesce((SELECT owner FROM executions WHERE attempt_id = a.id AND step_id IS NULL ORDER BY seq DESC LIMIT 1), '') AS leader,
+	coalesce((SELECT owner FROM executions WHERE attempt_id = a.id AND step_id IS NULL ORDER BY seq DESC LIMIT 1), ` +
+	`'') AS leader,
 	(SELECT count(*) FROM executions WHERE attempt_id = a.id AND step_id IS NOT NULL AND ended_at IS NULL) > 0 AS busy`
 
-const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, a.trace, ` + situation + `,
+const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, ` +
+	`a.trace, ` + situation + `,
 	a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
@@ -38,7 +41,9 @@ func (t Tx) attempts(where string, args ...any) []task.Attempt {
 		AttemptID string
 		Position  int
 		task.AttemptRepo
-	}](t, `SELECT attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree FROM attempt_repos
+	}](t,
+		`SELECT attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree FROM `+
+			`attempt_repos
 		WHERE attempt_id IN (SELECT a.id FROM attempts a `+where+`)`, args...)
 	sort.Slice(repos, func(i, j int) bool { return repos[i].Position < repos[j].Position })
 	of := make(map[string][]task.AttemptRepo, len(all))
@@ -48,6 +53,7 @@ func (t Tx) attempts(where string, args ...any) []task.Attempt {
 	for i := range all {
 		all[i].Repos = of[all[i].ID]
 	}
+
 	return all
 }
 
@@ -70,11 +76,15 @@ func (t Tx) attempt(id string) *task.Attempt {
 	return a
 }
 
-func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
+func (b board) CreateAttempt(
+	ctx context.Context, a task.Attempt, first task.Execution, r task.Request,
+) (*task.Attempt, error) {
 	return b.makeAttempt(ctx, r, func(t Tx) string { return t.createAttempt(a, first) })
 }
 
-func (b board) CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
+func (b board) CreateRun(
+	ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request,
+) (*task.Attempt, error) {
 	return b.makeAttempt(ctx, r, func(t Tx) string {
 		a.TaskID = t.createTask(n)
 		return t.createAttempt(a, first)
@@ -99,15 +109,21 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	}
 	t.staying(a.TaskID)
 	t.unblocked(a.TaskID)
+
 	var identity, group *string // nil: those of the task, so that its text leads no agent to what only the owner sees
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, trace, created_at, updated_at, identity, caller_group)
-		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.later("attempts", "task_id", a.TaskID), t.Now, identity, group, a.TaskID)
+	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, trace, `+
+		`created_at, updated_at, identity, caller_group)
+		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks `+
+		`WHERE id = ?`,
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace,
+		t.later("attempts", "task_id", a.TaskID), t.Now, identity, group, a.TaskID)
+
 	for i, r := range a.Repos {
-		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
+		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, `+
+			`base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			a.ID, i, r.RepoID, r.RepoName, r.RepoPath, r.TargetBranch, r.BaseCommit, r.Worktree)
 	}
@@ -120,11 +136,12 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 // have an id: a task stands for its newest attempt, and a run counts the agents since its newest leader.
 func (t Tx) later(table, column, id string) string {
 	var after time.Time
-	t.First(`SELECT max(created_at) FROM `+table+` WHERE `+column+` = ? AND created_at > ?`, []any{id, t.Now}, scanTime(func(last *time.Time) {
-		if last != nil {
-			after = last.Add(time.Microsecond)
-		}
-	}))
+	t.First(`SELECT max(created_at) FROM `+table+` WHERE `+column+` = ? AND created_at > ?`, []any{id, t.Now},
+		scanTime(func(last *time.Time) {
+			if last != nil {
+				after = last.Add(time.Microsecond)
+			}
+		}))
 	return t.clampTime(after, time.Time{})
 }
 
@@ -139,13 +156,15 @@ func (b board) AllAttempts(ctx context.Context) ([]task.Attempt, error) {
 func (b board) AttemptDetails(ctx context.Context, id string) (*task.AttemptDetails, error) {
 	return read(ctx, b, "reading an attempt", func(t Tx) *task.AttemptDetails {
 		now := &task.AttemptDetails{Attempt: t.attempt(id), Execution: t.latest(id)}
-		now.Executions = List[task.Execution](t, briefRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions)
+		now.Executions = List[task.Execution](t,
+			briefRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT ?`, id, task.ShownExecutions)
 		if s := now.Attempt.LatestSessionID; s != nil {
 			now.Session = t.session(*s)
 		}
 		if now.Execution.State == task.Waiting {
 			now.Open = t.count(openExecutions(""))
-			now.Ahead = t.count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND o.step_id IS NULL AND o.seq < e.seq
+			now.Ahead = t.count(`SELECT count(*) FROM executions e JOIN executions o ON o.state = 'waiting' AND `+
+				`o.step_id IS NULL AND o.seq < e.seq
 				WHERE e.id = ? AND e.state = 'waiting'`, now.Execution.ID)
 		}
 		return now
@@ -158,10 +177,15 @@ func (b board) TaskAttempts(ctx context.Context, taskID string, p task.Page) (*t
 		return nil, err
 	}
 	return read(ctx, b, "listing attempts", func(t Tx) *task.AttemptList {
-		r := &task.AttemptList{Task: t.task(taskID), Total: t.count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID)}
+		r := &task.AttemptList{
+			Task:  t.task(taskID),
+			Total: t.count(`SELECT count(*) FROM attempts WHERE task_id = ?`, taskID),
+		}
 		r.Attempts = t.attempts(`WHERE a.task_id = ? AND a.created_at <= ? AND (a.created_at < ? OR a.id > ?)
 			ORDER BY a.created_at DESC, a.id LIMIT ?`, position(l, taskID)...)
-		r.Attempts, r.Next = task.Cut(l, r.Attempts, func(a task.Attempt) (time.Time, string) { return a.CreatedAt, a.ID })
+		r.Attempts, r.Next = task.Cut(l, r.Attempts, func(a task.Attempt) (time.Time, string) {
+			return a.CreatedAt, a.ID
+		})
 		return r
 	})
 }
@@ -178,7 +202,8 @@ func (b board) AttemptContext(ctx context.Context, attemptID string) (*task.Atte
 // touch changes columns of an attempt, and the time of its last change.
 func (t Tx) touch(attemptID, columns string, args ...any) {
 	t.changed(store.AttemptChanged, attemptID)
-	t.mustChange(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`, append(args, t.Now, attemptID)...)
+	t.mustChange(task.Missing("attempt", attemptID), `UPDATE attempts SET `+columns+`updated_at = ? WHERE id = ?`,
+		append(args, t.Now, attemptID)...)
 }
 
 func (b board) SetWorkspace(ctx context.Context, a *task.Attempt, base map[string]string) error {
@@ -220,7 +245,8 @@ func (t Tx) setRepos(attemptID, column string, values map[string]string) {
 
 func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.WorkflowProgress) error {
 	return change(ctx, b, "recording an attempt's workflow", func(t Tx) {
-		t.touch(attemptID, `workflow_session_id = ?, workflow_status = ?, workflow_step = ?, `, task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step))
+		t.touch(attemptID, `workflow_session_id = ?, workflow_status = ?, workflow_step = ?, `,
+			task.NonEmpty(&n.SessionID), task.NonEmpty(&n.Status), task.NonEmpty(&n.Step))
 	})
 }
 
@@ -237,7 +263,9 @@ func (b board) SetLanded(ctx context.Context, attemptID, landed string, done boo
 		}
 		t.touch(attemptID, `landed = ?, `, landed)
 		of := t.taskOf(attemptID)
-		if !done || t.Exec(`UPDATE tasks SET status = 'done', updated_at = ? WHERE id = ? AND status NOT IN ('done', 'cancelled')`, t.Now, of) == 0 {
+		if !done ||
+			t.Exec(`UPDATE tasks SET status = 'done', updated_at = ? WHERE id = ? AND status NOT IN ('done', `+
+				`'cancelled')`, t.Now, of) == 0 {
 			return false
 		}
 		t.changed(store.TaskChanged, of)
@@ -253,7 +281,9 @@ func (b board) SetRun(ctx context.Context, attemptID string, run json.RawMessage
 }
 
 func (b board) BranchTaken(ctx context.Context, branch string) (bool, error) {
-	return read(ctx, b, "looking for a branch", func(t Tx) bool { return t.has(`FROM attempts WHERE branch = ?`, branch) })
+	return read(ctx, b, "looking for a branch", func(t Tx) bool {
+		return t.has(`FROM attempts WHERE branch = ?`, branch)
+	})
 }
 
 func (b board) SetBranch(ctx context.Context, attemptID, branch string) error {
@@ -273,10 +303,12 @@ func (t Tx) hasWorktree(attemptID string) bool {
 func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, error) {
 	return read(ctx, b, "listing the folders of worktrees", func(t Tx) []string {
 		all := List[string](t, `SELECT DISTINCT worktree FROM attempt_repos
-			WHERE worktree <> '' AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`, here.MachineID, here.Root)
+			WHERE worktree <> '' AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`,
+			here.MachineID, here.Root)
 		for i, path := range all { // <folder>/<attempt>/<repo>
 			all[i] = filepath.Dir(filepath.Dir(path))
 		}
+
 		slices.Sort(all)
 		return slices.Compact(all)
 	})
@@ -285,9 +317,11 @@ func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, 
 func (b board) RepoPaths(ctx context.Context, here task.Place) ([]string, error) {
 	return read(ctx, b, "reading the paths of repositories", func(t Tx) []string {
 		all := List[string](t, `SELECT path FROM repos UNION SELECT repo_path FROM attempt_repos
-			WHERE attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?) ORDER BY 1`, here.MachineID, here.Root)
+			WHERE attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?) ORDER BY 1`, here.MachineID,
+			here.Root)
 		if b.o.Shared {
-			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }), maps.Values(b.Synced()))
+			all = slices.AppendSeq(slices.DeleteFunc(all, func(path string) bool { return path == "" }),
+				maps.Values(b.Synced()))
 			slices.Sort(all)
 			all = slices.Compact(all)
 		}

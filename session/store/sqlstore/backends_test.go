@@ -1,4 +1,5 @@
-// The tests are the conformance suites of the stores: what callers under session rely on. All run on every one of backends.
+// The tests are the conformance suites of the stores: what callers under session rely on. All run on every
+// one of backends.
 package sqlstore_test
 
 import (
@@ -60,7 +61,9 @@ type closing struct {
 
 func (c closing) Close() error { return c.s.Close(context.Background()) }
 
-func (b board) tasks(t testing.TB, project string, f task.Filter, p task.Page) (list []task.Summary, total int, next string) {
+func (b board) tasks(
+	t testing.TB, project string, f task.Filter, p task.Page,
+) (list []task.Summary, total int, next string) {
 	t.Helper()
 	list, total, next, err := b.Tasks(t.Context(), project, f, p)
 	testkit.Must(t, err)
@@ -92,17 +95,21 @@ var backend string
 
 const backendVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_STORE"
 
-// TestMain runs all tests for each backend. With a path in its environment the test binary is another process on that database.
+// TestMain runs all tests for each backend. With a path in its environment the test binary is another process
+// on that database.
 func TestMain(m *testing.M) {
 	if os.Getenv("BOARD_PATH") != "" {
 		backend = os.Getenv(backendVariable)
 		os.Exit(work(context.Background()))
 	}
+
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
 	flag.Parse()
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	run, failed := flag.Lookup("test.run").Value.String(), 0
-	for _, backend = range slices.Backward(slices.Sorted(maps.Keys(backends))) { // the coverage of the first, which runs all tests, is reported
+
+	// the coverage of the first, which runs all tests, is reported
+	for _, backend = range slices.Backward(slices.Sorted(maps.Keys(backends))) {
 		tests := run
 		if backend == "pgbouncer" && run == "" {
 			tests = throughBouncer
@@ -132,14 +139,15 @@ func TestMain(m *testing.M) {
 	os.Exit(failed)
 }
 
-// throughBouncer are the tests that are run through PgBouncer, too: those of several connections that wait for each other.
-// What a statement answers does not depend on it.
+// throughBouncer are the tests that are run through PgBouncer, too: those of several connections that wait
+// for each other. What a statement answers does not depend on it.
 const throughBouncer = "Request|Change|Follower|Feed|Writers|Server|Process"
 
 func urlOf(backend string) (url string, end func(), err error) {
 	if backend == "sqlite" {
 		return "", func() {}, nil
 	}
+
 	server, err := pgtest.Shared()
 	if err != nil {
 		return "", nil, err
@@ -178,7 +186,8 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 func verify(t testing.TB, b board) {
 	t.Helper()
 	found, _, err := b.Inspect(context.Background())
-	testkit.True(t, len(found) == 0 && (err == nil || errors.Is(err, task.ErrClosed)), "the board's inspection: %v, %v", found, err)
+	testkit.True(t, len(found) == 0 && (err == nil || errors.Is(err, task.ErrClosed)), "the board's inspection: %v, %v",
+		found, err)
 }
 
 type clock struct{ at time.Time }
@@ -223,15 +232,26 @@ func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary 
 
 func addAs(t testing.TB, b board, p task.Project, who session.Caller, title string) *task.Summary {
 	t.Helper()
-	return testkit.Get(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
+	return testkit.Get(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).
+		Must(t)
 }
 
 func try(t testing.TB, b board, s *task.Summary) *task.Attempt { return tryAs(t, b, owner, s) }
 
 func tryAs(t testing.TB, b board, who session.Caller, s *task.Summary) *task.Attempt {
 	t.Helper()
-	return testkit.Get(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
-		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
+	return testkit.Get(b.For(who).CreateAttempt(t.Context(), task.Attempt{
+		TaskID:    s.ID,
+		Executor:  "SCRIPTED",
+		Branch:    "deepwork/x-0000",
+		Workspace: abs("w"),
+		Repos: []task.AttemptRepo{{
+			RepoID:       "r1",
+			RepoName:     "web",
+			RepoPath:     abs("web"),
+			TargetBranch: "main",
+			Worktree:     abs("w/web"),
+		}},
 	}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
@@ -317,7 +337,8 @@ func equal(t testing.TB, pairs ...any) {
 	}
 }
 
-// difference compares a value with one that is wanted: a pointer with a value or nil, too, and any type with a constant.
+// difference compares a value with one that is wanted: a pointer with a value or nil, too, and any type with
+// a constant.
 func difference(got, want any) string {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	if g.Kind() == reflect.Pointer && !g.IsNil() && w.IsValid() && w.Kind() != reflect.Pointer {

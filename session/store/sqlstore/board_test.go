@@ -23,10 +23,16 @@ import (
 var wide = task.Room{InReview: 1000, Slots: 1000}
 
 func startReady(b store.Board, id string, r task.Room) error {
-	return b.StartReady(context.Background(), task.Attempt{TaskID: id, Executor: "SCRIPTED", Branch: "deepwork/x", Workspace: abs("w")}, task.Execution{Prompt: "p"}, r)
+	return b.StartReady(context.Background(), task.Attempt{
+		TaskID:    id,
+		Executor:  "SCRIPTED",
+		Branch:    "deepwork/x",
+		Workspace: abs("w"),
+	}, task.Execution{Prompt: "p"}, r)
 }
 
-// Tasks are ready that are todo, were never tried, wait for none, and were made and changed by callers who may start agents.
+// Tasks are ready that are todo, were never tried, wait for none, and were made and changed by callers who
+// may start agents.
 func TestReady(t *testing.T) {
 	b, c, p := newBoard(t)
 	ready := func(r task.Room) (titles []string) {
@@ -55,7 +61,8 @@ func TestReady(t *testing.T) {
 	addAs(t, b, p, session.Caller{Identity: "guest"}, "guest")
 	addAs(t, b, p, session.Caller{Identity: "friend", Rights: session.RightAgents}, "friend")
 	changed := made("changed")
-	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")})))
+	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID,
+		task.TaskChange{Title: new("taken over")})))
 	equal(t, ready(wide), []string{"blocker", "free", "friend"})
 	b.set(t, blocker, task.Done)
 	equal(t, ready(wide), []string{"free", "blocked", "friend"})
@@ -68,6 +75,7 @@ func TestReady(t *testing.T) {
 	reached.Limits.Unknown = new(int64(0))
 	testkit.FailsWith(t, startReady(b, blocked.ID, reached), task.ErrNotReady, "with a budget that is reached")
 	equal(t, len(ready(reached)), 0)
+
 	// Now one waits.
 	for _, room := range []task.Room{{InReview: 1, Slots: 9}, {InReview: 9, Slots: 1}} {
 		equal(t, room, len(ready(room)), 0)
@@ -85,13 +93,21 @@ func TestRoomForReady(t *testing.T) {
 		return len(testkit.Get(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).Must(t)) == 0
 	}
 	equal(t, "full at first", full(), false)
-	for state, want := range map[task.AttemptState]bool{task.Completed: true, task.Failed: true, task.Interrupted: true, task.Stopped: false} {
+	for state, want := range map[task.AttemptState]bool{
+		task.Completed:   true,
+		task.Failed:      true,
+		task.Interrupted: true,
+		task.Stopped:     false,
+	} {
 		s := addTask(t, b, p, string(state))
 		try(t, b, s)
 		equal(t, state, full(), true)
 		x, _ := run(t, b)
 		equal(t, state, full(), true)
-		end(t, b, x, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
+		end(t, b, x, task.Ending{
+			State: state,
+			Task:  map[task.AttemptState]task.Status{task.Completed: task.InReview}[state],
+		})
 		equal(t, state, full(), want)
 		b.set(t, s, task.Done)
 		equal(t, state, full(), false)
@@ -107,6 +123,7 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 	for i := range tasks {
 		all = append(all, addTask(t, one, p, fmt.Sprint(i)))
 	}
+
 	room := task.Room{InReview: most, Slots: tasks}
 	started := atOnce(2*tasks, func(i int) bool {
 		err := startReady([]board{one, two}[i%2], all[i/2].ID, room)
@@ -121,8 +138,11 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 
 func TestAttention(t *testing.T) {
 	b, c, p := newBoard(t)
-	var want []task.Attention                                                                             // newest first
-	tried := func(attended bool, title string, how task.AttemptState, status task.Status) *task.Summary { // status "" leaves that of the task
+	// newest first
+	var want []task.Attention
+
+	// status "" leaves that of the task
+	tried := func(attended bool, title string, how task.AttemptState, status task.Status) *task.Summary {
 		c.forward(time.Minute)
 		s := addTask(t, b, p, title)
 		a := try(t, b, s)
@@ -133,8 +153,16 @@ func TestAttention(t *testing.T) {
 			b.set(t, s, status)
 		}
 		if attended {
-			want = append([]task.Attention{{TaskID: s.ID, Title: title, AttemptID: a.ID, Situation: task.Situation{State: how, Leader: "server"}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
+			want = append([]task.Attention{{
+				TaskID:    s.ID,
+				Title:     title,
+				AttemptID: a.ID,
+				Situation: task.Situation{State: how, Leader: "server"},
+				Began:     true,
+				Since:     c.at.UTC().Truncate(time.Microsecond),
+			}}, want...)
 		}
+
 		return s
 	}
 	tried(true, "failed", task.Failed, "")
@@ -153,7 +181,8 @@ func TestAttention(t *testing.T) {
 	addTask(t, b, p, "never tried")
 	got, more := attention(t, b)
 	equal(t, more, false, got, want)
-	testkit.Must(t, b.SetWorkflow(t.Context(), want[0].AttemptID, task.WorkflowProgress{SessionID: "00000000", Status: "active", Step: "one"}))
+	testkit.Must(t, b.SetWorkflow(t.Context(), want[0].AttemptID,
+		task.WorkflowProgress{SessionID: "00000000", Status: "active", Step: "one"}))
 	got, _ = attention(t, b)
 	equal(t, "after its workflow moved", got, want)
 }
@@ -171,7 +200,13 @@ func TestWork(t *testing.T) {
 			end(t, b, e, task.Ending{State: how})
 		}
 		now := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
-		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, Situation: now.Situation}
+		return task.Work{
+			TaskID:    s.ID,
+			Title:     s.Title,
+			AttemptID: a.ID,
+			Executor:  now.Executor,
+			Situation: now.Situation,
+		}
 	}
 	var want []task.Work
 	for i := range task.MaxWork + 1 {
@@ -215,6 +250,7 @@ func ids(t *testing.T, b board) map[string]string {
 		}
 		equal(t, *testkit.Get(b.Project(t.Context(), p.ID)).Must(t), p)
 	}
+
 	return all
 }
 
@@ -247,12 +283,15 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
 	now, after := resync(t, b, shop), root()
-	equal(t, after.ID, before.ID, after.Name, "store", after.CreatedAt, before.CreatedAt, after.UpdatedAt.Equal(before.UpdatedAt), false)
+	equal(t, after.ID, before.ID, after.Name, "store", after.CreatedAt, before.CreatedAt,
+		after.UpdatedAt.Equal(before.UpdatedAt), false)
 	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
 	testkit.FailsWith(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
+
 	_, total, _ := b.tasks(t, web, task.Filter{}, task.Page{Limit: 5})
 	equal(t, taskOf(t, b, s.ID), s, total, 1)
-	says(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})), task.ErrNotFound, "no longer in the config")
+	says(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})),
+		task.ErrNotFound, "no longer in the config")
 	testkit.Must(t, b.Close())
 	b = openAt(t, path, c.now)
 	now = resync(t, b, project("web", "api", "new"), shop)
@@ -260,6 +299,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	now = resync(t, b, project("web", "web", "api"), shop)
 	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
 	addTask(t, b, task.Project{ID: web}, "x")
+
 	// Unchanged projects are not written.
 	repo, all := testkit.Get(b.Repo(t.Context(), now["web/api"])).Must(t), b.projects(t)
 	c.forward(time.Hour)
@@ -270,7 +310,8 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	resync(t, b, again, shop)
 	got := testkit.Get(b.Repo(t.Context(), repo.ID)).Must(t)
 	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repo.UpdatedAt), true, got.CreatedAt, repo.CreatedAt)
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{shop, {Name: "of another machine"}}, true)) // those of others stay
+	// those of others stay
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{shop, {Name: "of another machine"}}, true))
 	equal(t, len(ids(t, b)), len(now)+1)
 }
 
@@ -283,7 +324,8 @@ var (
 
 // strangers see nothing of ann's. The names of some are those of others' groups.
 var strangers = []session.Caller{
-	{Identity: "eve"}, {Identity: "eve", Group: "others"}, {Identity: "team"}, {Identity: "eve", Group: "ann"}, {Identity: "local"}, {},
+	{Identity: "eve"}, {Identity: "eve", Group: "others"}, {Identity: "team"}, {Identity: "eve", Group: "ann"},
+	{Identity: "local"}, {},
 }
 
 // A row names what belongs to one task.
@@ -294,13 +336,20 @@ var nowhere = row{"p", "r", "no task", "no attempt", "no session", "no execution
 // byID are calls of the methods of a View that name something of a task.
 func byID(ctx context.Context, v store.View, r row) map[string]func() error {
 	return map[string]func() error{
-		"Task":        func() error { return second(v.Task(ctx, r.task)) },
-		"UpdateTask":  func() error { return second(v.UpdateTask(ctx, r.task, task.TaskChange{Title: new("changed")})) },
+		"Task": func() error { return second(v.Task(ctx, r.task)) },
+		"UpdateTask": func() error {
+			return second(v.UpdateTask(ctx, r.task, task.TaskChange{Title: new("changed")}))
+		},
 		"BeginDelete": func() error { return second(v.BeginDelete(ctx, r.task)) },
 		"UndoDelete":  func() error { return v.UndoDelete(ctx, r.task) },
 		"DeleteTask":  func() error { return v.DeleteTask(ctx, r.task) },
 		"CreateAttempt": func() error {
-			return second(v.CreateAttempt(ctx, task.Attempt{TaskID: r.task, Executor: "X", Branch: "deepwork/y", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}))
+			return second(v.CreateAttempt(ctx, task.Attempt{
+				TaskID:    r.task,
+				Executor:  "X",
+				Branch:    "deepwork/y",
+				Workspace: "/w",
+			}, task.Execution{Prompt: "p"}, task.Request{}))
 		},
 		"Attempt":         func() error { return second(v.Attempt(ctx, r.attempt)) },
 		"Report":          func() error { return second(v.Report(ctx, r.attempt)) },
@@ -314,20 +363,28 @@ func byID(ctx context.Context, v store.View, r row) map[string]func() error {
 		"Spent":           func() error { return second(v.Spent(ctx, r.task, "")) },
 		"Comments":        func() error { return second(v.Comments(ctx, r.attempt)) },
 		"ChangeComments": func() error {
-			return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
+			return second(v.ChangeComments(ctx, r.attempt, nil,
+				[]task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
 		},
-		"SetLanded":  func() error { _, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false); return err },
+		"SetLanded": func() error {
+			_, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false)
+			return err
+		},
 		"SetTargets": func() error { return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"}) },
 		"AskRemoval": func() error { return v.AskRemoval(ctx, r.attempt) },
 		"Removal":    func() error { return second(v.Removal(ctx, r.attempt)) },
 		"Stop":       func() error { return second(v.Stop(ctx, r.waiting)) },
 		"Session":    func() error { return second(v.Session(ctx, r.session)) },
-		"Queue":      func() error { _, _, err := v.Queue(ctx, r.session, nil, task.Request{}); return err },
+		"Queue": func() error {
+			_, _, err := v.Queue(ctx, r.session, nil, task.Request{})
+			return err
+		},
 	}
 }
 
 // others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
-var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "CreateRun", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "CreateRun", "FindRequest",
+	"BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
@@ -338,12 +395,15 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 		defer b.Release(t.Context(), e.ID, "server") // those of other tasks wait on
 	}
 	testkit.Need(t, e != nil, "nothing to claim")
+
 	conversation := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 	end(t, b, e, task.Ending{State: task.Completed})
-	return row{p.ID, "", s.ID, a.ID, conversation.ID, testkit.Get(b.LatestExecution(t.Context(), tryAs(t, b, who, s).ID)).Must(t).ID}
+	return row{p.ID, "", s.ID, a.ID, conversation.ID,
+		testkit.Get(b.LatestExecution(t.Context(), tryAs(t, b, who, s).ID)).Must(t).ID}
 }
 
-// Each method lets the maker, its group and the owner read and change, and says to anybody else what it says of nothing.
+// Each method lets the maker, its group and the owner read and change, and says to anybody else what it says
+// of nothing.
 func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	b, _, p := newBoard(t)
 	methods := slices.AppendSeq(slices.Clone(others), maps.Keys(byID(t.Context(), b, nowhere)))
@@ -353,7 +413,8 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	kept, alone := made(t, b, p, ann), made(t, b, p, session.Caller{Identity: "solo"})
 	state := func() string {
 		l := testkit.Get(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).Must(t)
-		return string(testkit.Get(json.Marshal([]any{l, testkit.Get(b.Executions(t.Context(), kept.attempt)).Must(t)})).Must(t))
+		return string(testkit.Get(json.Marshal([]any{l, testkit.Get(b.Executions(t.Context(), kept.attempt)).Must(t)})).
+			Must(t))
 	}
 	was := state()
 	call := func(name string, who session.Caller, of row) error { return byID(t.Context(), b.For(who), of)[name]() }
@@ -362,12 +423,14 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 			for _, of := range []row{kept, alone} {
 				got := call(name, who, of)
 				testkit.FailsWith(t, got, task.ErrNotFound, name)
-				of := strings.NewReplacer(of.task, nowhere.task, of.attempt, nowhere.attempt, of.session, nowhere.session, of.waiting, nowhere.waiting)
+				of := strings.NewReplacer(of.task, nowhere.task, of.attempt, nowhere.attempt, of.session,
+					nowhere.session, of.waiting, nowhere.waiting)
 				equal(t, name, of.Replace(fmt.Sprint(got)), fmt.Sprint(call(name, who, nowhere)))
 			}
 		}
 		equal(t, name, state(), was)
 		testkit.FailsWith(t, call(name, bob, alone), task.ErrNotFound, name)
+
 		for _, who := range []session.Caller{ann, bob, owner} {
 			own := made(t, b, p, ann)
 			err := call(name, who, own)
@@ -384,7 +447,13 @@ func TestLists(t *testing.T) {
 		c.forward(1000)
 		who := []session.Caller{ann, bob, {Identity: "eve"}, {Identity: "ann"}}[i%4]
 		s := addAs(t, b, p, who, fmt.Sprint(i))
-		testkit.Must(t, second(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/" + s.Title, Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
+		testkit.Must(t,
+			second(b.For(who).CreateAttempt(t.Context(), task.Attempt{
+				TaskID:    s.ID,
+				Executor:  "X",
+				Branch:    "deepwork/" + s.Title,
+				Workspace: "/w",
+			}, task.Execution{Prompt: "p"}, task.Request{})))
 		if i%3 == 0 {
 			testkit.Must(t, second(b.For(who).UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		}
@@ -396,7 +465,8 @@ func TestLists(t *testing.T) {
 		for status, want := range map[task.Status]string{"": all, task.Done: done} {
 			var got []task.Summary
 			for next := "first"; next != ""; {
-				list, total, cursor, err := v.Tasks(t.Context(), p.ID, task.Filter{Status: status}, task.Page{Limit: 2, Cursor: strings.TrimPrefix(next, "first")})
+				list, total, cursor, err := v.Tasks(t.Context(), p.ID, task.Filter{Status: status},
+					task.Page{Limit: 2, Cursor: strings.TrimPrefix(next, "first")})
 				testkit.Must(t, err)
 				equal(t, total, len(strings.Fields(want)))
 				got, next = append(got, list...), cursor
@@ -406,9 +476,13 @@ func TestLists(t *testing.T) {
 		sorted := slices.Sorted(slices.Values(strings.Fields(all)))
 		open, ended, err := v.Work(t.Context())
 		testkit.Must(t, err)
-		equal(t, "work", slices.Sorted(slices.Values(xslices.Map(open, func(w task.Work) string { return w.Title }))), sorted, len(ended), 0)
+		equal(t, "work", slices.Sorted(slices.Values(xslices.Map(open, func(w task.Work) string { return w.Title }))),
+			sorted, len(ended), 0)
 		branches := testkit.Get(v.VisibleBranches(t.Context())).Must(t)
-		equal(t, "branches", slices.Sorted(slices.Values(xslices.Map(branches, func(b string) string { return strings.TrimPrefix(b, "deepwork/") }))), sorted)
+		equal(t, "branches",
+			slices.Sorted(slices.Values(xslices.Map(branches, func(b string) string {
+				return strings.TrimPrefix(b, "deepwork/")
+			}))), sorted)
 		equal(t, "works on", len(testkit.Get(v.WorkedOn(t.Context())).Must(t)), len(sorted)-len(strings.Fields(done)))
 		// Two attempts must not have the same branch, even if different callers made them.
 		is(t, true)(v.BranchTaken(t.Context(), "deepwork/10"))
@@ -426,12 +500,14 @@ func TestLists(t *testing.T) {
 	sees(owner, "11 10 9 8 7 6 5 4 3 2 1 0", "9 6 3 0")
 	sees(session.Caller{Identity: "team"}, "", "")
 	sees(session.Caller{}, "", "")
+
 	// The maker of an attempt is who started it; the owner does that for the maker of the task.
 	for _, c := range []struct{ made, tried, want session.Caller }{
 		{ann, bob, session.Caller{Identity: "bob", Group: "team"}},
 		{ann, owner, session.Caller{Identity: "ann", Group: "team"}},
 		{owner, owner, session.Caller{Identity: session.LocalIdentity}},
-		{session.Caller{Identity: "eve", Rights: session.RightAgents, Channel: session.ChannelHTTP}, session.Caller{Identity: "eve"}, session.Caller{Identity: "eve"}},
+		{session.Caller{Identity: "eve", Rights: session.RightAgents, Channel: session.ChannelHTTP},
+			session.Caller{Identity: "eve"}, session.Caller{Identity: "eve"}},
 	} {
 		is(t, c.want)(b.Maker(t.Context(), tryAs(t, b, c.tried, addAs(t, b, p, c.made, "one")).ID))
 	}

@@ -31,13 +31,15 @@ func (s *Store) publish(t Tx) {
 	if len(*t.changes) == 0 {
 		return
 	}
+
 	s.prune(t)
 	for some := range slices.Chunk(*t.changes, changesAtOnce) {
 		args := make([]any, 0, 3*len(some))
 		for _, c := range some {
 			args = append(args, c.Kind, c.ID, t.Now)
 		}
-		t.Exec(`INSERT INTO changes (kind, id, at) VALUES (?, ?, ?)`+strings.Repeat(`, (?, ?, ?)`, len(some)-1), args...)
+		t.Exec(`INSERT INTO changes (kind, id, at) VALUES (?, ?, ?)`+
+			strings.Repeat(`, (?, ?, ?)`, len(some)-1), args...)
 	}
 }
 
@@ -90,13 +92,17 @@ func (c changes) Wait(ctx context.Context, position string) error {
 // watch calls look at once, and whenever the version has changed or is unknown, until it is done or
 // fails. It looks at the version at each hint and from time to time. Its error may be the cause of the
 // end of ctx.
-func (s *Store) watch(ctx context.Context, every time.Duration, version func(context.Context) (int64, error), look func() (done bool, err error)) error {
+func (s *Store) watch(
+	ctx context.Context, every time.Duration, version func(context.Context) (int64, error),
+	look func() (done bool, err error),
+) error {
 	var seen int64 = -1
 	for {
 		var hint <-chan struct{}
 		if s.o.Hint != nil {
 			hint = s.o.Hint()
 		}
+
 		now := seen + 1
 		if version != nil {
 			var err error
@@ -110,6 +116,7 @@ func (s *Store) watch(ctx context.Context, every time.Duration, version func(con
 			}
 			seen = now
 		}
+
 		if err := wait.Until(ctx, every, hint); err != nil {
 			return err
 		}

@@ -33,6 +33,7 @@ func follow(t testing.TB, c store.Changes, position string, n int) (all []store.
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+
 	for len(all) < n {
 		testkit.Must(t, c.Wait(ctx, position))
 		news := testkit.Get(c.Since(ctx, position)).Must(t)
@@ -61,8 +62,10 @@ func raw(t testing.TB, d store.Database, f func(ctx context.Context, q sqlstore.
 func fill(t testing.TB, d store.Database, n int, at time.Time) {
 	t.Helper()
 	testkit.Must(t, raw(t, d, func(ctx context.Context, q sqlstore.Querier) error {
-		return second(q.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
-			INSERT INTO changes (kind, id, at) SELECT 'task', CAST(n AS TEXT), CAST(? AS TEXT) FROM n`, n), task.FormatTime(at)))
+		return second(q.ExecContext(ctx,
+			fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
+			INSERT INTO changes (kind, id, at) SELECT 'task', CAST(n AS TEXT), CAST(? AS TEXT) FROM n`, n),
+			task.FormatTime(at)))
 	}))
 }
 
@@ -80,7 +83,8 @@ func TestChangesAreFollowed(t *testing.T) {
 		for _, feed := range feeds {
 			news := testkit.Get(feed.Since(t.Context(), position)).Must(t)
 			equal(t, what, news.Reset, false, news.Changes, want)
-			testkit.True(t, len(want) != 0 || news.Next == position, "%s: the next position after %q is %q", what, position, news.Next)
+			testkit.True(t, len(want) != 0 || news.Next == position, "%s: the next position after %q is %q", what,
+				position, news.Next)
 			next = news.Next
 		}
 		position = next
@@ -106,8 +110,10 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("a failure")
 	undone := errors.New("undone")
 	testkit.FailsWith(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
-		return errors.Join(second(q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), undone)
+		return errors.Join(second(q.ExecContext(ctx,
+			`INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), undone)
 	}), undone)
+
 	check("a transaction that is rolled back")
 	x := &store.RemoteRun{ID: "x", Owner: "gone", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
 	testkit.Must(t, b.db.RemoteRuns().Save(t.Context(), x, 0))
@@ -115,6 +121,7 @@ func TestChangesAreFollowed(t *testing.T) {
 	other := *x
 	other.Owner = "another"
 	testkit.FailsWith(t, b.db.RemoteRuns().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
+
 	check("an execution of another process")
 	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
 	check("a wish to cancel it", changed(store.RemoteRunChanged, "x")...)
@@ -130,9 +137,11 @@ func TestChangesAreFollowed(t *testing.T) {
 	position = latest(t, feeds[0])
 	addStep(t, b, of, "s1")
 	check("a step of a run", changed(store.AttemptChanged, of.ID)...)
-	for _, gone := range []string{"x:0", "x", position + "9", ":-1", "-1", "9/9:9:", strings.TrimRight(position, "0123456789:,")} {
+	for _, gone := range []string{"x:0", "x", position + "9", ":-1", "-1", "9/9:9:",
+		strings.TrimRight(position, "0123456789:,")} {
 		news := testkit.Get(feeds[0].Since(t.Context(), gone)).Must(t)
-		equal(t, gone, news.Reset, true, len(news.Changes), 0, testkit.Get(feeds[0].Since(t.Context(), news.Next)).Must(t).Reset, false)
+		equal(t, gone, news.Reset, true, len(news.Changes), 0,
+			testkit.Get(feeds[0].Since(t.Context(), news.Next)).Must(t).Reset, false)
 	}
 }
 
@@ -147,6 +156,7 @@ func TestAFollowerWaits(t *testing.T) {
 	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	testkit.FailsWith(t, mine.Wait(ended, position), context.DeadlineExceeded)
+
 	if backend == "sqlite" { // a follower does not create the database, and follows it from its first change
 		path := filepath.Join(t.TempDir(), "board.db")
 		d := open(t, path, time.Now)
@@ -166,6 +176,7 @@ func TestAFollowerWaits(t *testing.T) {
 				waited[i] = time.Since(began)
 			})
 		}
+
 		time.AfterFunc(100*time.Millisecond, func() { addTask(t, b, p, fmt.Sprint(round)) })
 		followers.Wait()
 		equal(t, "they waited", slices.Max(waited) > 5*time.Second, false)
@@ -182,6 +193,7 @@ func TestTheFeedForgets(t *testing.T) {
 	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), c.now)
 	p := rootOf(t, b)
 	feed := b.db.Changes()
+
 	count := func() (n int) {
 		t.Helper()
 		testkit.Must(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
@@ -202,18 +214,22 @@ func TestTheFeedForgets(t *testing.T) {
 	news := testkit.Get(feed.Since(t.Context(), old)).Must(t)
 	equal(t, "a follower that is 12 002 changes behind reset changes", news.Reset, true, len(news.Changes), 0)
 	news = testkit.Get(feed.Since(t.Context(), recent)).Must(t)
-	equal(t, "a follower that is 6 002 changes behind reset changes", news.Reset, false, len(news.Changes), 6002, news.Changes[6001].ID, one.ID)
+	equal(t, "a follower that is 6 002 changes behind reset changes", news.Reset, false, len(news.Changes), 6002,
+		news.Changes[6001].ID, one.ID)
 	c.forward(2 * time.Hour)
 	two := addTask(t, b, p, "two")
-	equal(t, "changes are left after two hours", count() > 2, false, testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
+	equal(t, "changes are left after two hours", count() > 2, false,
+		testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
 	late := testkit.Get(feed.Since(t.Context(), news.Next)).Must(t)
-	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes, changed(store.TaskChanged, two.ID))
+	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes,
+		changed(store.TaskChanged, two.ID))
 }
 
 // most is how many executions the servers of these tests run at once.
 const most = 3
 
-// A worker is a server that makes tasks, attempts at them, claims what waits and ends it. It says what was acknowledged.
+// A worker is a server that makes tasks, attempts at them, claims what waits and ends it. It says what was
+// acknowledged.
 type worker struct {
 	name string
 	b    board
@@ -227,9 +243,11 @@ func (w worker) work(ctx context.Context, project string, rounds int) (err error
 		}
 	}()
 	for i := range rounds {
-		s := need(w.b.CreateTask(ctx, task.NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, task.Request{}))
+		s := need(w.b.CreateTask(ctx, task.NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)},
+			task.Request{}))
 		w.say("task %s", s.ID)
-		a := need(w.b.CreateAttempt(ctx, task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"},
+		a := need(w.b.CreateAttempt(ctx, task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"},
+			task.Execution{Prompt: "do it"},
 			task.Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)}))
 		w.say("attempt %s", a.ID)
 		e := need(w.b.ClaimNext(ctx, w.name, most, nil, task.Limits{}))
@@ -249,6 +267,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) (err error
 		}
 		w.say("end %s", e.ID)
 	}
+
 	return nil
 }
 
@@ -262,7 +281,9 @@ func need[T any](value T, err error) T {
 // work is another server, until it has made so many rounds.
 func work(ctx context.Context) int {
 	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
-	w := worker{os.Getenv("BOARD_NAME"), board{d.Board(), d}, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
+	w := worker{os.Getenv("BOARD_NAME"), board{d.Board(), d}, func(format string, args ...any) {
+		fmt.Printf(format+"\n", args...)
+	}}
 	rounds, err := strconv.Atoi(os.Getenv("BOARD_ROUNDS"))
 	if err = errors.Join(err, w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds), d.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -272,7 +293,8 @@ func work(ctx context.Context) int {
 }
 
 func server(t *testing.T, path string, rounds int, name, project string) *testkit.Child {
-	return testkit.Start(t, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project, fmt.Sprint("BOARD_ROUNDS=", rounds))
+	return testkit.Start(t, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project,
+		fmt.Sprint("BOARD_ROUNDS=", rounds))
 }
 
 // A journal gathers what servers were acknowledged.
@@ -296,10 +318,13 @@ func (j *journal) keep(t *testing.T, servers *sync.WaitGroup, path, project stri
 	t.Helper()
 	for i, b := range boards {
 		servers.Go(func() {
-			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
+			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) {
+				j.add(fmt.Sprintf(format+"\n", args...))
+			}}
 			testkit.Must(t, w.work(t.Context(), project, rounds))
 		})
 	}
+
 	for i := range 2 {
 		child := server(t, path, 20, fmt.Sprint("there", i), project)
 		servers.Go(func() {
@@ -329,7 +354,9 @@ func (j *journal) judge(t *testing.T, b board) {
 		"attempt": func(id string) error { return second(b.Attempt(t.Context(), id)) },
 		"session": func(id string) error { return second(b.Session(t.Context(), id)) },
 		"claim":   func(id string) error { return is(id, func(e task.AttemptState) bool { return e != task.Waiting }) },
-		"end":     func(id string) error { return is(id, func(e task.AttemptState) bool { return e == task.Completed }) },
+		"end": func(id string) error {
+			return is(id, func(e task.AttemptState) bool { return e == task.Completed })
+		},
 	} {
 		equal(t, "nothing acknowledged as", len(j.all[kind]) == 0, false)
 		for _, id := range j.all[kind] {
@@ -338,7 +365,8 @@ func (j *journal) judge(t *testing.T, b board) {
 	}
 }
 
-// Boards of several processes share a file. For each follower of the feed, nothing that they do is missing or comes twice.
+// Boards of several processes share a file. For each follower of the feed, nothing that they do is missing or
+// comes twice.
 func TestSeveralServersShareABoard(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "board.db")
@@ -369,6 +397,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	finished()
 	followers.Wait()
 	testkit.True(t, slices.Max(seen[:]) > 0 && slices.Max(seen[:]) <= most, "%d executions were open at once", seen)
+
 	_, total, _ := two.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 1})
 	equal(t, len(j.all["task"]), 5*20, total, 5*20+1)
 	j.judge(t, two)
@@ -379,7 +408,9 @@ func TestSeveralServersShareABoard(t *testing.T) {
 		}
 	}
 	sorted := func(c []store.Change) []store.Change {
-		return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
+		return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int {
+			return strings.Compare(x.Kind+x.ID, y.Kind+y.ID)
+		})
 	}
 	for i, changes := range read { // equally often; those of transactions that overlap may be read in different orders
 		equal(t, i, sorted(changes), sorted(all))
@@ -412,6 +443,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			b = openAt(t, path, time.Now)
 			verify(t, b)
 		}
+
 		open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
 		equal(t, len(open) > most, false)
 		for _, e := range open {

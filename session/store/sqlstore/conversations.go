@@ -25,9 +25,11 @@ func (t Tx) findSession(where, id string) *task.Session {
 		QueuedPrompt, QueuedVariant *string
 		QueuedAt                    *time.Time
 	}](t, sessionRows+where, id)
+
 	if s == nil {
 		return nil
 	}
+
 	if s.QueuedPrompt != nil && s.QueuedAt != nil {
 		s.Queued = &task.Queued{Prompt: *s.QueuedPrompt, Variant: s.QueuedVariant, At: *s.QueuedAt}
 	}
@@ -49,9 +51,11 @@ func (t Tx) sessionOf(e *task.Execution, executor string) *task.Session {
 	if e.SessionID != nil {
 		return t.session(*e.SessionID)
 	}
+
 	if s := t.findSession(`WHERE attempt_id = ? ORDER BY created_at DESC, id LIMIT 1`, e.AttemptID); s != nil {
 		return s
 	}
+
 	id := uuid.NewString()
 	t.Exec(`INSERT INTO sessions (id, attempt_id, executor, variant, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		id, e.AttemptID, executor, e.Variant, t.Now, t.Now)
@@ -62,7 +66,9 @@ func (b board) Session(ctx context.Context, id string) (*task.Session, error) {
 	return read(ctx, b, "reading a session", func(t Tx) *task.Session { return t.session(id) })
 }
 
-func (b board) AddExecution(ctx context.Context, sessionID, prompt string, variant *string, r task.Request, comments ...string) (*task.Execution, error) {
+func (b board) AddExecution(
+	ctx context.Context, sessionID, prompt string, variant *string, r task.Request, comments ...string,
+) (*task.Execution, error) {
 	return write(ctx, b, "adding a follow-up", func(t Tx) *task.Execution {
 		s := t.session(sessionID)
 		if t.open(s.AttemptID) {
@@ -71,8 +77,15 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 		of := t.taskOf(s.AttemptID)
 		t.staying(of)
 		id := b.doOnce(t, r, func() string {
-			return t.addExecution(task.Execution{AttemptID: s.AttemptID, SessionID: &s.ID, FollowUp: true, Prompt: prompt, Variant: variant})
+			return t.addExecution(task.Execution{
+				AttemptID: s.AttemptID,
+				SessionID: &s.ID,
+				FollowUp:  true,
+				Prompt:    prompt,
+				Variant:   variant,
+			})
 		})
+
 		t.each(`DELETE FROM attempt_comments WHERE id = ? AND attempt_id = ?`, s.AttemptID, comments)
 		t.setTask(of, task.InProgress)
 		return t.execution(id)
@@ -81,10 +94,13 @@ func (b board) AddExecution(ctx context.Context, sessionID, prompt string, varia
 
 // open reports whether an execution of an attempt has not ended.
 func (t Tx) open(attemptID string) bool {
-	return t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND state IN ('waiting', 'starting', 'running')`, attemptID)
+	return t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND state IN ('waiting', 'starting', `+
+		`'running')`, attemptID)
 }
 
-func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, r task.Request, comments ...string) (before *task.Queued, idle bool, err error) {
+func (b board) Queue(
+	ctx context.Context, sessionID string, q *task.Queued, r task.Request, comments ...string,
+) (before *task.Queued, idle bool, err error) {
 	before, err = write(ctx, b, "queueing a follow-up", func(t Tx) *task.Queued {
 		s := t.session(sessionID)
 		if idle = !t.open(s.AttemptID); idle {
@@ -93,9 +109,12 @@ func (b board) Queue(ctx context.Context, sessionID string, q *task.Queued, r ta
 			}
 			return nil
 		}
-		if q != nil && t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND ended_at IS NULL AND stop_asked IS NOT NULL`, s.AttemptID) {
+		if q != nil &&
+			t.has(`FROM executions WHERE attempt_id = ? AND step_id IS NULL AND ended_at IS NULL AND stop_asked IS `+
+				`NOT NULL`, s.AttemptID) {
 			t.Fail(fmt.Errorf("session %q: %w", sessionID, task.ErrStopping))
 		}
+
 		if len(comments) > 0 {
 			t.replaceable(s)
 		}
@@ -127,8 +146,9 @@ func (t Tx) setQueued(s *task.Session, q *task.Queued, comments ...string) {
 }
 
 const (
-	commentRows = `SELECT id, attempt_id, repo_id, file, line, side, quote, text, queued, identity, created_at FROM attempt_comments WHERE attempt_id = ? `
-	inOrder     = `ORDER BY repo_id, file, line, created_at, id`
+	commentRows = `SELECT id, attempt_id, repo_id, file, line, side, quote, text, queued, identity, created_at ` +
+		`FROM attempt_comments WHERE attempt_id = ? `
+	inOrder = `ORDER BY repo_id, file, line, created_at, id`
 )
 
 func (b board) Comments(ctx context.Context, attemptID string) ([]task.Comment, error) {
@@ -138,10 +158,14 @@ func (b board) Comments(ctx context.Context, attemptID string) ([]task.Comment, 
 	})
 }
 
-func (b board) ChangeComments(ctx context.Context, attemptID string, remove []string, add []task.Comment, r task.Request) (added []string, err error) {
+func (b board) ChangeComments(
+	ctx context.Context, attemptID string, remove []string, add []task.Comment, r task.Request,
+) (added []string, err error) {
 	made, err := write(ctx, b, "changing comments", func(t Tx) string {
 		t.attempt(attemptID)
-		return b.makeOnce(t, r, func() string { return cmp.Or(textOfIDs(t.changeComments(attemptID, remove, add)), noComments) })
+		return b.makeOnce(t, r, func() string {
+			return cmp.Or(textOfIDs(t.changeComments(attemptID, remove, add)), noComments)
+		})
 	})
 	if made == noComments {
 		made = ""
@@ -161,11 +185,14 @@ func (t Tx) changeComments(attemptID string, remove []string, add []task.Comment
 	}
 	for _, c := range add {
 		id := uuid.NewString()
-		t.Exec(`INSERT INTO attempt_comments (id, attempt_id, repo_id, file, line, side, quote, text, identity, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.Exec(`INSERT INTO attempt_comments (id, attempt_id, repo_id, file, line, side, quote, text, identity, `+
+			`created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			id, attemptID, c.RepoID, c.File, c.Line, c.Side, c.Quote, c.Text, identity, t.Now)
 		ids = append(ids, id)
 	}
-	if n := t.count(`SELECT count(*) FROM attempt_comments WHERE attempt_id = ?`, attemptID); n > task.MaxComments && len(add) > 0 {
+
+	n := t.count(`SELECT count(*) FROM attempt_comments WHERE attempt_id = ?`, attemptID)
+	if n > task.MaxComments && len(add) > 0 {
 		t.Fail(fmt.Errorf("%w: with these, %d would wait, and at most %d may", task.ErrComments, n, task.MaxComments))
 	}
 	return ids

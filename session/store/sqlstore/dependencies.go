@@ -16,13 +16,15 @@ func (t Tx) depend(of *task.Task, on []string) (changed bool) {
 		return false
 	}
 	if len(on) > task.MaxDependencies {
-		t.Fail(fmt.Errorf("%w: the task is to depend on %d others, and at most %d are allowed", task.ErrInvalid, len(on), task.MaxDependencies))
+		t.Fail(fmt.Errorf("%w: the task is to depend on %d others, and at most %d are allowed", task.ErrInvalid,
+			len(on), task.MaxDependencies))
 	}
 	for _, id := range of.DependsOn {
 		if !slices.Contains(on, id) {
 			t.Exec(`DELETE FROM task_dependencies WHERE task_id = ? AND depends_on = ?`, of.ID, id)
 		}
 	}
+
 	for _, id := range on {
 		if slices.Contains(of.DependsOn, id) {
 			continue
@@ -75,6 +77,7 @@ func (t Tx) unblocked(id string) {
 	if len(s.BlockedBy) == 0 {
 		return
 	}
+
 	blocked := &task.BlockedError{TaskID: id}
 	for _, by := range s.BlockedBy {
 		b := task.Blocker{ID: by}

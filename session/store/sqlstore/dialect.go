@@ -5,7 +5,8 @@
 // author has to provide:
 //
 //   - A schema, as scripts in its folder migrations (Scripts), with the tables and columns that the schema of package
-//     sqlite documents, and OtherVersion for those of a version that it does not know. A transaction sees the rows of one
+//     sqlite documents, and OtherVersion for those of a version that it does not know. A transaction sees the
+//     rows of one
 //     project under these names. Statements use the SQL that SQLite and PostgreSQL have in common (ON CONFLICT,
 //     RETURNING, FILTER, window functions, recursive queries, IS DISTINCT FROM, string_agg) and five functions of
 //     SQLite: max and instr of texts, json_valid, julianday, and unixepoch('subsec'), the clock of the database. What
@@ -129,6 +130,7 @@ func Scripts(files fs.FS) (scripts []string) {
 // OtherVersion returns task.ErrVersion for a schema of a version that this program, whose own version is
 // latest, can neither use nor migrate; it says what to do, and aside how to set the database aside.
 func OtherVersion(version string, latest int, aside string) error {
-	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside (%s) and import the sessions with `deepwork sessions import --all`",
+	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or "+
+		"set the database aside (%s) and import the sessions with `deepwork sessions import --all`",
 		task.ErrVersion, version, latest, aside)
 }

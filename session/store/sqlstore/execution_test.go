@@ -19,7 +19,8 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	var waiting []*task.Execution
 	for i := range 4 {
 		c.forward(-time.Minute) // the clock does not decide
-		waiting = append(waiting, testkit.Get(b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, fmt.Sprint(i))).ID)).Must(t))
+		waiting = append(waiting,
+			testkit.Get(b.LatestExecution(t.Context(), try(t, b, addTask(t, b, p, fmt.Sprint(i))).ID)).Must(t))
 	}
 	counts := func(i, ahead, open int) {
 		t.Helper()
@@ -29,13 +30,15 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	for i := range waiting {
 		counts(i, i, 0)
 	}
+
 	claim := func(max int) *task.Execution {
 		return testkit.Get(b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})).Must(t)
 	}
 	equal(t, claim(-1), nil, claim(0), nil)
 	for i := range 2 {
 		e := claim(2)
-		equal(t, "claimed", e.ID, waiting[i].ID, e.State, task.Starting, e.Owner, "one", testkit.Get(b.Attempt(t.Context(), e.AttemptID)).Must(t).State, task.Starting)
+		equal(t, "claimed", e.ID, waiting[i].ID, e.State, task.Starting, e.Owner, "one",
+			testkit.Get(b.Attempt(t.Context(), e.AttemptID)).Must(t).State, task.Starting)
 	}
 	equal(t, "claimed over the bound", claim(2), nil)
 	counts(3, 1, 2)
@@ -56,6 +59,7 @@ func TestStartExecution(t *testing.T) {
 	a := try(t, b, s)
 	e := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
 	testkit.FailsWith(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrInvalid)
+
 	e = claimed(t, b, 1)
 	c.forward(time.Second)
 	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
@@ -71,17 +75,23 @@ func TestStartExecution(t *testing.T) {
 	equal(t, *sum.LatestSessionID, session.ID, *sum.LatestSessionExecutor, "SCRIPTED", sum.HasInProgressAttempt, true)
 	end(t, b, e, task.Ending{State: task.Stopped})
 	says(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded, "is stopped")
-	c.forward(-time.Hour) // a follow-up goes on in the same session, whatever its variant, and is later, whatever the clock says
+
+	// a follow-up goes on in the same session, whatever its variant, and is later, whatever the clock says
+	c.forward(-time.Hour)
 	f := testkit.Get(b.AddExecution(t.Context(), session.ID, "on", new("PLAN"), task.Request{})).Must(t)
-	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on", f.CreatedAt.After(e.CreatedAt), true)
+	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on",
+		f.CreatedAt.After(e.CreatedAt), true)
 	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "on", nil, task.Request{})), task.ErrRunning)
 	f, s2 := run(t, b)
-	equal(t, s2.ID, session.ID, s2.Variant, nil, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
+	equal(t, s2.ID, session.ID, s2.Variant, nil, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID,
+		session.ID)
 	runs := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
 	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
+
 	// It is adopted from who owns it, until its end.
 	adopt := func(from, to string) bool { return testkit.Get(b.Adopt(t.Context(), f.ID, from, to)).Must(t) }
-	equal(t, adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
+	equal(t, adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false,
+		adopt("me", "you"), true)
 	f = testkit.Get(b.Execution(t.Context(), f.ID)).Must(t)
 	equal(t, f.Owner, "you", f.State, task.Running)
 	testkit.FailsWith(t, second(b.Adopt(t.Context(), f.ID, "you", "")), task.ErrInvalid)
@@ -101,17 +111,28 @@ func TestEndExecution(t *testing.T) {
 				queue(t, b, session, &task.Queued{Prompt: "more", Variant: new("PLAN")})
 			}
 			c.forward(time.Minute)
-			next := end(t, b, e, task.Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: task.InReview})
+
+			next := end(t, b, e, task.Ending{
+				State:        state,
+				ExitCode:     new(7),
+				FinalMessage: new("bye"),
+				Error:        new("why"),
+				Task:         task.InReview,
+			})
 			runs := queued && (state == task.Completed || state == task.Failed)
 			equal(t, fmt.Sprint("next of ", state, queued), next != nil, runs)
 			got := testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
-			equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond), testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+			equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt,
+				c.at.Truncate(time.Microsecond), testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 			a, sum := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t), taskOf(t, b, s.ID)
 			if runs {
-				equal(t, next.State, task.Waiting, next.FollowUp, true, next.Prompt, "more", *next.Variant, "PLAN", *next.SessionID, session.ID)
-				equal(t, a.State, task.Waiting, a.Error, nil, sum.Status, task.InProgress, sum.HasInProgressAttempt, true)
+				equal(t, next.State, task.Waiting, next.FollowUp, true, next.Prompt, "more", *next.Variant, "PLAN",
+					*next.SessionID, session.ID)
+				equal(t, a.State, task.Waiting, a.Error, nil, sum.Status, task.InProgress,
+					sum.HasInProgressAttempt, true)
 			} else {
-				equal(t, a.State, state, *a.Error, "why", sum.Status, task.InReview, sum.HasInProgressAttempt, false, sum.LastAttemptFailed, state == task.Failed || state == task.Interrupted)
+				equal(t, a.State, state, *a.Error, "why", sum.Status, task.InReview, sum.HasInProgressAttempt, false,
+					sum.LastAttemptFailed, state == task.Failed || state == task.Interrupted)
 			}
 			next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo})
 			testkit.Must(t, err)
@@ -136,6 +157,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	for _, e := range []task.Ending{{}, {State: task.Running}, {State: "gone"}, {State: task.Failed, Task: "gone"}} {
 		testkit.FailsWith(t, ended(b.EndExecution(t.Context(), "x", e)), task.ErrInvalid, "%+v", e)
 	}
+
 	// What somebody decided while the agent ran is not undone by its end.
 	for _, decided := range []task.Status{task.Done, task.Cancelled, task.Todo, task.InReview} {
 		s := addTask(t, b, p, "one")
@@ -171,7 +193,8 @@ func TestQueue(t *testing.T) {
 	next := end(t, b, e, task.Ending{State: task.Completed})
 	equal(t, next.Prompt, "", queue(&task.Queued{Prompt: "c"}, false), nil)
 	end(t, b, next, task.Ending{State: task.Stopped})
-	equal(t, queue(nil, true), nil, queue(&task.Queued{Prompt: "late"}, true), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, queue(nil, true), nil, queue(&task.Queued{Prompt: "late"}, true), nil,
+		testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 }
 
 func TestReleaseAndStop(t *testing.T) {
@@ -192,11 +215,14 @@ func TestReleaseAndStop(t *testing.T) {
 	queue(t, b, session, &task.Queued{Prompt: "even more"})
 	is(t, task.Waiting)(b.Stop(t.Context(), next.ID))
 	got := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
-	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress,
+		testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
 		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}
-	// One that was claimed is marked once, and its server ends it, or gives it back, which ends it, too. What is queued does not run.
+
+	// One that was claimed is marked once, and its server ends it, or gives it back, which ends it, too. What
+	// is queued does not run.
 	stop := func(id string, want task.AttemptState) *time.Time {
 		t.Helper()
 		c.forward(time.Second)
@@ -209,14 +235,21 @@ func TestReleaseAndStop(t *testing.T) {
 	equal(t, "asked at", at, *stop(e.ID, task.Running))
 	is(t, true)(b.Adopt(t.Context(), e.ID, "server", "next"))
 	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
-	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false, end(t, b, e, task.Ending{State: task.Completed}), nil, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false,
+		end(t, b, e, task.Ending{State: task.Completed}), nil,
+		testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil, task.Request{})).Must(t)
 	claimed(t, b, 1)
-	is(t, false)(b.SetLanded(t.Context(), late.AttemptID, task.LandedMerged, true)) // by a merge that was done before the follow-up came
-	equal(t, "it goes on", testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, "", testkit.Get(b.SetLanded(t.Context(), late.AttemptID, task.LandedConflicts, false)).Must(t), false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, task.LandedConflicts)
+	// by a merge that was done before the follow-up came
+	is(t, false)(b.SetLanded(t.Context(), late.AttemptID, task.LandedMerged, true))
+	equal(t, "it goes on", testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, "",
+		testkit.Get(b.SetLanded(t.Context(), late.AttemptID, task.LandedConflicts, false)).Must(t), false,
+		testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, task.LandedConflicts)
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
-	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped, stop(e.ID, task.Completed) == nil, false)
+	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false,
+		testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped,
+		stop(e.ID, task.Completed) == nil, false)
 }
 
 // The history has sessions, attempts and runs in one order, filtered and by pages, and of a caller only its own.
@@ -225,13 +258,21 @@ func TestHistory(t *testing.T) {
 	began := func(id, goal string, change func(*store.SessionWrite)) {
 		c.forward(time.Minute)
 		w := newSession(id)
-		w.Goal, w.StartedAt, w.UpdatedAt = goal, c.at.UTC().Truncate(time.Microsecond), c.at.UTC().Truncate(time.Microsecond)
+		w.Goal, w.StartedAt, w.UpdatedAt = goal, c.at.UTC().Truncate(time.Microsecond),
+			c.at.UTC().Truncate(time.Microsecond)
 		change(w)
 		write(t, b.db.Sessions(), w)
 	}
+
 	worked := func(who session.Caller, title string, run json.RawMessage, how task.AttemptState) {
 		c.forward(time.Minute)
-		a := task.Attempt{TaskID: addAs(t, b, p, who, title).ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"), Situation: task.Situation{Run: run}}
+		a := task.Attempt{
+			TaskID:    addAs(t, b, p, who, title).ID,
+			Executor:  "SCRIPTED",
+			Branch:    "deepwork/x-0000",
+			Workspace: abs("w"),
+			Situation: task.Situation{Run: run},
+		}
 		testkit.Must(t, second(b.CreateAttempt(t.Context(), a, task.Execution{Prompt: "do it"}, task.Request{})))
 		x := claimed(t, b, 1000)
 		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{})))
@@ -240,7 +281,11 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	began("0000000a", "Sell MORE", func(*store.SessionWrite) {})
-	began("0000000b", "of ann", func(w *store.SessionWrite) { w.Identity, w.Status, w.Job = "ann", "completed", "beta" })
+	began("0000000b", "of ann", func(w *store.SessionWrite) {
+		w.Identity = "ann"
+		w.Status = "completed"
+		w.Job = "beta"
+	})
 	began("0000000c", "of an attempt", func(w *store.SessionWrite) { w.AttemptID = "a1" })
 	worked(owner, "fixed", nil, task.Completed)
 	worked(owner, "run that failed", json.RawMessage("{}"), task.Failed)
@@ -254,8 +299,10 @@ func TestHistory(t *testing.T) {
 			rows := testkit.Get(b.For(who).History(t.Context(), q)).Must(t)
 			for _, r := range rows {
 				got = append(got, r.Title)
-				equal(t, r.Title+" has ended", r.EndedAt != nil, r.Status+string(r.State) != "active" && r.State != task.Running)
-				equal(t, r.Title+" has a cost", r.MicroUSD != nil, r.Kind == task.HistoryAttempt && r.EndedAt != nil) // a leader costs nothing
+				equal(t, r.Title+" has ended", r.EndedAt != nil,
+					r.Status+string(r.State) != "active" && r.State != task.Running)
+				// a leader costs nothing
+				equal(t, r.Title+" has a cost", r.MicroUSD != nil, r.Kind == task.HistoryAttempt && r.EndedAt != nil)
 			}
 			if len(rows) < 2 {
 				break
@@ -278,7 +325,8 @@ func TestHistory(t *testing.T) {
 	has(session.Caller{Owner: true}, task.HistoryQuery{Identity: "bob"})
 }
 
-// Comments wait until a follow-up that has them runs: each is in one; a queued one that is dropped gives its comments back.
+// Comments wait until a follow-up that has them runs: each is in one; a queued one that is dropped gives its
+// comments back.
 func TestComments(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
@@ -286,18 +334,21 @@ func TestComments(t *testing.T) {
 	comment := task.Comment{RepoID: "r", File: "a/b.go", Line: 7, Side: task.OldSide, Quote: "x := 1", Text: "text"}
 	add := func(n int) []string {
 		t.Helper()
-		return testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, slices.Repeat([]task.Comment{comment}, n), task.Request{})).Must(t)
+		return testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, slices.Repeat([]task.Comment{comment}, n),
+			task.Request{})).Must(t)
 	}
 	waits := func(when string, queued bool, want ...string) {
 		t.Helper()
 		var got []string
 		for _, c := range testkit.Get(b.Comments(t.Context(), a.ID)).Must(t) {
 			got = append(got, c.ID)
-			equal(t, when, c.Queued, queued, c.File, "a/b.go", c.Line, 7, c.Side, task.OldSide, c.Quote, "x := 1", c.Identity, "local", c.AttemptID, a.ID)
+			equal(t, when, c.Queued, queued, c.File, "a/b.go", c.Line, 7, c.Side, task.OldSide, c.Quote, "x := 1",
+				c.Identity, "local", c.AttemptID, a.ID)
 		}
 		slices.Sort(got)
 		equal(t, when, got, slices.Sorted(slices.Values(want)))
 	}
+
 	queue := func(q *task.Queued, comments ...string) error {
 		_, _, err := b.Queue(t.Context(), conversation.ID, q, task.Request{}, comments...)
 		return err
@@ -322,23 +373,29 @@ func TestComments(t *testing.T) {
 	testkit.Must(t, queue(words, more...))
 	end(t, b, e, task.Ending{State: task.Stopped})
 	waits("after a stop", false, more...)
-	testkit.FailsWith(t, second(b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{})), task.ErrSent)
+	testkit.FailsWith(t, second(b.ChangeComments(t.Context(), a.ID, []string{more[0], one[0]}, nil, task.Request{})),
+		task.ErrSent)
 	waits("after a removal that is refused", false, more...)
-	testkit.FailsWith(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, task.Request{}, one[0])), task.ErrSent)
+	testkit.FailsWith(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, task.Request{}, one[0])),
+		task.ErrSent)
+
 	equal(t, "a refused follow up added", testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t).ID, e.ID)
 	testkit.Must(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, task.Request{}, more...)))
 	waits("sent", false)
 	testkit.Must(t, second(b.ChangeComments(t.Context(), a.ID, add(1), nil, task.Request{})))
 	waits("removed", false)
+
 	// The same request adds its comments once, and there are at most so many.
 	all := slices.Repeat([]task.Comment{{RepoID: "r", File: "f", Line: 1, Side: task.NewSide}}, task.MaxComments)
 	r := task.Request{Identity: "local", Tool: "comment_attempt", RequestID: "x", ArgsDigest: "d"}
-	is(t, testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, all, r)).Must(t))(b.ChangeComments(t.Context(), a.ID, nil, all, r))
+	is(t, testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, all, r)).Must(t))(b.ChangeComments(t.Context(), a.ID,
+		nil, all, r))
 	testkit.FailsWith(t, second(b.ChangeComments(t.Context(), a.ID, nil, all[:1], task.Request{})), task.ErrComments)
 	equal(t, len(testkit.Get(b.Comments(t.Context(), a.ID)).Must(t)), task.MaxComments)
 }
 
-// What executions used is kept by their attempt, however they ended; those that never ran, or run, used nothing that is known.
+// What executions used is kept by their attempt, however they ended; those that never ran, or run, used
+// nothing that is known.
 func TestUsed(t *testing.T) {
 	b, _, p := newBoard(t)
 	s, other := addTask(t, b, p, "one"), addTask(t, b, p, "two")
@@ -353,7 +410,14 @@ func TestUsed(t *testing.T) {
 	end(t, b, claimed(t, b, 1000), task.Ending{State: task.Failed})
 	try(t, b, s)
 	run(t, b) // and goes on
-	review := task.Use{AttemptID: a.ID, ExecutionID: "review", Executor: "JUDGE", Reported: true, Usage: task.Usage{MicroUSD: new(int64(25)), Turns: 1}}
+
+	review := task.Use{
+		AttemptID:   a.ID,
+		ExecutionID: "review",
+		Executor:    "JUDGE",
+		Reported:    true,
+		Usage:       task.Usage{MicroUSD: new(int64(25)), Turns: 1},
+	}
 	testkit.Must(t, b.AddUse(t.Context(), review))
 	want := []task.Use{
 		{AttemptID: a.ID, ExecutionID: first.ID, Executor: "SCRIPTED", Reported: true, Usage: used},
@@ -366,10 +430,26 @@ func TestUsed(t *testing.T) {
 		got[i].EndedAt = time.Time{}
 	}
 	equal(t, "each has used", got, want)
-	sum := task.Spent{Executions: 3, Unknown: 1, MicroUSD: 500_025, InputTokens: 1, CachedTokens: 2, OutputTokens: 3, Turns: 5}
-	for of, want := range map[[2]string]task.Spent{{s.ID, a.ID}: sum, {s.ID, ""}: sum, {"", ""}: sum, {other.ID, ""}: {}, {s.ID, again.ID}: {}} {
+
+	sum := task.Spent{
+		Executions:   3,
+		Unknown:      1,
+		MicroUSD:     500_025,
+		InputTokens:  1,
+		CachedTokens: 2,
+		OutputTokens: 3,
+		Turns:        5,
+	}
+	for of, want := range map[[2]string]task.Spent{
+		{s.ID, a.ID}:     sum,
+		{s.ID, ""}:       sum,
+		{"", ""}:         sum,
+		{other.ID, ""}:   {},
+		{s.ID, again.ID}: {},
+	} {
 		is(t, want, fmt.Sprint(of))(b.Spent(t.Context(), of[0], of[1]))
 	}
+
 	eve := b.For(session.Caller{Identity: "eve", Group: "team"})
 	testkit.FailsWith(t, second(eve.Used(t.Context(), a.ID)), task.ErrNotFound)
 	for _, of := range [][2]string{{s.ID, ""}, {s.ID, a.ID}, {"", ""}} {
@@ -377,7 +457,8 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// What deleted tasks have used counts for the limits, and nothing is claimed from the moment on at which one is reached.
+// What deleted tasks have used counts for the limits, and nothing is claimed from the moment on at which one
+// is reached.
 func TestLimits(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
@@ -391,7 +472,8 @@ func TestLimits(t *testing.T) {
 	end(t, b, follow, task.Ending{State: task.Interrupted})
 	unknownAt := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Minute)
-	testkit.Must(t, b.AddUse(t.Context(), task.Use{AttemptID: a.ID, ExecutionID: "review", Executor: "JUDGE", Reported: true, Usage: *costs(200_000)}))
+	testkit.Must(t, b.AddUse(t.Context(),
+		task.Use{AttemptID: a.ID, ExecutionID: "review", Executor: "JUDGE", Reported: true, Usage: *costs(200_000)}))
 	costAt := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Minute)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
@@ -400,17 +482,20 @@ func TestLimits(t *testing.T) {
 		t.Helper()
 		cost, unknown, err := b.ReachedAt(t.Context(), limits)
 		testkit.Must(t, err)
-		equal(t, cost, costAt, unknown, unknownAt, testkit.Get(b.ClaimNext(t.Context(), "server", 9, nil, limits)).Must(t) != nil, gives)
+		equal(t, cost, costAt, unknown, unknownAt,
+			testkit.Get(b.ClaimNext(t.Context(), "server", 9, nil, limits)).Must(t) != nil, gives)
 	}
 	reached(false, &costAt, nil, task.Limits{MicroUSD: new(int64(500_000))})
 	reached(false, nil, &unknownAt, task.Limits{Unknown: new(int64(1))})
 	reached(false, nil, &unknownAt, task.Limits{MicroUSD: new(int64(500_001)), Unknown: new(int64(1))})
 	reached(false, new(costAt.Add(-2*time.Minute)), nil, task.Limits{MicroUSD: new(int64(0))})
 	reached(true, nil, nil, task.Limits{MicroUSD: new(int64(500_001)), Unknown: new(int64(2))})
+
 	// An execution that ended before it reported the totals of its thread is known once a later one has reported them.
 	a = try(t, b, addTask(t, b, p, "three"))
 	for _, u := range []task.Use{
-		{ExecutionID: "cut short", Usage: task.Usage{Thread: "t"}}, {ExecutionID: "other thread", Usage: task.Usage{Thread: "u"}},
+		{ExecutionID: "cut short", Usage: task.Usage{Thread: "t"}},
+		{ExecutionID: "other thread", Usage: task.Usage{Thread: "u"}},
 		{ExecutionID: "unpriced", Usage: task.Usage{Thread: "t", Totals: json.RawMessage(`{}`)}},
 		{ExecutionID: "last", Usage: task.Usage{Thread: "t", Totals: json.RawMessage(`{}`), MicroUSD: new(int64(7))}},
 	} {
@@ -419,6 +504,7 @@ func TestLimits(t *testing.T) {
 	}
 	all := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
 	for i, input := range []int{0, 5, 5, 5} {
-		equal(t, "cost known, tokens, turns", all[i].MicroUSD != nil, i == 0 || i == 3, all[i].InputTokens, input, all[i].Turns, 1)
+		equal(t, "cost known, tokens, turns", all[i].MicroUSD != nil, i == 0 || i == 3, all[i].InputTokens, input,
+			all[i].Turns, 1)
 	}
 }

@@ -16,7 +16,8 @@ func (t Tx) unplace(attemptID string) {
 	}
 	t.Exec(`UPDATE attempts SET machine_id = '', machine_name = '', root = '', workspace = '' WHERE id = ?`, attemptID)
 	t.Exec(`UPDATE attempt_repos SET repo_path = '', worktree = '' WHERE attempt_id = ?`, attemptID)
-	t.Exec(`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = 'waiting'`, attemptID)
+	t.Exec(`UPDATE executions SET machine_id = '', machine_name = '', root = '' WHERE attempt_id = ? AND state = `+
+		`'waiting'`, attemptID)
 }
 
 func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
@@ -25,7 +26,8 @@ func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
 		t.mustChange(fmt.Errorf("%w: attempt %q has a workspace already", task.ErrInvalid, a.ID),
 			`UPDATE attempts SET workspace = ? WHERE id = ? AND workspace = ''`, a.Workspace, a.ID)
 		for _, r := range a.Repos {
-			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`, r.RepoPath, r.Worktree, a.ID, r.RepoID)
+			t.Exec(`UPDATE attempt_repos SET repo_path = ?, worktree = ? WHERE attempt_id = ? AND repo_id = ?`,
+				r.RepoPath, r.Worktree, a.ID, r.RepoID)
 		}
 	})
 }
@@ -33,10 +35,14 @@ func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
 func (b board) OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error) {
 	return read(ctx, b, "listing the executions of other machines", func(t Tx) []task.Execution {
 		// One that waits has the place of its attempt.
-		return List[task.Execution](t, `SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.executor, e.variant, e.state, coalesce(e.owner, '') AS owner,
-			e.exit_code, e.final_message, e.created_at, e.started_at, e.ended_at, a.machine_id, a.machine_name, a.root, a.run IS NOT NULL AS lead
+		return List[task.Execution](t,
+			`SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.executor, e.variant, e.state, `+
+				`coalesce(e.owner, '') AS owner,
+			e.exit_code, e.final_message, e.created_at, e.started_at, e.ended_at, a.machine_id, a.machine_name, `+
+				`a.root, a.run IS NOT NULL AS lead
 			FROM executions e JOIN attempts a ON a.id = e.attempt_id
-			WHERE e.state IN ('waiting', 'starting', 'running') AND e.step_id IS NULL AND a.machine_id <> '' AND NOT (a.machine_id = ? AND a.root = ?) ORDER BY e.seq`, here.MachineID, here.Root)
+			WHERE e.state IN ('waiting', 'starting', 'running') AND e.step_id IS NULL AND a.machine_id <> '' AND `+
+				`NOT (a.machine_id = ? AND a.root = ?) ORDER BY e.seq`, here.MachineID, here.Root)
 	})
 }
 
@@ -51,8 +57,10 @@ func (b board) SaveDiff(ctx context.Context, attemptID string, diff json.RawMess
 // saveReport sets a column of a report and its time, unless the attempt was deleted.
 func (b board) saveReport(ctx context.Context, doing, column, attemptID string, value json.RawMessage) error {
 	return change(ctx, b, doing, func(t Tx) {
-		if t.Exec(`UPDATE attempt_reports SET `+column+` = ?, `+column+`_at = ? WHERE attempt_id = ?`, string(value), t.Now, attemptID) == 0 {
-			t.Exec(`INSERT INTO attempt_reports (attempt_id, `+column+`, `+column+`_at) SELECT id, ?, ? FROM attempts WHERE id = ?`, string(value), t.Now, attemptID)
+		if t.Exec(`UPDATE attempt_reports SET `+column+` = ?, `+column+`_at = ? WHERE attempt_id = ?`, string(value),
+			t.Now, attemptID) == 0 {
+			t.Exec(`INSERT INTO attempt_reports (attempt_id, `+column+`, `+column+
+				`_at) SELECT id, ?, ? FROM attempts WHERE id = ?`, string(value), t.Now, attemptID)
 		}
 	})
 }
@@ -60,7 +68,9 @@ func (b board) saveReport(ctx context.Context, doing, column, attemptID string, 
 func (b board) Report(ctx context.Context, attemptID string) (*task.Report, error) {
 	return read(ctx, b, "reading the report of an attempt", func(t Tx) *task.Report {
 		t.mustSee("attempt", attemptID)
-		if r := firstRow[task.Report](t, `SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID); r != nil {
+		r := firstRow[task.Report](t,
+			`SELECT output, output_at, diff, diff_at FROM attempt_reports WHERE attempt_id = ?`, attemptID)
+		if r != nil {
 			return r
 		}
 		return &task.Report{}
@@ -71,14 +81,16 @@ func (b board) AskRemoval(ctx context.Context, attemptID string) error {
 	return change(ctx, b, "asking for a removal", func(t Tx) {
 		t.mustSee("attempt", attemptID)
 		t.changed(store.AttemptChanged, attemptID)
-		t.mustChange(task.Missing("attempt", attemptID), `UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
+		t.mustChange(task.Missing("attempt", attemptID),
+			`UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
 	})
 }
 
 func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
 	return read(ctx, b, "looking for a removal", func(t Tx) json.RawMessage {
 		t.mustSee("attempt", attemptID)
-		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`, attemptID)
+		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`,
+			attemptID)
 		if result == nil {
 			return nil
 		}
@@ -88,14 +100,17 @@ func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, 
 
 func (b board) Removals(ctx context.Context, here task.Place) ([]task.Removal, error) {
 	return read(ctx, b, "listing removals", func(t Tx) []task.Removal {
-		return List[task.Removal](t, `SELECT a.id AS attempt_id, a.remove_asked AS asked_at FROM attempts a JOIN tasks t ON t.id = a.task_id
-			WHERE a.remove_asked IS NOT NULL AND a.removal IS NULL AND t.deleting_at IS NOT NULL AND a.machine_id = ? AND a.root = ?
+		return List[task.Removal](t,
+			`SELECT a.id AS attempt_id, a.remove_asked AS asked_at FROM attempts a JOIN tasks t ON t.id = a.task_id
+			WHERE a.remove_asked IS NOT NULL AND a.removal IS NULL AND t.deleting_at IS NOT NULL AND a.machine_id `+
+				`= ? AND a.root = ?
 			ORDER BY a.remove_asked, a.id`, here.MachineID, here.Root)
 	})
 }
 
 func (b board) SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error {
-	_, err := statement(ctx, b.Store, "recording a removal", Writing, `UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
+	_, err := statement(ctx, b.Store, "recording a removal", Writing,
+		`UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
 		string(result), r.AttemptID, task.FormatTime(r.AskedAt))
 	return err
 }

@@ -25,10 +25,12 @@ const visibleTasks = ` AND (t.identity = ? OR t.caller_group = ? AND t.caller_gr
 
 // ofTask finds a row with its task, as t, by its id.
 var ofTask = map[string]string{
-	"task":      `FROM tasks t WHERE t.id = ?`,
-	"attempt":   `FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ?`,
-	"session":   `FROM sessions s JOIN attempts a ON a.id = s.attempt_id JOIN tasks t ON t.id = a.task_id WHERE s.id = ?`,
-	"execution": `FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id WHERE e.id = ?`,
+	"task":    `FROM tasks t WHERE t.id = ?`,
+	"attempt": `FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ?`,
+	"session": `FROM sessions s JOIN attempts a ON a.id = s.attempt_id JOIN tasks t ON t.id = a.task_id WHERE ` +
+		`s.id = ?`,
+	"execution": `FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id WHERE ` +
+		`e.id = ?`,
 }
 
 // limited reports whether the caller sees only a part of the board.
@@ -63,7 +65,8 @@ func (b board) VisibleBranches(ctx context.Context) ([]string, error) {
 
 func (b board) Maker(ctx context.Context, attemptID string) (session.Caller, error) {
 	return read(ctx, b, "reading who made an attempt", func(t Tx) (c session.Caller) {
-		if !t.First(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity, &c.Group) {
+		if !t.First(`SELECT identity, caller_group FROM attempts WHERE id = ?`, []any{attemptID}, &c.Identity,
+			&c.Group) {
 			t.Fail(task.Missing("attempt", attemptID))
 		}
 		return c

@@ -25,7 +25,10 @@ const (
 
 // listPage reads a page of the list that scope names, with its filters, unless check fails,
 // and the number of rows of all pages; next is the cursor for more.
-func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(Tx), count, query string, args ...any) (rows []T, total int, next string, err error) {
+func listPage[T any](
+	ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(Tx), count,
+	query string, args ...any,
+) (rows []T, total int, next string, err error) {
 	l, err := p.Listing(scope...)
 	if err != nil {
 		return nil, 0, "", err
@@ -43,7 +46,9 @@ func listPage[T any](ctx context.Context, v viewer, p task.Page, scope []string,
 }
 
 func (b board) Projects(ctx context.Context, p task.Page) ([]task.Project, int, string, error) {
-	return listPage(ctx, b, p, []string{"projects"}, func(p task.Project) (time.Time, string) { return p.CreatedAt, p.ID },
+	return listPage(ctx, b, p, []string{"projects"}, func(p task.Project) (time.Time, string) {
+		return p.CreatedAt, p.ID
+	},
 		func(Tx) {},
 		`SELECT count(*) FROM projects WHERE listed`, projectColumns+`WHERE listed`+newest)
 }
@@ -66,9 +71,12 @@ func inProject(id string) func(t Tx) {
 }
 
 func (b board) Repos(ctx context.Context, projectID string, p task.Page) ([]task.Repo, int, string, error) {
-	all, total, next, err := listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) { return r.CreatedAt, r.ID },
+	all, total, next, err := listPage(ctx, b, p, []string{"repos", projectID}, func(r task.Repo) (time.Time, string) {
+		return r.CreatedAt, r.ID
+	},
 		inProject(projectID),
-		`SELECT count(*) FROM repos WHERE project_id = ? AND listed`, repoColumns+`WHERE project_id = ? AND listed`+newest, projectID)
+		`SELECT count(*) FROM repos WHERE project_id = ? AND listed`,
+		repoColumns+`WHERE project_id = ? AND listed`+newest, projectID)
 	for i := range all {
 		b.locate(&all[i])
 	}
@@ -103,7 +111,15 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec, add boo
 	const doing = "updating the projects of the board"
 	sync := func(write bool) func(t Tx) *syncing {
 		return func(t Tx) *syncing {
-			s := &syncing{t: t, write: write, add: add, shared: b.o.Shared, last: b.Synced(), paths: make(map[string]string)}
+			s := &syncing{
+				t:      t,
+				write:  write,
+				add:    add,
+				shared: b.o.Shared,
+				last:   b.Synced(),
+				paths:  make(map[string]string),
+			}
+
 			s.projects(all)
 			return s
 		}
@@ -146,9 +162,11 @@ func (s *syncing) projects(all []task.ProjectSpec) {
 	for _, p := range all {
 		want = append(want, knownRow{Name: p.Name, Root: p.Root})
 	}
-	gone := s.reconcile("projects", List[knownRow](s.t, `SELECT id, name, '' AS path, root, listed FROM projects`), want, func(k knownRow) {
-		s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID, k.Name, k.Root, s.t.Now, s.t.Now)
-	})
+	gone := s.reconcile("projects", List[knownRow](s.t, `SELECT id, name, '' AS path, root, listed FROM projects`),
+		want, func(k knownRow) {
+			s.change(`INSERT INTO projects (id, name, root, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`, k.ID,
+				k.Name, k.Root, s.t.Now, s.t.Now)
+		})
 	for i := range all {
 		s.repos(want[i].ID, all[i].Repos)
 	}
@@ -162,7 +180,9 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) {
 	for _, r := range all {
 		want = append(want, knownRow{Name: r.Name, Path: r.Path})
 	}
-	rows := List[knownRow](s.t, `SELECT id, name, path, FALSE AS root, listed FROM repos WHERE project_id = ?`, projectID)
+
+	rows := List[knownRow](s.t, `SELECT id, name, path, FALSE AS root, listed FROM repos WHERE project_id = ?`,
+		projectID)
 	s.reconcile("repos", rows, want, func(k knownRow) {
 		s.change(`INSERT INTO repos (id, project_id, name, path, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`,
 			k.ID, projectID, k.Name, s.stored(k.Path), s.t.Now, s.t.Now)

@@ -23,15 +23,29 @@ import (
 // executed is an execution with everything that one may have.
 func executed(id, owner string, s store.RemoteState, at time.Time) *store.RemoteRun {
 	at = at.UTC().Truncate(time.Microsecond)
-	x := &store.RemoteRun{ID: id, Owner: owner, Identity: "me", Source: "factory", WorkflowID: "w", WorkflowName: "wörk", Async: true, Performed: true,
-		State: s, StatusSupported: true, StartedAt: at, Timeout: time.Hour, Deadline: new(at.Add(time.Hour))}
+	x := &store.RemoteRun{
+		ID:              id,
+		Owner:           owner,
+		Identity:        "me",
+		Source:          "factory",
+		WorkflowID:      "w",
+		WorkflowName:    "wörk",
+		Async:           true,
+		Performed:       true,
+		State:           s,
+		StatusSupported: true,
+		StartedAt:       at,
+		Timeout:         time.Hour,
+		Deadline:        new(at.Add(time.Hour)),
+	}
 	switch s {
 	case store.RemoteWaiting, store.RemoteStarting:
 	case store.RemoteRunning:
 		x.SourceExecutionID = new("at source")
 	default:
 		x.SourceExecutionID, x.EndedAt, x.Error = new("at source"), new(at.Add(time.Second)), new("it broke")
-		x.Progress, x.Result = json.RawMessage(`{"message":"half"}`), json.RawMessage(`{"b":9007199254740993,"a":[1.0,"<x>"]}`)
+		x.Progress, x.Result = json.RawMessage(`{"message":"half"}`),
+			json.RawMessage(`{"b":9007199254740993,"a":[1.0,"<x>"]}`)
 	}
 	return x
 }
@@ -55,13 +69,15 @@ func saveFor(t *testing.T, e store.RemoteRuns, life time.Duration, all []*store.
 
 func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	one, two, c := oneAndTwo(t)
-	for _, s := range []store.RemoteState{store.RemoteWaiting, store.RemoteStarting, store.RemoteRunning, store.RemoteFailed} {
+	for _, s := range []store.RemoteState{store.RemoteWaiting, store.RemoteStarting, store.RemoteRunning,
+		store.RemoteFailed} {
 		x := executed("x", "a", s, c.at)
 		save(t, one, x)
 		is(t, x)(two.RemoteRun(t.Context(), "x"))
 	}
 	testkit.FailsWith(t, second(one.RemoteRun(t.Context(), "y")), task.ErrNotFound)
-	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.RemoteRunning, c.at), time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.RemoteRunning, c.at), time.Hour),
+		store.ErrNotOwner)
 	found, n, going, err := one.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, len(found), 0, n, 1, going, 0)
@@ -69,19 +85,31 @@ func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 	e, _, c := oneAndTwo(t)
-	other, asks, over := executed("other", "a", store.RemoteRunning, c.at), executed("first", "a", store.RemoteRunning, c.at), executed("second", "a", store.RemoteCompleted, c.at.Add(time.Second))
+	other := executed("other", "a", store.RemoteRunning, c.at)
+	asks := executed("first", "a", store.RemoteRunning, c.at)
+	over := executed("second", "a", store.RemoteCompleted, c.at.Add(time.Second))
 	other.Identity = "you"
-	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
-	save(t, e, executed("old", "a", store.RemoteCompleted, c.at.Add(-store.RemoteRunKeptFor-time.Hour)), asks, over, other)
+	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`),
+		json.RawMessage(`{"asks":"old"}`)
+	save(t, e, executed("old", "a", store.RemoteCompleted, c.at.Add(-store.RemoteRunKeptFor-time.Hour)), asks,
+		over, other)
+
 	for query, want := range map[[3]string][]string{
-		{"me", "first", ""}: {"first"}, {"me", "", "at source"}: {"second", "first"}, {"me", "first", "at source"}: {"first"},
-		{"me", "no one", "at source"}: {"second", "first"}, {"me", "other", "other"}: nil, {"you", "other", ""}: {"other"}, {"me", "old", ""}: nil,
+		{"me", "first", ""}:           {"first"},
+		{"me", "", "at source"}:       {"second", "first"},
+		{"me", "first", "at source"}:  {"first"},
+		{"me", "no one", "at source"}: {"second", "first"},
+		{"me", "other", "other"}:      nil,
+		{"you", "other", ""}:          {"other"},
+		{"me", "old", ""}:             nil,
 	} {
 		equal(t, query, idsOf(testkit.Get(e.Find(t.Context(), query[0], query[1], query[2])).Must(t)), want)
 	}
+
 	list, total, err := e.Newest(t.Context(), "me", 1)
 	testkit.Must(t, err)
 	equal(t, total, 2, len(list), 1, list[0].ID, "second", list[0].Result, nil)
+
 	// Those whose source asks a person something are found until they are over.
 	found := testkit.Get(e.Asking(t.Context())).Must(t)
 	equal(t, idsOf(found), []string{"first"}, found[0].Progress, asks.Progress)
@@ -100,6 +128,7 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	}
 	equal(t, "are kept", kept() < store.RemoteRunsKept, false, kept() >= store.RemoteRunsKept+more, false)
 	testkit.Works(t, testkit.Get(e.RemoteRun(t.Context(), fmt.Sprint(store.RemoteRunsKept+more-1))).Err(), "the newest")
+
 	large := executed("", "a", store.RemoteCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
 	for i := range 21 {
@@ -107,6 +136,7 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
 	}
+
 	equal(t, "with large results are kept", kept(), 19)
 	c.forward(store.RemoteRunKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
 	save(t, late, executed("last", "a", store.RemoteCompleted, c.at))
@@ -128,12 +158,15 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	for range 3 {
 		servers = append(servers, open(t, path, c.now).RemoteRuns())
 	}
+
 	blind := executed("blind", "a", store.RemoteRunning, c.at)
 	blind.StatusSupported = false
 	running := executed("running", "a", store.RemoteRunning, c.at)
 	running.Progress = json.RawMessage(`{"message":"half"}`)
-	abandon(t, servers[0], executed("waiting", "a", store.RemoteWaiting, c.at), executed("starting", "b", store.RemoteStarting, c.at),
-		running, executed("ended", "a", store.RemoteCompleted, c.at), blind, executed("followed", "new", store.RemoteStarting, c.at))
+	abandon(t, servers[0], executed("waiting", "a", store.RemoteWaiting, c.at),
+		executed("starting", "b", store.RemoteStarting, c.at),
+		running, executed("ended", "a", store.RemoteCompleted, c.at), blind,
+		executed("followed", "new", store.RemoteStarting, c.at))
 	save(t, servers[0], executed("alive", "alive", store.RemoteStarting, c.at))
 	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
 	due := func(from, to time.Duration) {
@@ -147,7 +180,8 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	due(-time.Hour, 0)
 	taken := map[string]store.RemoteRun{}
 	for _, got := range atOnce(len(servers), func(i int) []store.RemoteRun {
-		return testkit.Get(servers[i].TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})).Must(t)
+		return testkit.Get(servers[i].TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})).
+			Must(t)
 	}) {
 		for _, x := range got {
 			_, twice := taken[x.ID]
@@ -170,10 +204,13 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	is("running", store.RemoteRunning, "")
 	x := taken["running"]
 	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
-	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.RemoteCompleted, c.at), time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.RemoteCompleted, c.at), time.Hour),
+		store.ErrNotOwner)
+
 	// One whose time is far ahead, since the clock was set back, is its owner's for no longer than others.
 	due(0, 0)
-	equal(t, "taken up", len(testkit.Get(servers[1].TakeUp(t.Context(), "new1", time.Minute, []string{"followed"})).Must(t)), 0)
+	equal(t, "taken up",
+		len(testkit.Get(servers[1].TakeUp(t.Context(), "new1", time.Minute, []string{"followed"})).Must(t)), 0)
 	due(time.Second, time.Minute)
 }
 
@@ -182,10 +219,17 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 	_, found, err := two.Due(t.Context(), nil)
 	testkit.Must(t, err)
 	equal(t, "of none one is due in", found, false)
-	abandon(t, one, executed("renewed", "a", store.RemoteRunning, c.at), executed("progress", "a", store.RemoteRunning, c.at),
-		executed("forgotten", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at), executed("another's", "b", store.RemoteRunning, c.at))
+	abandon(t, one, executed("renewed", "a", store.RemoteRunning, c.at),
+		executed("progress", "a", store.RemoteRunning, c.at),
+		executed("forgotten", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at),
+		executed("another's", "b", store.RemoteRunning, c.at))
 	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Lapsed, true)
-	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
+	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{
+		"renewed":   nil,
+		"progress":  json.RawMessage(`{"message":"half"}`),
+		"ended":     nil,
+		"another's": json.RawMessage(`{}`),
+	})
 	slices.Sort(held)
 	testkit.Must(t, err)
 	equal(t, "held", held, []string{"progress", "renewed"})
@@ -193,21 +237,26 @@ func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
 		execution := testkit.Get(two.RemoteRun(t.Context(), id)).Must(t)
 		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
+
 	takenUp := func(want ...string) {
 		t.Helper()
-		equal(t, "taken up", slices.Sorted(slices.Values(idsOf(testkit.Get(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).Must(t)))), want)
+		equal(t, "taken up",
+			slices.Sorted(slices.Values(
+				idsOf(testkit.Get(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).Must(t)))), want)
 	}
 	takenUp("forgotten")
 	testkit.Must(t, one.Release(t.Context(), "a"))
 	takenUp("progress", "renewed")
-	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
+	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour,
+		map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
 	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Progress, nil)
 }
 
 func TestACancelIsKeptForTheOwner(t *testing.T) {
 	one, two, c := oneAndTwo(t)
 	x := executed("x", "a", store.RemoteRunning, c.at)
-	save(t, one, x, executed("other", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at))
+	save(t, one, x, executed("other", "a", store.RemoteRunning, c.at),
+		executed("ended", "a", store.RemoteCompleted, c.at))
 	seen, first := make(chan []string), make(chan struct{})
 	looked := sync.OnceFunc(func() { close(first) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -223,6 +272,7 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 			return len(asked) > 0, err
 		}))
 	}()
+
 	<-first
 	for _, id := range []string{"ended", "x", "nothing"} {
 		testkit.Must(t, two.AskCancel(t.Context(), id))
@@ -240,16 +290,27 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	testkit.Fails(t, two.Watch(ctx, func() (bool, error) { return false, nil }), "", "watched without an end")
 }
 
-// Of several callers with one key one stores its call, and all get that; it is its identity's, ends once, and is forgotten.
+// Of several callers with one key one stores its call, and all get that; it is its identity's, ends once, and
+// is forgotten.
 func TestLongCalls(t *testing.T) {
 	path, c := filepath.Join(t.TempDir(), "board.db"), newClock()
 	one, two := open(t, path, c.now).LongCalls(), open(t, path, c.now).LongCalls()
 	made := func(id, who string) *store.LongCall {
-		return &store.LongCall{ID: id, Key: "step", Identity: who, Tool: "finished_step", Work: json.RawMessage(`{"a":1}`), Status: store.CallWorking, CreatedAt: c.at.UTC().Truncate(time.Microsecond)}
+		return &store.LongCall{
+			ID:        id,
+			Key:       "step",
+			Identity:  who,
+			Tool:      "finished_step",
+			Work:      json.RawMessage(`{"a":1}`),
+			Status:    store.CallWorking,
+			CreatedAt: c.at.UTC().Truncate(time.Microsecond),
+		}
 	}
+
 	const id3 = "00000000-0000-4000-8000-000000000003"
 	got := atOnce(2, func(i int) *store.LongCall {
-		return testkit.Get([]store.LongCalls{one, two}[i].Add(t.Context(), made(fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i), "ann"))).Must(t)
+		return testkit.Get([]store.LongCalls{one, two}[i].Add(t.Context(),
+			made(fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i), "ann"))).Must(t)
 	})
 	equal(t, got[0], got[1], got[0], made(got[0].ID, "ann"))
 	id := got[0].ID
@@ -259,6 +320,7 @@ func TestLongCalls(t *testing.T) {
 		equal(t, whoAfter, len(testkit.Get(two.Working(t.Context(), whoAfter[0], whoAfter[1], 9)).Must(t)), want)
 	}
 	testkit.FailsWith(t, testkit.Get(two.LongCall(t.Context(), "bob", id)).Err(), task.ErrNotFound)
+
 	c.forward(time.Minute)
 	for _, status := range []string{store.CallCompleted, store.CallCancelled} { // the second changes nothing
 		done := testkit.Get(two.End(t.Context(), "ann", id, status, json.RawMessage(`{"b":9007199254740993}`))).Must(t)
@@ -266,6 +328,7 @@ func TestLongCalls(t *testing.T) {
 		testkit.Equal(t, string(done.Result), `{"b":9007199254740993}`)
 		testkit.True(t, done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
 	}
+
 	again := testkit.Get(one.Add(t.Context(), made(id3, "ann"))).Must(t)
 	equal(t, "after the end there is another", again.ID, id3)
 	c.forward(store.LongCallKeptFor - time.Second)
@@ -283,43 +346,77 @@ var (
 
 func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
 	t.Helper()
-	return testkit.Get(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).Must(t)
+	return testkit.Get(b.ClaimNext(t.Context(), "server of "+at.MachineName, max,
+		&task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).Must(t)
 }
 
 func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Attempt {
 	t.Helper()
-	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: executor, Branch: "deepwork/" + uuid.NewString(),
-		Repos: []task.AttemptRepo{{RepoID: "r", RepoName: "shop", TargetBranch: "main"}}}, task.Execution{Prompt: "do"}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{
+		TaskID:   s.ID,
+		Executor: executor,
+		Branch:   "deepwork/" + uuid.NewString(),
+		Repos:    []task.AttemptRepo{{RepoID: "r", RepoName: "shop", TargetBranch: "main"}},
+	}, task.Execution{Prompt: "do"}, task.Request{})).Must(t)
 }
 
-// A machine gets attempts whose executor and repositories it has, and what follows only where it began. Each has its own slots.
+// A machine gets attempts whose executor and repositories it has, and what follows only where it began. Each
+// has its own slots.
 func TestClaimsOfMachines(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	first, next := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
 	repos := []string{"r"}
-	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil, claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
-	equal(t, "without anything, or a slot", claim(t, b, red, 5, nil, nil), nil, claim(t, b, red, 0, []string{"CODEX"}, repos), nil)
+	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil,
+		claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
+	equal(t, "without anything, or a slot", claim(t, b, red, 5, nil, nil), nil,
+		claim(t, b, red, 0, []string{"CODEX"}, repos), nil)
+
 	// What was made in a store of one machine is at no place, and nobody claims it by accident.
 	alone := try(t, b, s)
 	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
 	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
 	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red, claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
-	equal(t, "the slots of one machine are not those of another", claim(t, b, blue, 1, []string{"GEMINI"}, repos).AttemptID, next.ID)
+	equal(t, "the slots of one machine are not those of another",
+		claim(t, b, blue, 1, []string{"GEMINI"}, repos).AttemptID, next.ID)
+
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	paths := task.Attempt{ID: first.ID, Situation: task.Situation{Place: red}, Workspace: at[0].Worktree, Repos: at}
 	testkit.Must(t, b.SetPaths(t.Context(), &paths))
 	testkit.FailsWith(t, b.SetPaths(t.Context(), &paths), task.ErrInvalid)
+
 	a := testkit.Get(b.Attempt(t.Context(), first.ID)).Must(t)
-	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
+	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree,
+		a.Repos[0].RepoPath, "/r")
 	for _, folder := range []string{"/a b/trees", "/c", "/a b/trees"} { // at no place
-		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, uuid.NewString(), "r")}
-		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: filepath.Base(filepath.Dir(repo.Worktree)), TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
+		repo := task.AttemptRepo{
+			RepoID:       "r",
+			RepoName:     "r",
+			RepoPath:     "/r",
+			TargetBranch: "main",
+			Worktree:     filepath.Join(folder, uuid.NewString(), "r"),
+		}
+		testkit.Must(t,
+			second(b.CreateAttempt(t.Context(), task.Attempt{
+				ID:        filepath.Base(filepath.Dir(repo.Worktree)),
+				TaskID:    s.ID,
+				Branch:    "b",
+				Workspace: repo.Worktree,
+				Repos:     []task.AttemptRepo{repo},
+			}, task.Execution{}, task.Request{})))
 	}
-	for here, want := range map[task.Place][]string{red: {"/w"}, blue: nil, {}: {"/a b/trees", "/c", filepath.ToSlash(abs(""))}} {
-		equal(t, "folders of", slices.Sorted(slices.Values(xslices.Map(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t), filepath.ToSlash))), slices.Sorted(slices.Values(want)))
+
+	for here, want := range map[task.Place][]string{
+		red:  {"/w"},
+		blue: nil,
+		{}:   {"/a b/trees", "/c", filepath.ToSlash(abs(""))},
+	} {
+		equal(t, "folders of",
+			slices.Sorted(slices.Values(xslices.Map(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t),
+				filepath.ToSlash))), slices.Sorted(slices.Values(want)))
 	}
+
 	// Before its worktrees are made, another machine may get it; later only the same one.
 	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))
 	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
@@ -327,21 +424,26 @@ func TestClaimsOfMachines(t *testing.T) {
 	testkit.FailsWith(t, b.SetPaths(t.Context(), &paths), task.ErrEnded, "of the machine that had it before")
 	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a, nil), task.ErrEnded, "of the machine that had it before")
 	paths.Place = blue
-	testkit.Must(t, errors.Join(b.SetPaths(t.Context(), &paths), b.SetWorkspace(t.Context(), &paths, map[string]string{"r": "abc"})))
+	testkit.Must(t, errors.Join(b.SetPaths(t.Context(), &paths),
+		b.SetWorkspace(t.Context(), &paths, map[string]string{"r": "abc"})))
 	is(t, true)(b.Release(t.Context(), x.ID, "server of blue"))
 	equal(t, "a worktree of another machine is claimed", claim(t, b, red, 2, []string{"CODEX"}, repos), nil)
 	elsewhere := testkit.Get(b.OpenElsewhere(t.Context(), red)).Must(t)
-	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
-	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0, claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
+	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue,
+		elsewhere[0].State, task.Waiting)
+	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0,
+		claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
 }
 
-// A place is asked to remove worktrees of a task while that is marked; what it records is read until that is asked again.
+// A place is asked to remove worktrees of a task while that is marked; what it records is read until that is
+// asked again.
 func TestRemovals(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := unplaced(t, b, s, "CODEX")
 	x := claim(t, b, red, 1, []string{"CODEX"}, []string{"r"})
 	end(t, b, x, task.Ending{State: task.Completed})
+
 	asked := func(here task.Place, want int) task.Removal {
 		t.Helper()
 		all := testkit.Get(b.Removals(t.Context(), here)).Must(t)
@@ -360,7 +462,8 @@ func TestRemovals(t *testing.T) {
 	equal(t, "asked for", first.AttemptID, a.ID)
 	recorded("")
 	c.forward(time.Second)
-	testkit.Must(t, errors.Join(b.AskRemoval(t.Context(), a.ID), b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`))))
+	testkit.Must(t, errors.Join(b.AskRemoval(t.Context(), a.ID),
+		b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`))))
 	recorded("")
 	again := asked(red, 1)
 	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`{"kept": []}`)))
@@ -373,6 +476,7 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	asked(red, 0)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+
 	// Its output and its changes are recorded, too.
 	report := func() *task.Report { return testkit.Get(b.Report(t.Context(), a.ID)).Must(t) }
 	r := report()
@@ -385,8 +489,11 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
 	r = report()
 	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
-	testkit.Must(t, errors.Join(b.DeleteTask(t.Context(), s.ID), b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`))))
-	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil) // the owner's view does not look for the attempt
+	testkit.Must(t, errors.Join(b.DeleteTask(t.Context(), s.ID),
+		b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`))))
+
+	// the owner's view does not look for the attempt
+	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil)
 	asked(red, 0)
 	testkit.FailsWith(t, b.AskRemoval(t.Context(), a.ID), task.ErrNotFound)
 	testkit.FailsWith(t, second(b.Removal(t.Context(), a.ID)), task.ErrNotFound)

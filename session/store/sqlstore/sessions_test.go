@@ -24,8 +24,17 @@ var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
 
 func newSession(id string) *store.SessionWrite {
 	return &store.SessionWrite{Before: -1, Frame: `{"n":1}`, Session: store.Session{
-		ID: id, Revision: 1, Root: "/srv/shop", Job: "alpha", Workflow: "main", Step: "one", Status: "active", Goal: "sell more", Identity: "local",
-		StartedAt: began, UpdatedAt: began,
+		ID:        id,
+		Revision:  1,
+		Root:      "/srv/shop",
+		Job:       "alpha",
+		Workflow:  "main",
+		Step:      "one",
+		Status:    "active",
+		Goal:      "sell more",
+		Identity:  "local",
+		StartedAt: began,
+		UpdatedAt: began,
 	}}
 }
 
@@ -59,14 +68,21 @@ func refused(t testing.TB, s store.Sessions, w *store.SessionWrite, want error) 
 // reads checks that a session is what a write and these parts say.
 func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store.SessionPart) {
 	t.Helper()
-	equal(t, testkit.Get(s.ReadSession(t.Context(), w.ID, -1)).Must(t), &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
+	equal(t, testkit.Get(s.ReadSession(t.Context(), w.ID, -1)).Must(t),
+		&store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
 }
 
 func TestASessionComesBackAsWritten(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
-	w.Parent, w.AttemptID, w.MovedBy, w.MachineID, w.Machine, w.Place = "89ab0000", "no attempt", "00112233aabbccdd", "0a1b2c3d", "host", "/home/me/shop"
-	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x", began.Add(-time.Hour)
+	w.Parent = "89ab0000"
+	w.AttemptID = "no attempt"
+	w.MovedBy = "00112233aabbccdd"
+	w.MachineID = "0a1b2c3d"
+	w.Machine = "host"
+	w.Place = "/home/me/shop"
+	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x",
+		began.Add(-time.Hour)
 	for _, known := range []int64{-1, 1} {
 		testkit.FailsWith(t, second(a.ReadSession(t.Context(), w.ID, known)), store.ErrNotFound)
 	}
@@ -80,6 +96,7 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	for _, known := range []int64{0, 2} {
 		is(t, &store.SessionRecord{Session: w.Session, Frame: w.Frame})(b.ReadSession(t.Context(), w.ID, known))
 	}
+
 	// No two active sessions have the same branch, and any number has none.
 	other := newSession("0000000e")
 	other.Branch = w.Branch
@@ -87,7 +104,14 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	write(t, a, newSession("0000000c"), newSession("0000000d"))
 	equal(t, "its place is", w.PlaceOf().Root, "/home/me/shop")
 	next := moved(w, func(w *store.SessionWrite) {
-		w.Step, w.Status, w.MovedBy, w.MachineID, w.Machine, w.Place, w.Definition, w.Waiting = "two", "completed", "", "", "", "", "d2", ""
+		w.Step = "two"
+		w.Status = "completed"
+		w.MovedBy = ""
+		w.MachineID = ""
+		w.Machine = ""
+		w.Place = ""
+		w.Definition = "d2"
+		w.Waiting = ""
 	})
 	write(t, b, next, other)
 	reads(t, a, next)
@@ -105,11 +129,13 @@ func TestOneOfManyWritersWins(t *testing.T) {
 		next := moved(w, nil)
 		writers := atOnce(8, func(n int) bool {
 			mine := *next
-			mine.Frame, mine.Put = fmt.Sprintf(`{"writer":%d}`, n), []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
+			mine.Frame, mine.Put = fmt.Sprintf(`{"writer":%d}`, n),
+				[]store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
 			return testkit.Get([]store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)).Must(t)
 		})
 		r := testkit.Get(a.ReadSession(t.Context(), w.ID, -1)).Must(t)
-		equal(t, "have written", won(writers), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame, fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
+		equal(t, "have written", won(writers), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame,
+			fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
 		w = next
 	}
 }
@@ -131,6 +157,7 @@ func TestASessionIsReadWhileItMoves(t *testing.T) {
 			last = r.Revision
 		}
 	})
+
 	for range 100 {
 		w = moved(w, func(w *store.SessionWrite) {
 			w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: fmt.Sprint(w.Revision)}}
@@ -148,18 +175,22 @@ func TestPartsOfASession(t *testing.T) {
 		return store.SessionPart{Kind: kind, Key: key, Position: position, Body: body}
 	}
 	w := newSession("0123abcd")
-	w.Put = []store.SessionPart{part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("reply", "10", 10, "3"), part("reply", "9", 9, "4"), part("withdrawal", "a", 0, "5")}
+	w.Put = []store.SessionPart{part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("reply", "10", 10, "3"),
+		part("reply", "9", 9, "4"), part("withdrawal", "a", 0, "5")}
 	write(t, a, w)
-	reads(t, b, w, part("reply", "9", 9, "4"), part("reply", "10", 10, "3"), part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("withdrawal", "a", 0, "5"))
+	reads(t, b, w, part("reply", "9", 9, "4"), part("reply", "10", 10, "3"), part("step", "z", 0, "1"),
+		part("step", "a", 1, "2"), part("withdrawal", "a", 0, "5"))
 	other := newSession("0123abce") // has parts with the same names
 	other.Put = []store.SessionPart{part("step", "z", 0, "other")}
 	write(t, b, other)
 	next := moved(w, func(w *store.SessionWrite) {
 		w.Put = []store.SessionPart{part("step", "a", -1, "6"), part("step", "n", 2, "7")}
-		w.Gone = []store.SessionPart{part("reply", "9", 0, ""), part("step", "z", 0, ""), part("reply", "none", 0, ""), part("withdrawal", "z", 0, "")}
+		w.Gone = []store.SessionPart{part("reply", "9", 0, ""), part("step", "z", 0, ""), part("reply", "none", 0, ""),
+			part("withdrawal", "z", 0, "")}
 	})
 	write(t, b, next)
-	want := []store.SessionPart{part("reply", "10", 10, "3"), part("step", "a", -1, "6"), part("step", "n", 2, "7"), part("withdrawal", "a", 0, "5")}
+	want := []store.SessionPart{part("reply", "10", 10, "3"), part("step", "a", -1, "6"), part("step", "n", 2, "7"),
+		part("withdrawal", "a", 0, "5")}
 	reads(t, a, next, want...)
 	late := moved(w, func(w *store.SessionWrite) {
 		w.Put, w.Gone = []store.SessionPart{part("step", "a", 0, "late")}, want[3:]
@@ -168,21 +199,30 @@ func TestPartsOfASession(t *testing.T) {
 	reads(t, a, next, want...)
 	reads(t, a, other, other.Put...)
 	again := moved(next, func(w *store.SessionWrite) { // what is dropped and put at once is put
-		w.Put, w.Gone = []store.SessionPart{part("step", "a", 5, "8")}, []store.SessionPart{part("step", "a", 0, ""), part("step", "n", 0, "")}
+		w.Put, w.Gone = []store.SessionPart{part("step", "a", 5, "8")},
+			[]store.SessionPart{part("step", "a", 0, ""), part("step", "n", 0, "")}
 	})
 	write(t, a, again)
 	reads(t, b, again, want[0], part("step", "a", 5, "8"), want[3])
-	// A transition may have many parts, and large ones. Long texts are parts by their hashes: they are gone when their session is.
+
+	// A transition may have many parts, and large ones. Long texts are parts by their hashes: they are gone
+	// when their session is.
 	w = newSession("0123abcf")
 	for n := range 100 {
-		w.Put = append(w.Put, store.SessionPart{Kind: "step", Key: fmt.Sprint("s", n), Position: int64(n), Body: fmt.Sprint(n)})
+		w.Put = append(w.Put, store.SessionPart{
+			Kind:     "step",
+			Key:      fmt.Sprint("s", n),
+			Position: int64(n),
+			Body:     fmt.Sprint(n),
+		})
 	}
 	write(t, a, w)
 	reads(t, b, w, w.Put...)
 	large := `"` + strings.Repeat("0123456789abcdef", 2<<20/16) + `"`
 	next = moved(w, func(w *store.SessionWrite) {
 		w.Frame = large
-		w.Put = []store.SessionPart{part("step", "s3", 3, large), part("text", "aa", 0, large), part("text", "bb", 0, `"`+strings.Repeat(`\u0000é`, 100_000)+`"`)}
+		w.Put = []store.SessionPart{part("step", "s3", 3, large), part("text", "aa", 0, large),
+			part("text", "bb", 0, `"`+strings.Repeat(`\u0000é`, 100_000)+`"`)}
 		for n := 4; n < 100; n++ {
 			w.Gone = append(w.Gone, store.SessionPart{Kind: "step", Key: fmt.Sprint("s", n)})
 		}
@@ -200,14 +240,16 @@ func TestPartsOfASession(t *testing.T) {
 	reads(t, a, again)
 }
 
-// Texts may be any bytes. Where the database has only valid Unicode, other bytes and the code point for NUL become U+FFFD.
+// Texts may be any bytes. Where the database has only valid Unicode, other bytes and the code point for NUL
+// become U+FFFD.
 func TestTextsOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	given := func(odd string) *store.SessionWrite {
 		w := newSession("0123abcd")
 		w.Root, w.Goal, w.Identity, w.Step = "/srv/"+odd, "a "+odd, "me"+odd, odd
 		w.Frame, w.Waiting = `{"goal":"ü\u0000`+"\uFDD0"+`"}`, `{"steps":["`+"\uFDD0"+`"]}`
-		w.Put = []store.SessionPart{{Kind: "step", Key: odd, Body: `"` + "\uFDD0" + `"`}, {Kind: "step", Key: odd + "2", Position: 1, Body: "1"}}
+		w.Put = []store.SessionPart{{Kind: "step", Key: odd, Body: `"` + "\uFDD0" + `"`},
+			{Kind: "step", Key: odd + "2", Position: 1, Body: "1"}}
 		return w
 	}
 	w := given("x\x00y\xffz\uFDD0ü'?@")
@@ -222,7 +264,8 @@ func TestTextsOfASession(t *testing.T) {
 	reads(t, b, want, want.Put...)
 	is(t, []store.Session{want.Session})(b.ListSessions(t.Context(), store.SessionQuery{Identity: w.Identity}))
 	next := moved(w, func(w *store.SessionWrite) {
-		w.Gone, w.Put = []store.SessionPart{{Kind: "step", Key: w.Step}}, []store.SessionPart{{Kind: "step", Key: w.Step + "2", Body: "2"}}
+		w.Gone = []store.SessionPart{{Kind: "step", Key: w.Step}}
+		w.Put = []store.SessionPart{{Kind: "step", Key: w.Step + "2", Body: "2"}}
 	})
 	write(t, b, next)
 	wanted := moved(want, nil)
@@ -242,7 +285,8 @@ func TestARequestBeginsOneSession(t *testing.T) {
 	}
 	found(a, 1, "")
 	begun := atOnce(8, func(n int) bool {
-		written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), with(newSession(fmt.Sprintf("%08x", n)), 1))
+		written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(),
+			with(newSession(fmt.Sprintf("%08x", n)), 1))
 		testkit.True(t, written || errors.Is(err, store.ErrRequested), "%v", err)
 		return written
 	})
@@ -273,7 +317,8 @@ func TestDefinitionsOfSessions(t *testing.T) {
 		for _, hash := range []string{"d1", "d2", "d3", "d4", "d5"} {
 			data, err := b.Definition(t.Context(), hash)
 			want := slices.Contains(hashes, hash)
-			testkit.True(t, want == (string(data) == "data of "+hash) && want != errors.Is(err, store.ErrNotFound), "definition %s: %q, %v; stored: %v", hash, data, err, want)
+			testkit.True(t, want == (string(data) == "data of "+hash) && want != errors.Is(err, store.ErrNotFound),
+				"definition %s: %q, %v; stored: %v", hash, data, err, want)
 		}
 	}
 	define := func(w *store.SessionWrite, hash string) *store.SessionWrite {
@@ -312,7 +357,8 @@ func sessionIDs(all []store.Session) (ids []string) {
 	return ids
 }
 
-// A list has the sessions that all conditions hold for, the one that moved last first, those of equal times by their ids.
+// A list has the sessions that all conditions hold for, the one that moved last first, those of equal times
+// by their ids.
 func TestListsOfSessions(t *testing.T) {
 	a, b := twoStores(t)
 	add := func(id string, after time.Duration, change func(w *store.SessionWrite)) {
@@ -324,7 +370,11 @@ func TestListsOfSessions(t *testing.T) {
 	add("00000001", 0, func(*store.SessionWrite) {})
 	add("00000003", time.Second, func(w *store.SessionWrite) { w.Identity, w.Waiting = "ann", "{}" })
 	add("00000002", time.Second, func(w *store.SessionWrite) { w.Parent = "00000001" })
-	add("00000004", 2*time.Second, func(w *store.SessionWrite) { w.Status, w.Parent, w.Waiting = "completed", "00000003", "{}" })
+	add("00000004", 2*time.Second, func(w *store.SessionWrite) {
+		w.Status = "completed"
+		w.Parent = "00000003"
+		w.Waiting = "{}"
+	})
 	add("00000005", 3*time.Second, func(w *store.SessionWrite) { w.Status, w.Identity = "aborted", "ann" })
 	add("00000006", time.Microsecond, func(w *store.SessionWrite) { w.AttemptID, w.Root = "a1", "/worktree" })
 	lists := func(q store.SessionQuery, want ...string) {
@@ -348,7 +398,8 @@ func TestListsOfSessions(t *testing.T) {
 	lists(store.SessionQuery{Active: true, Waiting: true}, "00000003")
 	lists(store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, "00000004", "00000002")
 	lists(store.SessionQuery{Parents: []string{}})
-	lists(store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, "00000005", "00000001")
+	lists(store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, "00000005",
+		"00000001")
 	lists(store.SessionQuery{IDs: []string{}})
 	lists(store.SessionQuery{Before: began.Add(time.Second)}, "00000006", "00000001")
 	lists(store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, "00000004")
@@ -404,18 +455,23 @@ func TestRemovingSessions(t *testing.T) {
 			continue
 		}
 		w := newSession(ids[n])
-		w.Put, w.Request, w.Began = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}, new(key(n)), &store.Review{Step: "one", Runner: "r", Life: time.Minute}
+		w.Put, w.Request, w.Began = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}, new(key(n)),
+			&store.Review{Step: "one", Runner: "r", Life: time.Minute}
 		w.Status = []string{"completed", "active"}[n%2]
 		write(t, a, w)
 	}
 	for _, n := range []int{1, 2, 3, 100, 590, 591, 600} { // a list of many ids
-		equal(t, len(testkit.Get(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).Must(t)), min(n, 6)+max(0, n-590))
+		equal(t, len(testkit.Get(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).Must(t)),
+			min(n, 6)+max(0, n-590))
 	}
 	testkit.Must(t, b.RemoveSessions(t.Context(), ids))
-	equal(t, "are left", sessionIDs(testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{})).Must(t)), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
+	equal(t, "are left", sessionIDs(testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{})).Must(t)),
+		[]string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
-		equal(t, n, testkit.Get(a.FindRequest(t.Context(), key(n))).Must(t) != "", want, len(testkit.Get(a.Reviews(t.Context(), ids[n])).Must(t)) == 1, want)
+		equal(t, n, testkit.Get(a.FindRequest(t.Context(), key(n))).Must(t) != "", want,
+			len(testkit.Get(a.Reviews(t.Context(), ids[n])).Must(t)) == 1, want)
 	}
+
 	// Another session with the id of one that was removed has nothing of it, and its call may be made again.
 	w := newSession(ids[0])
 	w.Request = new(key(0))
@@ -439,6 +495,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 		}
 		equal(t, have, want)
 	}
+
 	begin := func(id, attempt, parent, workflow string) *store.SessionWrite {
 		t.Helper()
 		w := newSession(id)
@@ -471,7 +528,13 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	ending := attempt()
 	write(t, a, moved(begin("00000004", ending, "", "main"), abort))
 	position(ending, "00000004", "aborted", "one")
-	byName := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "named", JobName: new("alpha"), WorkflowName: new("build")}, task.Request{})).Must(t)
+
+	byName := testkit.Get(b.CreateTask(t.Context(), task.NewTask{
+		ProjectID:    p.ID,
+		Title:        "named",
+		JobName:      new("alpha"),
+		WorkflowName: new("build"),
+	}, task.Request{})).Must(t)
 	named := try(t, b, byName).ID
 	outer := begin("00000011", named, "", "main") // not the one that the task names
 	position(named)
@@ -482,20 +545,28 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	position(named, "00000012", "active", "one")
 	write(t, a, moved(within, func(w *store.SessionWrite) { w.Status = "completed" }), moved(inner, abort))
 	position(named, "00000012", "active", "one")
-	end(t, b, testkit.Get(b.LatestExecution(t.Context(), named)).Must(t), task.Ending{State: task.Completed, Task: task.InReview})
+	end(t, b, testkit.Get(b.LatestExecution(t.Context(), named)).Must(t),
+		task.Ending{State: task.Completed, Task: task.InReview})
 	equal(t, "the task is, when its agent has ended early", taskOf(t, b, byName.ID).Status, task.InProgress)
-	write(t, a, moved(counted, func(w *store.SessionWrite) { w.Step, w.Status = "last", "completed" }), moved(outer, abort))
+	write(t, a, moved(counted, func(w *store.SessionWrite) {
+		w.Step = "last"
+		w.Status = "completed"
+	}), moved(outer, abort))
 	position(named, "00000012", "completed", "last")
 	equal(t, "the task is, once its workflow is complete", taskOf(t, b, byName.ID).Status, task.InReview)
+
 	// A run records its own position.
 	run := led(t, b, p, "run").ID
 	begin("00000021", run, "", "main")
 	position(run)
+
 	// A session goes on when its attempt was deleted.
 	gone := addTask(t, b, p, "deleted")
 	of := try(t, b, gone)
 	kept := begin("00000031", of.ID, "", "main")
-	testkit.Must(t, errors.Join(second(b.Stop(t.Context(), testkit.Get(b.LatestExecution(t.Context(), of.ID)).Must(t).ID)), b.DeleteTask(t.Context(), gone.ID)))
+	testkit.Must(t,
+		errors.Join(second(b.Stop(t.Context(), testkit.Get(b.LatestExecution(t.Context(), of.ID)).Must(t).ID)),
+			b.DeleteTask(t.Context(), gone.ID)))
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
 	reads(t, a, last)
@@ -539,27 +610,34 @@ func TestAReviewInProgress(t *testing.T) {
 	renewed(w.ID, "one", "r2", 2, time.Minute, false)
 	renewed(w.ID, "three", "r1", 2, time.Minute, false)
 	renewed("0000000f", "one", "r1", 2, time.Minute, false)
-	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
+	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2},
+		store.Review{Step: "second", Runner: "r2", Total: 1})
+
 	// Only its runner has a verdict.
 	late := moved(another, func(w *store.SessionWrite) {
-		w.Step, w.Verdict, w.Put = "two", &store.Review{Step: "one", Runner: "r2"}, []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
+		w.Step = "two"
+		w.Verdict = &store.Review{Step: "one", Runner: "r2"}
+		w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
 		w.Request = &store.Key{7}
 	})
 	refused(t, b, late, store.ErrReviewTaken)
 	is(t, "")(b.FindRequest(t.Context(), store.Key{7}))
 	late.Verdict.Runner, late.Before = "r1", 1
 	refused(t, b, late, nil) // the revision is looked at first, and the review goes on
-	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
+	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2},
+		store.Review{Step: "second", Runner: "r2", Total: 1})
 	late.Before = another.Revision
 	write(t, b, late)
 	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
 	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
 	refused(t, a, again, store.ErrReviewTaken)
 	renewed(w.ID, "one", "r1", 2, time.Minute, false)
+
 	// A transition after which nobody needs a review ends that review, whoever runs it.
 	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
 	write(t, a, over)
 	reviewsAre(t, b, w.ID)
+
 	// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost it.
 	w = newSession("0123abce")
 	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
@@ -583,6 +661,7 @@ func TestAReviewInProgress(t *testing.T) {
 	refused(t, a, verdict("r1"), store.ErrReviewTaken)
 	write(t, b, verdict("r2"))
 	reviewsAre(t, a, w.ID)
+
 	// A runner that ends leaves its reviews, in all sessions, and no others.
 	var ids []string
 	for _, runner := range []string{"r1", "r2", "r1"} {

@@ -21,9 +21,27 @@ import (
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
 	made := c.at.UTC().Truncate(time.Microsecond)
-	want := task.Summary{Task: task.Task{ProjectID: p.ID, Title: "Ein Titel\x00\n\xff", Description: new("text"), Status: task.Todo, JobName: new("job"), WorkflowName: new("flow"),
-		Inputs: json.RawMessage(`{"a":"x"}`), Priority: task.Normal, Lead: task.AgentLeads, CreatedAt: made, UpdatedAt: made}}
-	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: want.Title, Description: want.Description, JobName: want.JobName, WorkflowName: want.WorkflowName, Inputs: want.Inputs}, task.Request{})).Must(t)
+	want := task.Summary{Task: task.Task{
+		ProjectID:    p.ID,
+		Title:        "Ein Titel\x00\n\xff",
+		Description:  new("text"),
+		Status:       task.Todo,
+		JobName:      new("job"),
+		WorkflowName: new("flow"),
+		Inputs:       json.RawMessage(`{"a":"x"}`),
+		Priority:     task.Normal,
+		Lead:         task.AgentLeads,
+		CreatedAt:    made,
+		UpdatedAt:    made,
+	}}
+	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{
+		ProjectID:    p.ID,
+		Title:        want.Title,
+		Description:  want.Description,
+		JobName:      want.JobName,
+		WorkflowName: want.WorkflowName,
+		Inputs:       want.Inputs,
+	}, task.Request{})).Must(t)
 	if want.ID = s.ID; backend != "sqlite" {
 		want.Title = strings.ToValidUTF8(want.Title, "\uFFFD")
 	}
@@ -41,7 +59,8 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	equal(t, taskOf(t, b, s.ID), want)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
 	says(t, second(b.Task(t.Context(), s.ID)), task.ErrNotFound, fmt.Sprintf("task %q", s.ID))
-	says(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("x")})), task.ErrNotFound, fmt.Sprintf("task %q", s.ID))
+	says(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("x")})), task.ErrNotFound,
+		fmt.Sprintf("task %q", s.ID))
 	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrNotFound, fmt.Sprintf("task %q", s.ID))
 }
 
@@ -58,9 +77,11 @@ func TestTasksThatAreRefused(t *testing.T) {
 	create(task.NewTask{ProjectID: "nobody", Title: "x"}, task.ErrNotFound, `project "nobody"`)
 	create(task.NewTask{ProjectID: p.ID, Title: " \t"}, task.ErrInvalid, "title is blank")
 	create(task.NewTask{ProjectID: p.ID, Title: "x", JobName: new("j")}, task.ErrInvalid, "workflow_name is missing")
-	create(task.NewTask{ProjectID: p.ID, Title: "x", JobName: new(""), WorkflowName: new("w")}, task.ErrInvalid, "job_name is missing")
+	create(task.NewTask{ProjectID: p.ID, Title: "x", JobName: new(""), WorkflowName: new("w")}, task.ErrInvalid,
+		"job_name is missing")
 	change(task.TaskChange{Title: new("")}, "title is blank")
-	change(task.TaskChange{Status: new(task.Status("paused"))}, `status "paused" is not one of [todo inprogress inreview done cancelled]`)
+	change(task.TaskChange{Status: new(task.Status("paused"))},
+		`status "paused" is not one of [todo inprogress inreview done cancelled]`)
 	change(task.TaskChange{JobName: new("j")}, "both or neither")
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "front"}}, false))
 	foreign := addTask(t, b, task.Project{ID: ids(t, b)["front"]}, "foreign")
@@ -79,7 +100,8 @@ func TestTasksThatAreRefused(t *testing.T) {
 	before := taskOf(t, b, chain[0].ID)
 	depend := func(want error, text string, on ...string) {
 		t.Helper()
-		says(t, second(b.UpdateTask(t.Context(), before.ID, task.TaskChange{Title: new("changed"), DependsOn: on})), want, text)
+		says(t, second(b.UpdateTask(t.Context(), before.ID, task.TaskChange{Title: new("changed"), DependsOn: on})),
+			want, text)
 	}
 	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
 	depend(task.ErrCycle, "depends on itself", before.ID)
@@ -88,7 +110,8 @@ func TestTasksThatAreRefused(t *testing.T) {
 	depend(task.ErrDependency, foreign.ID, foreign.ID)
 	depend(task.ErrDependency, nobody, nobody)
 	depend(task.ErrInvalid, "51", many...)
-	create(task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: []string{chain[0].ID, nobody}}, task.ErrDependency, nobody)
+	create(task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: []string{chain[0].ID, nobody}},
+		task.ErrDependency, nobody)
 	create(task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: []string{foreign.ID}}, task.ErrDependency, foreign.ID)
 	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
 	list, total, _ := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 9})
@@ -113,7 +136,8 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 		cursor := ""
 		for pages := 0; ; pages++ {
 			list, total, next := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: limit, Cursor: cursor})
-			equal(t, total, len(want), len(list) == 0, false, len(list) > max(1, limit), false, pages > len(want), false)
+			equal(t, total, len(want), len(list) == 0, false, len(list) > max(1, limit), false,
+				pages > len(want), false)
 			for _, s := range list {
 				got = append(got, s.ID)
 			}
@@ -145,9 +169,12 @@ func TestTasksByLabelsPriorityAndTitle(t *testing.T) {
 		n.ProjectID = p.ID
 		testkit.Must(t, second(b.CreateTask(t.Context(), n, task.Request{})))
 	}
+
 	for want, f := range map[string][]task.Filter{
-		"Fix the Login":           {{Labels: []string{"web"}}, {Labels: []string{"bug", "web"}}},
-		"":                        {{Labels: []string{"web", "webhook"}}, {Labels: []string{"hook"}}, {Text: "log", Status: task.Done}}, // both labels, a part of one
+		"Fix the Login": {{Labels: []string{"web"}}, {Labels: []string{"bug", "web"}}},
+		// both labels, a part of one
+		"": {{Labels: []string{"web", "webhook"}}, {Labels: []string{"hook"}},
+			{Text: "log", Status: task.Done}},
 		"Log less":                {{Priority: task.Low}},
 		"100% done":               {{Priority: task.Normal}, {Text: "%"}},
 		"Log less, Fix the Login": {{Text: "LOG"}},
@@ -158,7 +185,8 @@ func TestTasksByLabelsPriorityAndTitle(t *testing.T) {
 		}
 	}
 	list, _, _ := b.tasks(t, p.ID, task.Filter{Labels: []string{"bug"}}, task.Page{Limit: 50})
-	s := testkit.Get(b.UpdateTask(t.Context(), list[0].ID, task.TaskChange{Labels: []string{}, Priority: new(task.Normal)})).Must(t)
+	s := testkit.Get(b.UpdateTask(t.Context(), list[0].ID,
+		task.TaskChange{Labels: []string{}, Priority: new(task.Normal)})).Must(t)
 	equal(t, "cleared", len(s.Labels), 0, s.Priority, task.Normal)
 }
 
@@ -172,13 +200,22 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 		c.forward(time.Second)
 		b.set(t, addTask(t, b, p, fmt.Sprint(i)), status)
 	}
-	for status, want := range map[task.Status]string{"": "5, 4, 3, 2, 1, 0", task.Done: "5, 4, 1", task.Todo: "2, 0", task.InReview: "3", task.Cancelled: "", task.InProgress: ""} {
+
+	for status, want := range map[task.Status]string{
+		"":              "5, 4, 3, 2, 1, 0",
+		task.Done:       "5, 4, 1",
+		task.Todo:       "2, 0",
+		task.InReview:   "3",
+		task.Cancelled:  "",
+		task.InProgress: "",
+	} {
 		list, total, next := b.tasks(t, p.ID, task.Filter{Status: status}, task.Page{Limit: 50})
 		equal(t, status, titles(list), want, total, len(list), next, "")
 	}
 	_, total, next := b.tasks(t, p.ID, task.Filter{Status: task.Done}, task.Page{Limit: 2})
 	equal(t, total, 3, next == "", false)
-	testkit.FailsWith(t, last(b.Tasks(t.Context(), p.ID, task.Filter{Status: "finished"}, task.Page{Limit: 2})), task.ErrInvalid)
+	testkit.FailsWith(t, last(b.Tasks(t.Context(), p.ID, task.Filter{Status: "finished"}, task.Page{Limit: 2})),
+		task.ErrInvalid)
 	testkit.FailsWith(t, last(b.Tasks(t.Context(), "nobody", task.Filter{}, task.Page{Limit: 2})), task.ErrNotFound)
 }
 
@@ -187,17 +224,29 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	try(t, b, addTask(t, b, p, "other"))
+
 	attempt := func(id string) {
-		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Executor: "X", Branch: "deepwork/" + id[:4], Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
+		testkit.Must(t,
+			second(b.CreateAttempt(t.Context(), task.Attempt{
+				ID:        id,
+				TaskID:    s.ID,
+				Executor:  "X",
+				Branch:    "deepwork/" + id[:4],
+				Workspace: "/w",
+			}, task.Execution{Prompt: "p"}, task.Request{})))
 	}
-	const a1, a2, a3 = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"
+
+	const a1, a2, a3 = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000",
+		"33333333-0000-4000-8000-000000000000"
 	for _, id := range []string{a3, a1, a2} {
 		attempt(id)
 	}
+
 	latest := func(want string) {
 		t.Helper()
 		got := taskOf(t, b, s.ID)
-		equal(t, "latest is", *got.LatestAttemptID, want, *got.LatestWorkspaceBranch, "deepwork/"+want[:4], got.HasInProgressAttempt, true)
+		equal(t, "latest is", *got.LatestAttemptID, want, *got.LatestWorkspaceBranch, "deepwork/"+want[:4],
+			got.HasInProgressAttempt, true)
 		l := testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 50})).Must(t)
 		equal(t, l.Total, len(l.Attempts), l.Attempts[0].ID, want, *l.Task.LatestAttemptID, want)
 	}
@@ -211,7 +260,8 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	l := testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})).Must(t)
 	equal(t, l.Total, 5, len(l.Attempts), 2, l.Attempts[1].ID[0], '5')
 	l = testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})).Must(t)
-	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a1, l.Attempts[1].ID, a2, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
+	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a1, l.Attempts[1].ID, a2,
+		len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
 }
 
 func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, error) {
@@ -225,11 +275,20 @@ func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, err
 func TestABlockedTaskDoesNotStart(t *testing.T) {
 	b, c, p := newBoard(t)
 	first, other := addTask(t, b, p, "first"), addTask(t, b, p, "second")
-	last := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "last", DependsOn: []string{other.ID, first.ID, other.ID}}, task.Request{})).Must(t)
+	last := testkit.Get(b.CreateTask(t.Context(), task.NewTask{
+		ProjectID: p.ID,
+		Title:     "last",
+		DependsOn: []string{other.ID, first.ID, other.ID},
+	}, task.Request{})).Must(t)
 	both := slices.Sorted(slices.Values([]string{first.ID, other.ID}))
 	equal(t, last.DependsOn, both, last.BlockedBy, both)
 	start := func() error {
-		return second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: last.ID, Executor: "X", Branch: "deepwork/last", Workspace: abs("w")}, task.Execution{Prompt: "p"},
+		return second(b.CreateAttempt(t.Context(), task.Attempt{
+			TaskID:    last.ID,
+			Executor:  "X",
+			Branch:    "deepwork/last",
+			Workspace: abs("w"),
+		}, task.Execution{Prompt: "p"},
 			task.Request{Identity: "me", Tool: "start", RequestID: "r", ArgsDigest: "d"}))
 	}
 	b.set(t, first, task.Done)
@@ -237,7 +296,10 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	err := start()
 	blocked, _ := errors.AsType[*task.BlockedError](err)
 	says(t, err, task.ErrBlocked, other.ID+` ("second", cancelled)`)
-	equal(t, blocked, task.BlockedError{TaskID: last.ID, By: []task.Blocker{{ID: other.ID, Title: "second", Status: task.Cancelled}}})
+	equal(t, blocked, task.BlockedError{
+		TaskID: last.ID,
+		By:     []task.Blocker{{ID: other.ID, Title: "second", Status: task.Cancelled}},
+	})
 	now := taskOf(t, b, last.ID)
 	equal(t, now.Status, task.Todo, now.LatestAttemptID, nil, now.BlockedBy, []string{other.ID})
 	list, _, _ := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 9})
@@ -246,7 +308,8 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	before := taskOf(t, b, last.ID)
 	is(t, before)(b.UpdateTask(t.Context(), last.ID, task.TaskChange{DependsOn: both}))
 	dependOn := testkit.Get(dependOn(b, last, first)).Must(t)
-	equal(t, len(dependOn.BlockedBy), 0, dependOn.DependsOn, []string{first.ID}, dependOn.UpdatedAt.After(before.UpdatedAt), true)
+	equal(t, len(dependOn.BlockedBy), 0, dependOn.DependsOn, []string{first.ID},
+		dependOn.UpdatedAt.After(before.UpdatedAt), true)
 	testkit.Must(t, start())
 	b.set(t, first, task.Todo)
 	testkit.Must(t, start()) // it repeats the call, whose attempt was begun
@@ -264,16 +327,23 @@ func TestDependenciesOnWhatACallerDoesNotSee(t *testing.T) {
 	}
 	err := set(hidden.ID)
 	testkit.FailsWith(t, err, task.ErrDependency)
+
 	equal(t, strings.Contains(err.Error(), "secret"), false)
 	testkit.Must(t, errors.Join(second(dependOn(b, mine, hidden)), set(hidden.ID, other.ID)))
-	_, err = b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: mine.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})
+	_, err = b.For(who).CreateAttempt(t.Context(), task.Attempt{
+		TaskID:    mine.ID,
+		Executor:  "X",
+		Branch:    "b",
+		Workspace: "/w",
+	}, task.Execution{Prompt: "p"}, task.Request{})
 	says(t, err, task.ErrBlocked, hidden.ID)
 	equal(t, strings.Contains(err.Error(), "secret"), false, strings.Contains(err.Error(), "other"), true)
 }
 
 func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false))
+	testkit.Must(t, b.SyncProjects(t.Context(),
+		[]task.ProjectSpec{root, {Name: "other", Repos: []task.RepoSpec{{Name: "a", Path: abs("a")}}}}, false))
 	for range 2 {
 		addTask(t, b, p, "x")
 	}
@@ -282,7 +352,8 @@ func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 	testkit.Must(t, err)
 	other := ids(t, b)["other"]
 	for what, err := range map[string]error{
-		"status":   last(b.Tasks(t.Context(), p.ID, task.Filter{Status: task.Todo}, task.Page{Limit: 1, Cursor: tasks})),
+		"status": last(b.Tasks(t.Context(), p.ID, task.Filter{Status: task.Todo},
+			task.Page{Limit: 1, Cursor: tasks})),
 		"project":  last(b.Tasks(t.Context(), other, task.Filter{}, task.Page{Limit: 1, Cursor: tasks})),
 		"tasks":    last(b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1, Cursor: projects})),
 		"projects": last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: tasks})),

@@ -92,6 +92,7 @@ func List[T any](t Tx, query string, args ...any) (all []T) {
 			fields[i] = f.Index
 		}
 	}
+
 	to := make([]any, len(columns))
 	for rows.Next() {
 		var row T
@@ -102,6 +103,7 @@ func List[T any](t Tx, query string, args ...any) (all []T) {
 			}
 			to[i] = target(field.Addr().Interface())
 		}
+
 		t.Fail(rows.Scan(to...))
 		for _, p := range to {
 			switch p := p.(type) {
@@ -207,6 +209,7 @@ func Values[T any](row *T, except ...string) (values []any) {
 		if slices.Contains(except, columnOf(f.Name)) {
 			continue
 		}
+
 		switch v := v.Interface().(type) {
 		case time.Time:
 			values = append(values, task.FormatTime(v))
@@ -275,11 +278,12 @@ func textOf(raw json.RawMessage) *string {
 
 // A Store is a Dialect's database as the stores of package store.
 type Store struct {
-	db     Dialect
-	o      Options
-	paths  atomic.Pointer[map[string]string] // of the repositories of the config, by their ids, once SyncProjects was called
-	lapsed atomic.Int64                      // executions that ended since the last cleanup; see forgetEvery
-	pruned atomic.Pointer[time.Time]         // when this process pruned the feed of changes; nil before
+	db Dialect
+	o  Options
+	// of the repositories of the config, by their ids, once SyncProjects was called
+	paths  atomic.Pointer[map[string]string]
+	lapsed atomic.Int64              // executions that ended since the last cleanup; see forgetEvery
+	pruned atomic.Pointer[time.Time] // when this process pruned the feed of changes; nil before
 }
 
 // New returns the stores of a database. The Logger of o defaults to none, Now to session.Clock.
@@ -294,6 +298,7 @@ func New(db Dialect, o Options) *Store {
 		o.Poll = 200 * time.Millisecond
 	}
 	s := &Store{db: db, o: o}
+
 	s.lapsed.Store(forgetEvery) // many processes end few executions
 	return s
 }
@@ -372,7 +377,16 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 	}(time.Now())
 	err = s.db.Transact(ctx, mode, func(ctx context.Context, q Querier) (err error) {
 		defer rescue(&err)
-		t := Tx{Querier: q, Now: s.stamp(), ctx: ctx, changes: new([]store.Change), where: s.o.Where, nul: s.o.NUL, who: who}
+		t := Tx{
+			Querier: q,
+			Now:     s.stamp(),
+			ctx:     ctx,
+			changes: new([]store.Change),
+			where:   s.o.Where,
+			nul:     s.o.NUL,
+			who:     who,
+		}
+
 		result = f(t)
 		s.publish(t)
 		return nil

@@ -20,14 +20,17 @@ type workflows struct{ *Store }
 // sessionColumns are those of a session, in the order of the fields of store.Session.
 var sessionColumns = Columns[store.Session]()
 
-var addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (` + parameters(2+strings.Count(sessionColumns, ",")) + `) ON CONFLICT DO NOTHING`
+var addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (` +
+	parameters(2+strings.Count(sessionColumns, ",")) + `) ON CONFLICT DO NOTHING`
 
 const (
-	// moveSession is the compare-and-swap that all transitions rely on, and keepStatus the same for most of them: SQLite
-	// writes each index that has a column which is set, though its value stays.
-	keepStatus = `UPDATE workflow_sessions SET revision = ?, step = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, updated_at = ?, frame = ?
+	// moveSession is the compare-and-swap that all transitions rely on, and keepStatus the same for most of
+	// them: SQLite writes each index that has a column which is set, though its value stays.
+	keepStatus = `UPDATE workflow_sessions SET revision = ?, step = ?, moved_by = ?, machine_id = ?, machine = ?, ` +
+		`place = ?, definition = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ? AND status = ? AND waiting = ?`
-	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
+	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, ` +
+		`machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
 	putParts   = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)`
 	onePart    = `, (?, ?, ?, ?, ?)`
@@ -37,14 +40,18 @@ const (
 	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
 	// addDefinition leaves one that was stored a short time ago as it is, so that transitions do not wait for
 	// each other.
-	addDefinition = `INSERT INTO definitions (hash, data, put_at) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM definitions WHERE hash = ? AND put_at > ?)
+	addDefinition = `INSERT INTO definitions (hash, data, put_at) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM ` +
+		`definitions WHERE hash = ? AND put_at > ?)
 		ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`
 	endReview  = `DELETE FROM session_reviews WHERE session_id = ? AND step = ? AND runner = ?`
 	dropReview = `DELETE FROM session_reviews WHERE session_id = ? AND step = ?`
-	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, ` + dbTime + ` + ?)
-		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until`
+	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, ` +
+		dbTime + ` + ?)
+		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, ` +
+		`until = excluded.until`
 	isReviewOver = `(` + isLapsed + ` OR ` + isAhead + `)`
-	keepReview   = `UPDATE session_reviews SET done = ?, until = ` + dbTime + ` + ? WHERE session_id = ? AND step = ? AND runner = ?`
+	keepReview   = `UPDATE session_reviews SET done = ?, until = ` + dbTime +
+		` + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
 
 // partsAtOnce is the number of parts that one statement writes: a step has three, and the texts are few.
@@ -70,6 +77,7 @@ func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (boo
 	if errors.Is(err, errNotWritten) {
 		return false, nil
 	}
+
 	return err == nil, err
 }
 
@@ -83,7 +91,8 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 		t.mustChange(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
 	} else if t.Exec(keepStatus, s.Revision, s.Step, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition,
 		task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before, s.Status, s.Waiting) == 0 {
-		t.mustChange(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting,
+		t.mustChange(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine,
+			s.Place, s.Definition, s.Waiting,
 			task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before)
 	}
 	if v := s.Verdict; v != nil {
@@ -101,6 +110,7 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	for _, p := range s.Gone {
 		t.Exec(dropPart, s.ID, p.Kind, p.Key)
 	}
+
 	for some := range slices.Chunk(s.Put, partsAtOnce) {
 		args := make([]any, 0, 5*len(some))
 		for _, p := range some {
@@ -113,14 +123,17 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	}
 	if s.Request != nil {
 		key := hex.EncodeToString(s.Request[:])
-		if t.Exec(addRequest, key, s.ID) == 0 && (s.Before < 0 || t.has(`FROM session_requests WHERE key = ? AND session_id <> ?`, key, s.ID)) {
+		if t.Exec(addRequest, key, s.ID) == 0 &&
+			(s.Before < 0 || t.has(`FROM session_requests WHERE key = ? AND session_id <> ?`, key, s.ID)) {
 			t.Fail(store.ErrRequested)
 		}
 	}
+
 	t.changed(store.SessionChanged, s.ID)
 	if s.AttemptID != "" {
 		t.moveAttempt(s)
 	}
+
 	for _, other := range s.Also {
 		t.writeSession(other, fresh)
 	}
@@ -131,7 +144,8 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 // nested in none. A run records its own position.
 func (t Tx) moveAttempt(s *store.SessionWrite) {
 	var job, workflow, at *string
-	if !t.First(`SELECT k.job_name, k.workflow_name, a.workflow_session_id FROM attempts a JOIN tasks k ON k.id = a.task_id WHERE a.id = ? AND a.run IS NULL`,
+	if !t.First(`SELECT k.job_name, k.workflow_name, a.workflow_session_id FROM attempts a JOIN tasks k ON k.id = `+
+		`a.task_id WHERE a.id = ? AND a.run IS NULL`,
 		[]any{s.AttemptID}, &job, &workflow, &at) {
 		return // it was deleted
 	}
@@ -141,28 +155,38 @@ func (t Tx) moveAttempt(s *store.SessionWrite) {
 		s.Status == "aborted" && at != nil && *at != s.ID: // a later workflow counts instead
 		return
 	}
-	if s.Parent != "" && t.count(ancestry+` SELECT count(*) FROM chain JOIN workflow_sessions s ON s.id = chain.id WHERE s.job = ? AND s.workflow = ?`, s.Parent, s.Job, s.Workflow) > 0 {
+	if s.Parent != "" && t.count(ancestry+
+		` SELECT count(*) FROM chain JOIN workflow_sessions s ON s.id = chain.id WHERE s.job = ? AND s.workflow = ?`,
+		s.Parent, s.Job, s.Workflow) > 0 {
 		return
 	}
-	if t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ?, updated_at = ? WHERE id = ?
-		AND NOT (coalesce(workflow_session_id, '') = ? AND coalesce(workflow_status, '') = ? AND coalesce(workflow_step, '') = ?)`,
+
+	if t.Exec(`UPDATE attempts SET workflow_session_id = ?, workflow_status = ?, workflow_step = ?, updated_at = ? `+
+		`WHERE id = ?
+		AND NOT (coalesce(workflow_session_id, '') = ? AND coalesce(workflow_status, '') = ? AND `+
+		`coalesce(workflow_step, '') = ?)`,
 		s.ID, s.Status, s.Step, t.Now, s.AttemptID, s.ID, s.Status, s.Step) > 0 {
 		t.changed(store.AttemptChanged, s.AttemptID)
 	}
 	if job == nil || s.Status != "completed" {
 		return
 	}
+
 	// If its agent had ended before, somebody else has completed it, and the task is to be reviewed.
 	of := t.taskOf(s.AttemptID)
-	if t.Exec(`UPDATE tasks SET status = 'inreview', updated_at = ? WHERE id = ? AND status = 'inprogress' AND EXISTS (SELECT 1 FROM attempts WHERE id = ? AND state = 'completed')
-		AND NOT EXISTS (SELECT 1 FROM attempts WHERE task_id = ? AND state IN ('waiting', 'starting', 'running'))`, t.Now, of, s.AttemptID, of) > 0 {
+	if t.Exec(`UPDATE tasks SET status = 'inreview', updated_at = ? WHERE id = ? AND status = 'inprogress' AND `+
+		`EXISTS (SELECT 1 FROM attempts WHERE id = ? AND state = 'completed')
+		AND NOT EXISTS (SELECT 1 FROM attempts WHERE task_id = ? AND state IN ('waiting', 'starting', 'running'))`,
+		t.Now, of, s.AttemptID, of) > 0 {
 		t.changed(store.TaskChanged, of)
 	}
 }
 
 // ancestry names the ids of a session and of what it is nested in.
-const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions s WHERE id = ?
-	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent WHERE chain.depth < 1000)`
+const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions s WHERE ` +
+	`id = ?
+	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent ` +
+	`WHERE chain.depth < 1000)`
 
 // A partRow is a part with the revision of its session; Kind is nil if the session has no parts.
 type partRow struct {
@@ -188,9 +212,11 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 			return &store.SessionRecord{Session: store.Session{ID: id, Revision: known}}, nil
 		}
 	}
+
 	for { // until nobody has moved it between the two statements
 		s, err := readOnce(ctx, w.Store, doing, func(t Tx) *store.SessionRecord {
-			s := firstRow[store.SessionRecord](t, `SELECT `+sessionColumns+`, frame FROM workflow_sessions s WHERE id = ?`, id)
+			s := firstRow[store.SessionRecord](t,
+				`SELECT `+sessionColumns+`, frame FROM workflow_sessions s WHERE id = ?`, id)
 			if s == nil {
 				t.Fail(store.ErrNotFound)
 			}
@@ -199,8 +225,11 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		if err != nil {
 			return nil, err
 		}
+
 		parts, err := readOnce(ctx, w.Store, doing, func(t Tx) []partRow {
-			return List[partRow](t, `SELECT s.revision, p.kind, p.key, p.position, p.body FROM workflow_sessions s LEFT JOIN session_parts p ON p.session_id = s.id AND p.kind <> '`+store.JudgedPart+`'
+			return List[partRow](t,
+				`SELECT s.revision, p.kind, p.key, p.position, p.body FROM workflow_sessions s LEFT JOIN `+
+					`session_parts p ON p.session_id = s.id AND p.kind <> '`+store.JudgedPart+`'
 				WHERE s.id = ? ORDER BY p.kind, p.position`, id)
 		})
 		if err != nil {
@@ -209,18 +238,26 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		if len(parts) == 0 || parts[0].Revision != s.Revision {
 			continue
 		}
+
 		for _, p := range parts {
 			if p.Kind != nil {
-				s.Parts = append(s.Parts, store.SessionPart{Kind: *p.Kind, Key: *p.Key, Position: *p.Position, Body: *p.Body})
+				s.Parts = append(s.Parts, store.SessionPart{
+					Kind:     *p.Kind,
+					Key:      *p.Key,
+					Position: *p.Position,
+					Body:     *p.Body,
+				})
 			}
 		}
+
 		return s, nil
 	}
 }
 
 func (w workflows) Judged(ctx context.Context, id, step string) (body string, err error) {
 	return readOnce(ctx, w.Store, "reading what was handed in for a person in session "+id, func(t Tx) (body string) {
-		t.First(`SELECT body FROM session_parts p WHERE session_id = ? AND kind = ? AND key = ?`, []any{id, store.JudgedPart, step}, &body)
+		t.First(`SELECT body FROM session_parts p WHERE session_id = ? AND kind = ? AND key = ?`,
+			[]any{id, store.JudgedPart, step}, &body)
 		return body
 	})
 }
@@ -229,6 +266,7 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if q.IDs != nil && len(q.IDs) == 0 || q.Parents != nil && len(q.Parents) == 0 || !w.db.Exists() {
 		return nil, nil // a project whose sessions are only listed gets no database
 	}
+
 	var where []string
 	var args []any
 	require := func(condition string, values ...any) {
@@ -265,6 +303,7 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if !q.Before.IsZero() {
 		require(`updated_at < ?`, task.FormatTime(q.Before))
 	}
+
 	columns := sessionColumns
 	if q.Brief {
 		columns = `id, job, workflow, step, status`
@@ -277,12 +316,17 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if q.Limit > 0 {
 		query += fmt.Sprintf(` LIMIT %d`, q.Limit)
 	}
-	return readOnce(ctx, w.Store, "listing the sessions", func(t Tx) []store.Session { return List[store.Session](t, query, args...) })
+	return readOnce(ctx, w.Store, "listing the sessions", func(t Tx) []store.Session {
+		return List[store.Session](t, query, args...)
+	})
 }
 
 func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
-	query := ancestry + ` SELECT s.` + strings.ReplaceAll(sessionColumns, ", ", ", s.") + ` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth`
-	all, err := readOnce(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) []store.Session { return List[store.Session](t, query, id) })
+	query := ancestry + ` SELECT s.` + strings.ReplaceAll(sessionColumns, ", ", ", s.") +
+		` FROM chain JOIN workflow_sessions s ON s.id = chain.id ORDER BY chain.depth`
+	all, err := readOnce(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) []store.Session {
+		return List[store.Session](t, query, id)
+	})
 	for i := range all { // of a cycle, which only an import can make, once around
 		if slices.ContainsFunc(all[:i], func(s store.Session) bool { return s.ID == all[i].ID }) {
 			all = all[:i]
@@ -309,7 +353,8 @@ func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 	for some := range slices.Chunk(ids, removedAtOnce) {
 		err := change(ctx, w.Store, "removing sessions", func(t Tx) {
 			these, args := inCondition("id", some)
-			gone := List[string](t, `DELETE FROM workflow_sessions WHERE status <> 'active' AND `+these+` RETURNING id`, args...)
+			gone := List[string](t, `DELETE FROM workflow_sessions WHERE status <> 'active' AND `+these+
+				` RETURNING id`, args...)
 			if len(gone) == 0 {
 				return
 			}
@@ -317,6 +362,7 @@ func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 			for _, table := range []string{"session_parts", "session_requests", "session_reviews"} {
 				t.Exec(`DELETE FROM `+table+` WHERE `+these, args...)
 			}
+
 			for _, id := range gone {
 				t.changed(store.SessionChanged, id)
 			}
@@ -325,6 +371,7 @@ func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -337,17 +384,20 @@ func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, e
 
 func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
 	return readOnce(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) []store.Review {
-		return List[store.Review](t, `SELECT step, runner, total, done, `+isReviewOver+` AS over FROM session_reviews r WHERE session_id = ?`, id)
+		return List[store.Review](t, `SELECT step, runner, total, done, `+isReviewOver+
+			` AS over FROM session_reviews r WHERE session_id = ?`, id)
 	})
 }
 
 func (w workflows) RenewReview(ctx context.Context, id string, r store.Review) (bool, error) {
-	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, r.Done, r.Life.Seconds(), id, r.Step, r.Runner)
+	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, r.Done, r.Life.Seconds(), id,
+		r.Step, r.Runner)
 	return n > 0, err
 }
 
 func (w workflows) LeaveReviews(ctx context.Context, runner string) error {
-	_, err := statement(ctx, w.Store, "leaving reviews", Swapping, `UPDATE session_reviews SET until = 0 WHERE runner = ?`, runner)
+	_, err := statement(ctx, w.Store, "leaving reviews", Swapping,
+		`UPDATE session_reviews SET until = 0 WHERE runner = ?`, runner)
 	return err
 }
 
@@ -363,6 +413,7 @@ func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) 
 
 func (w workflows) PruneDefinitions(ctx context.Context, kept time.Duration) (int, error) {
 	n, err := statement(ctx, w.Store, "removing definitions", Swapping, `DELETE FROM definitions WHERE put_at < ?
-		AND hash NOT IN (SELECT definition FROM workflow_sessions UNION SELECT pinned FROM workflow_sessions)`, task.FormatTime(w.o.Now().Add(-kept)))
+		AND hash NOT IN (SELECT definition FROM workflow_sessions UNION SELECT pinned FROM workflow_sessions)`,
+		task.FormatTime(w.o.Now().Add(-kept)))
 	return int(n), err
 }

@@ -17,7 +17,8 @@ type table struct{ name, order string }
 // tables are those that are copied, rows after those that they name. Those that are missing here are
 // maintained by the database (task_counts).
 var tables = []table{
-	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
+	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""},
+	{"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
 	{"requests", "rowid"}, {"workflow_executions", ""}, {"long_calls", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
@@ -46,6 +47,7 @@ func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Ro
 		}
 		return nil
 	}
+
 	found, err := q.QueryContext(ctx, query)
 	if err != nil {
 		return failed(err)
@@ -59,15 +61,18 @@ func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Ro
 	for i := range values {
 		to[i] = &values[i]
 	}
+
 	for found.Next() {
 		if err := found.Scan(to...); err != nil {
 			return failed(err)
 		}
+
 		r := Row{name, make(map[string]any, len(columns))}
 		for i, v := range values {
 			if slices.Contains(own, columns[i]) {
 				continue
 			}
+
 			switch v := v.(type) {
 			case bool: // an integer in SQLite
 				r.Values[columns[i]] = int64(0)
@@ -80,10 +85,12 @@ func rows(ctx context.Context, q sqlstore.Querier, name, query string, f func(Ro
 				r.Values[columns[i]] = v
 			}
 		}
+
 		if err := f(r); err != nil {
 			return err
 		}
 	}
+
 	return failed(found.Err())
 }
 
@@ -123,6 +130,7 @@ func (b *Board) Put(ctx context.Context, r Row) error {
 	if _, err := b.Querier.ExecContext(ctx, b.inserts[r.Table], values...); err != nil {
 		return fmt.Errorf("writing a row of the %s of the board (%v): %w", r.Table, r.Values["id"], err)
 	}
+
 	return nil
 }
 
@@ -132,6 +140,7 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 	if !slices.ContainsFunc(tables, func(t table) bool { return t.name == r.Table }) {
 		return fmt.Errorf("%w: there is no such table", task.ErrInvalid)
 	}
+
 	if b.inserts == nil {
 		b.inserts, b.columns, b.booleans = map[string]string{}, map[string][]string{}, map[string]map[string]bool{}
 	}
@@ -144,6 +153,7 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 	if err != nil {
 		return err
 	}
+
 	columns := slices.Sorted(maps.Keys(r.Values))
 	missing := slices.Clone(columns)
 	b.booleans[r.Table] = map[string]bool{}
@@ -152,9 +162,11 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 		missing = slices.DeleteFunc(missing, func(c string) bool { return c == t.Name() })
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: it has no column %s: update the deepwork that uses it", task.ErrVersion, strings.Join(missing, ", "))
+		return fmt.Errorf("%w: it has no column %s: update the deepwork that uses it", task.ErrVersion,
+			strings.Join(missing, ", "))
 	}
 	b.columns[r.Table] = columns
-	b.inserts[r.Table] = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", r.Table, strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1))
+	b.inserts[r.Table] = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", r.Table, strings.Join(columns, ", "),
+		strings.Repeat(", ?", len(columns)-1))
 	return found.Err()
 }

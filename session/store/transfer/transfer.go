@@ -46,7 +46,8 @@ type Counts map[string]int
 // content are the tables whose rows mean that a store is not empty, with what a row of them is; every
 // server adds the projects of its config.
 var content = []struct{ table, what string }{
-	{"workflow_sessions", "session"}, {"tasks", "task"}, {"attempts", "attempt"}, {"requests", "request_id of the board"},
+	{"workflow_sessions", "session"}, {"tasks", "task"}, {"attempts", "attempt"},
+	{"requests", "request_id of the board"},
 	{"workflow_executions", "execution of workflows elsewhere"}, {"usages", "record of what agents used"},
 }
 
@@ -73,7 +74,8 @@ const placeKey = `"place": `
 
 // Unplaced returns what takes a place out of the frames of sessions and the progress of their steps.
 func Unplaced(p task.Place) func(text string) string {
-	at := placeKey + `\{\s*"machine_id":\s*` + regexp.QuoteMeta(string(jsontext.Quote(p.MachineID))) + `,\s*"machine_name":\s*"(?:[^"\\]|\\.)*",\s*"root":\s*` +
+	at := placeKey + `\{\s*"machine_id":\s*` + regexp.QuoteMeta(string(jsontext.Quote(p.MachineID))) +
+		`,\s*"machine_name":\s*"(?:[^"\\]|\\.)*",\s*"root":\s*` +
 		regexp.QuoteMeta(string(jsontext.Quote(p.Root))) + `\s*\}`
 	found := regexp.MustCompile(`,\s*` + at + `|` + at + `,\s*`)
 	return func(text string) string { return found.ReplaceAllLiteralString(text, "") }
@@ -99,19 +101,24 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 			return nil, fmt.Errorf("copying %s to %s: %w", from.Where(), to.Where(), err)
 		}
 	}
+
 	there, err := sum(ctx, to, to)
 	if err == nil && there.counts.String() != "nothing" {
-		err = fmt.Errorf("it has %v of this project already, and only an empty one is filled: choose another target (another file or, in a database, a schema by ?schema=NAME or a project by --project)", there.counts)
+		err = fmt.Errorf("it has %v of this project already, and only an empty one is filled: choose another target "+
+			"(another file or, in a database, a schema by ?schema=NAME or a project by --project)", there.counts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", to.Where(), err)
 	}
+
 	var read summary
 	err = to.Replace(ctx, func(put func(Row) error, rows func(func(Row) error) error) error {
 		read = summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}} // it may be filled again
 		err := from.Rows(ctx, func(r Row) error {
 			if state := r.Values["state"]; r.Table == "executions" && (state == "starting" || state == "running") {
-				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end it with stop_attempt, or start a server on that store until it has recorded its end", r.Values["id"], r.Values["attempt_id"], state)
+				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end "+
+					"it with stop_attempt, or start a server on that store until it has recorded its end",
+					r.Values["id"], r.Values["attempt_id"], state)
 			}
 			r = to.Adapt(r)
 			read.add(r)
@@ -135,6 +142,7 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 				return fmt.Errorf("verifying the copy in %s: %w", where, err)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -181,7 +189,8 @@ func (s summary) compare(o summary) (err error) {
 	maps.Copy(names, o.counts)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if s.sums[name] != o.sums[name] || s.counts[name] != o.counts[name] {
-			err = errors.Join(err, fmt.Errorf("%s differ: %d were copied, and there are %d: something else changed them meanwhile", name, s.counts[name], o.counts[name]))
+			err = errors.Join(err, fmt.Errorf("%s differ: %d were copied, and there are %d: something else changed "+
+				"them meanwhile", name, s.counts[name], o.counts[name]))
 		}
 	}
 	return err

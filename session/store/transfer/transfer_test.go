@@ -50,10 +50,15 @@ func (p *pile) Rows(_ context.Context, f func(transfer.Row) error) error {
 	return each(p.rows, f)
 }
 
-func (p *pile) Replace(_ context.Context, fill func(func(transfer.Row) error, func(func(transfer.Row) error) error) error) error {
+func (p *pile) Replace(
+	_ context.Context, fill func(func(transfer.Row) error, func(func(transfer.Row) error) error) error,
+) error {
 	for range 2 { // the first time its transaction is undone
 		var written []transfer.Row
-		err := fill(func(r transfer.Row) error { written = append(written, r); return nil }, func(f func(transfer.Row) error) error {
+		err := fill(func(r transfer.Row) error {
+			written = append(written, r)
+			return nil
+		}, func(f func(transfer.Row) error) error {
 			if p.spoil != nil {
 				written = p.spoil(written)
 			}
@@ -64,6 +69,7 @@ func (p *pile) Replace(_ context.Context, fill func(func(transfer.Row) error, fu
 		}
 		p.rows = written
 	}
+
 	return nil
 }
 
@@ -86,7 +92,10 @@ func rows(table string, ids ...string) (all []transfer.Row) {
 
 // agent is an execution of attempt a in a state.
 func agent(state string) []transfer.Row {
-	return []transfer.Row{{Table: "executions", Values: map[string]any{"id": "e", "root": "", "state": state, "attempt_id": "a"}}}
+	return []transfer.Row{{
+		Table:  "executions",
+		Values: map[string]any{"id": "e", "root": "", "state": state, "attempt_id": "a"},
+	}}
 }
 
 // A copy has all rows as its target has them, or nothing is written; both sides are held meanwhile.
@@ -100,19 +109,32 @@ func TestCopy(t *testing.T) {
 		want     string // the counts, or the error after the names of both
 	}{
 		{"nothing", pile{}, pile{}, "nothing"},
-		{"one and many", pile{rows: slices.Concat(rows("workflow_sessions", "a", "b"), rows("tasks", "t"), rows("requests", "1", "2"), rows("definitions", "d"))}, pile{}, "2 sessions, 1 task, 2 request_ids of the board"},
-		{"a target with projects only", pile{rows: rows("usages", "u")}, pile{rows: rows("projects", "p")}, "1 record of what agents used"},
+		{"one and many",
+			pile{rows: slices.Concat(rows("workflow_sessions", "a", "b"), rows("tasks", "t"),
+				rows("requests", "1", "2"), rows("definitions", "d"))}, pile{},
+			"2 sessions, 1 task, 2 request_ids of the board"},
+		{"a target with projects only", pile{rows: rows("usages", "u")}, pile{rows: rows("projects", "p")},
+			"1 record of what agents used"},
 		{"an agent that has ended", pile{rows: append(agent("ended"), rows("tasks", "t")...)}, pile{}, "1 task"},
 		{"rows whose order does not matter", pile{rows: rows("tasks", "a", "b")}, pile{spoil: swap}, "2 tasks"},
-		{"rows whose order matters", pile{rows: rows("usages", "a", "b")}, pile{spoil: swap}, "verifying the copy in there: usages differ: 2 were copied, and there are 2"},
-		{"a target with something", pile{rows: rows("tasks", "t")}, pile{rows: rows("attempts", "a")}, "looking at there: it has 1 attempt of this project already"},
-		{"an agent that starts", pile{rows: agent("starting")}, pile{}, "execution e of attempt a is starting, and cannot be moved"},
-		{"an agent that runs", pile{rows: agent("running")}, pile{}, "execution e of attempt a is running, and cannot be moved"},
-		{"a row that is lost", pile{rows: rows("tasks", "t")}, pile{spoil: drop}, "verifying the copy in there: tasks differ: 1 were copied, and there are 0"},
-		{"a row that is changed", pile{rows: rows("tasks", "t")}, pile{spoil: change}, "verifying the copy in there: tasks differ: 1 were copied, and there are 1"},
-		{"a source that changes", pile{rows: rows("tasks", "t"), changing: rows("tasks", "u")}, pile{}, "verifying the copy in here: tasks differ: 1 were copied, and there are 2"},
-		{"a server at the source", pile{hold: errors.New("a server runs")}, pile{}, "copying here to there: a server runs"},
-		{"a server at the target", pile{}, pile{hold: errors.New("a server runs")}, "copying here to there: a server runs"},
+		{"rows whose order matters", pile{rows: rows("usages", "a", "b")}, pile{spoil: swap},
+			"verifying the copy in there: usages differ: 2 were copied, and there are 2"},
+		{"a target with something", pile{rows: rows("tasks", "t")}, pile{rows: rows("attempts", "a")},
+			"looking at there: it has 1 attempt of this project already"},
+		{"an agent that starts", pile{rows: agent("starting")}, pile{},
+			"execution e of attempt a is starting, and cannot be moved"},
+		{"an agent that runs", pile{rows: agent("running")}, pile{},
+			"execution e of attempt a is running, and cannot be moved"},
+		{"a row that is lost", pile{rows: rows("tasks", "t")}, pile{spoil: drop},
+			"verifying the copy in there: tasks differ: 1 were copied, and there are 0"},
+		{"a row that is changed", pile{rows: rows("tasks", "t")}, pile{spoil: change},
+			"verifying the copy in there: tasks differ: 1 were copied, and there are 1"},
+		{"a source that changes", pile{rows: rows("tasks", "t"), changing: rows("tasks", "u")}, pile{},
+			"verifying the copy in here: tasks differ: 1 were copied, and there are 2"},
+		{"a server at the source", pile{hold: errors.New("a server runs")}, pile{},
+			"copying here to there: a server runs"},
+		{"a server at the target", pile{}, pile{hold: errors.New("a server runs")},
+			"copying here to there: a server runs"},
 	} {
 		from, to := &c.from, &c.to
 		from.name, to.name = "here", "there"
@@ -142,30 +164,61 @@ func TestRowsOfABoard(t *testing.T) {
 	board := local.NewFile(f)
 	const at = "2026-01-02T03:04:05.000000Z"
 	project := func(id string) transfer.Row {
-		return transfer.Row{Table: "projects", Values: map[string]any{"id": id, "name": id, "root": int64(0), "listed": int64(1), "created_at": at, "updated_at": at}}
+		return transfer.Row{
+			Table: "projects",
+			Values: map[string]any{
+				"id":         id,
+				"name":       id,
+				"root":       int64(0),
+				"listed":     int64(1),
+				"created_at": at,
+				"updated_at": at,
+			},
+		}
 	}
-	request := transfer.Row{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": at}}
+
+	request := transfer.Row{
+		Table: "requests",
+		Values: map[string]any{
+			"identity":    "local",
+			"tool":        "t",
+			"request_id":  "1",
+			"args_digest": "x",
+			"result":      "t1",
+			"created_at":  at,
+		},
+	}
 	unknown := project("p2")
 	unknown.Values["colour"] = "red"
 	some := func(want string, all ...transfer.Row) {
 		t.Helper()
-		err := board.Replace(t.Context(), func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
-			n := 0
-			if err := each(all, put); err != nil {
-				return err
-			}
-			defer func() { testkit.Equal(t, n, len(all), "rows within the transaction") }()
-			return rows(func(transfer.Row) error { n++; return nil })
-		})
-		testkit.True(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%v, want %q", err, want)
+		err := board.Replace(t.Context(),
+			func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
+				n := 0
+				if err := each(all, put); err != nil {
+					return err
+				}
+				defer func() { testkit.Equal(t, n, len(all), "rows within the transaction") }()
+				return rows(func(transfer.Row) error {
+					n++
+					return nil
+				})
+			})
+		testkit.True(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%v, want %q",
+			err, want)
 	}
 	some("", request, project("p1"), project("p3"))
 	some("", project("p1"), request) // in place of those before
-	some("preparing the sqlite_master of the board", project("p2"), transfer.Row{Table: "sqlite_master", Values: map[string]any{"id": "x"}})
+	some("preparing the sqlite_master of the board", project("p2"),
+		transfer.Row{Table: "sqlite_master", Values: map[string]any{"id": "x"}})
 	some("it has no column colour: update the deepwork that uses it", unknown)
 	some("writing a row of the projects of the board (p2)", project("p2"), project("p2"))
 	var got []transfer.Row
-	testkit.Must(t, board.Rows(t.Context(), func(r transfer.Row) error { got = append(got, r); return nil }))
+	testkit.Must(t, board.Rows(t.Context(), func(r transfer.Row) error {
+		got = append(got, r)
+		return nil
+	}))
 	testkit.Same(t, got, []transfer.Row{project("p1"), request})
-	testkit.FailsWith(t, board.Rows(t.Context(), func(transfer.Row) error { return errors.ErrUnsupported }), errors.ErrUnsupported)
+	testkit.FailsWith(t, board.Rows(t.Context(), func(transfer.Row) error { return errors.ErrUnsupported }),
+		errors.ErrUnsupported)
 }

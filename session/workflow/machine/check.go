@@ -28,19 +28,27 @@ func (s *State) unusable(id string) (c checker) {
 	c.fault(s.CurrentEntryIndex < 0, "current_entry_index is %d", s.CurrentEntryIndex)
 	c.fault(s.CurrentStepID == "", "current_step_id is empty")
 	c.fault(s.Status != Active && s.CompletedAt == nil, "completed_at is null in a session that is %s", s.Status)
-	c.fault(s.Status == Active && s.Progress(s.CurrentStepID) == nil, "current step %q was never begun", s.CurrentStepID)
+	c.fault(s.Status == Active && s.Progress(s.CurrentStepID) == nil, "current step %q was never begun",
+		s.CurrentStepID)
+
 	bad := func(p *StepProgress) bool {
-		return p == nil || slices.ContainsFunc(p.Tries, func(a *Try) bool { return a == nil || slices.Contains(a.Verdicts, nil) })
+		return p == nil || slices.ContainsFunc(p.Tries, func(a *Try) bool {
+			return a == nil || slices.Contains(a.Verdicts, nil)
+		})
 	}
 	for _, p := range s.StepProgress {
-		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an invalid try", p.Key)
+		c.fault(bad(p.Value) || p.Value.StepID != p.Key,
+			"step_progress of %q is not that step's, or has an invalid try", p.Key)
 	}
 	for i, w := range s.History {
-		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p jsontext.Pair[*StepProgress]) bool { return bad(p.Value) }), "history[%d] is null, or a part of it", i)
+		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p jsontext.Pair[*StepProgress]) bool {
+			return bad(p.Value)
+		}), "history[%d] is null, or a part of it", i)
 	}
 	for i, r := range s.Replies {
 		c.fault(r == nil, "replies[%d] is null", i)
 	}
+
 	return c
 }
 
@@ -66,10 +74,13 @@ func (s *State) Faults() []string {
 			if a.Counts() {
 				counted++
 			}
-			c.fault(!slices.Contains([]TryState{TryOpen, TryPassed, TryFailed, TryVoid}, a.State), "step %q has a try of its reviews that is %.60q", e.Key, a.State)
+			c.fault(!slices.Contains([]TryState{TryOpen, TryPassed, TryFailed, TryVoid}, a.State),
+				"step %q has a try of its reviews that is %.60q", e.Key, a.State)
 		}
-		c.fault(p.QualityTries < counted, "step %q has %d tries that count, and says %d", e.Key, counted, p.QualityTries)
+		c.fault(p.QualityTries < counted, "step %q has %d tries that count, and says %d", e.Key, counted,
+			p.QualityTries)
 	}
+
 	c.replies(s)
 	return c
 }
@@ -86,22 +97,28 @@ func (s *State) ClockWentBack() bool {
 func (c *checker) replies(s *State) {
 	related := s.CalledAs != "" // a reply may have the first step of a workflow that is a step, or what follows that
 	for _, steps := range append(withdrawals(s), s.StepProgress) {
-		related = related || slices.ContainsFunc(steps, func(p jsontext.Pair[*StepProgress]) bool { return p.Value.Child != "" })
+		related = related || slices.ContainsFunc(steps, func(p jsontext.Pair[*StepProgress]) bool {
+			return p.Value.Child != ""
+		})
 	}
 	for i, r := range s.Replies {
 		var reply *struct {
 			BeginStep *StepInfo `json:"begin_step"`
 		}
 		err := json.Unmarshal(r.Raw, &reply)
-		c.fault(!slices.Contains([]string{ToolStart, ToolFinish, ToolAbort, ToolGoTo}, r.Tool), "its reply %d is to an unknown tool: %.60q", i, r.Tool)
+		c.fault(!slices.Contains([]string{ToolStart, ToolFinish, ToolAbort, ToolGoTo}, r.Tool),
+			"its reply %d is to an unknown tool: %.60q", i, r.Tool)
 		c.fault(err != nil, "its reply %d, to %s, cannot be read: %v", i, r.Tool, err)
-		c.fault((reply == nil) != (r.Refusal != nil) && err == nil, "its reply %d, to %s, cannot be read: it is null", i, r.Tool)
+		c.fault((reply == nil) != (r.Refusal != nil) && err == nil, "its reply %d, to %s, cannot be read: it is null",
+			i, r.Tool)
 		if reply != nil && reply.BeginStep != nil {
-			c.fault(reply.BeginStep.SessionID != s.SessionID && !related, "its reply %d, to %s, is of session %.60q", i, r.Tool, reply.BeginStep.SessionID)
+			c.fault(reply.BeginStep.SessionID != s.SessionID && !related, "its reply %d, to %s, is of session %.60q", i,
+				r.Tool, reply.BeginStep.SessionID)
 		}
 		c.fault(r.EntryIndex < 0, "its reply %d, to %s, is of entry %d", i, r.Tool, r.EntryIndex)
 		c.fault(r.Tool == ToolAbort && s.Status != Aborted, "it keeps the reply to an abort, and was not aborted")
-		c.fault(r.Tool == ToolFinish && r.StepID != "" && s.Progress(r.StepID) == nil, "its reply %d is to the finish of step %q, which was never begun", i, r.StepID)
+		c.fault(r.Tool == ToolFinish && r.StepID != "" && s.Progress(r.StepID) == nil,
+			"its reply %d is to the finish of step %q, which was never begun", i, r.StepID)
 		if r.RequestID == nil {
 			continue
 		}
@@ -115,7 +132,8 @@ func (c *checker) replies(s *State) {
 // FaultsWith returns how the state contradicts the session's stored definition, which is used when the job is gone.
 func (s *State) FaultsWith(def *Definition) []string {
 	var c checker
-	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says", s.Definition.Hash)
+	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says",
+		s.Definition.Hash)
 	if def.Job.Name != s.JobName || def.Workflow.Name != s.WorkflowName {
 		c.fault(true, "its definition %s is of %s/%s", s.Definition.Hash, def.Job.Name, def.Workflow.Name)
 		return c
@@ -123,13 +141,16 @@ func (s *State) FaultsWith(def *Definition) []string {
 	def = def.For(s)
 	at := def.Workflow.Find(s.CurrentStepID)
 	if at < 0 || at != s.CurrentEntryIndex {
-		c.fault(true, "its current step %q is entry %d of its definition, and it says %d", s.CurrentStepID, at, s.CurrentEntryIndex)
+		c.fault(true, "its current step %q is entry %d of its definition, and it says %d", s.CurrentStepID, at,
+			s.CurrentEntryIndex)
 		return c
 	}
+
 	_, entry, pending := s.Position(def)
 	_, err := def.KeptTexts(entry)
 	c.fault(s.Status == Active && len(pending) == 0, "all steps of its current entry are completed, and it is active")
-	c.fault(s.Status == Active && err != nil, "its definition %s lacks instructions of the current entry", s.Definition.Hash)
+	c.fault(s.Status == Active && err != nil, "its definition %s lacks instructions of the current entry",
+		s.Definition.Hash)
 	return c
 }
 

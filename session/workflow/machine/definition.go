@@ -30,7 +30,8 @@ type Definition struct {
 
 	Texts   map[string]string          // if stored: the instructions by step
 	Schemas map[string]json.RawMessage // if stored: Bundle.Schemas
-	Data    []byte                     // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
+	// the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
+	Data []byte
 }
 
 // Define returns the definition of a workflow that the job has. It has no Ref yet.
@@ -55,7 +56,8 @@ type Bundle struct {
 	Source       string            `json:"source"`       // of job.yml
 	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
 
-	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, also of workflows that are steps, by file; the readable ones
+	// of outputs, also of workflows that are steps, by file; the readable ones
+	Schemas map[string]json.RawMessage `json:"schemas,omitempty"`
 }
 
 // Encode returns the bundle's bytes and their hash.
@@ -70,6 +72,7 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if err := json.Unmarshal(data, &b); err != nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, err)
 	}
+
 	j, faults := job.Parse(b.JobDir, job.FileName, []byte(b.Source))
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
@@ -91,7 +94,8 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 		text, ok := def.Texts[template]
 		if !ok {
 			return nil, session.NotNow(codes.InstructionsLost,
-				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they should have been. Restore the job, or abort the session with abort_workflow.",
+				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they "+
+					"should have been. Restore the job, or abort the session with abort_workflow.",
 				id, def.Job.Name)
 		}
 		texts[id] = text
@@ -127,8 +131,11 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		case p.Child == "":
 			infos[i].Instructions += fmt.Sprintf(" It has not begun yet: call go_to_step with step_id '%s'.", id)
 		default:
-			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session is completed, call finished_step with step_id '%s'; if it was aborted, go_to_step with that step_id starts it again.", p.Child, id)
+			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session is "+
+				"completed, call finished_step with step_id '%s'; if it was aborted, go_to_step with that step_id "+
+				"starts it again.", p.Child, id)
 		}
+
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 			infos[i].ProjectRoot = s.Folder(def, id) // which is completed when the reply is sent
@@ -136,11 +143,13 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 			infos[i].JobDir, infos[i].CommonJobInfo = "", nil
 		}
 	}
+
 	d := Described{First: &infos[0]}
 	if index := def.Workflow.Find(entry[0]); forEach(def, index) != nil {
 		d.Others, d.Group = infos[1:], new(handOutItems(s.SessionID, s.items(def, index)))
 	} else if len(entry) > 1 {
-		infos[0].Instructions, d.Others, d.Group = withGroup(infos[0].Instructions, entry), infos[1:], new(handOut(s.SessionID))
+		infos[0].Instructions, d.Others, d.Group = withGroup(infos[0].Instructions, entry), infos[1:],
+			new(handOut(s.SessionID))
 	}
 	return d
 }
@@ -156,10 +165,16 @@ var syntaxes = map[job.OutputType]string{
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	if st.Call != nil {
-		text = "This step is the workflow '" + st.Call.String() + "', which has a session of its own. When that is complete, this step is finished."
+		text = "This step is the workflow '" + st.Call.String() +
+			"', which has a session of its own. When that is complete, this step is finished."
 	}
 	info := StepInfo{
-		StepID: st.ID, Name: st.Name, Description: st.Description, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
+		StepID:          st.ID,
+		Name:            st.Name,
+		Description:     st.Description,
+		JobDir:          def.Job.Dir,
+		Instructions:    text,
+		CommonJobInfo:   &def.Job.CommonInfo,
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},
@@ -170,13 +185,20 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	for i, o := range st.Outputs {
 		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
 	}
+
 	for i, r := range st.Reviews {
 		criteria := make(jsontext.OrderedMap[string], len(r.Criteria))
 		for k, c := range r.Criteria {
 			criteria[k] = jsontext.Pair[string]{Key: c.Name, Value: c.Question}
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
-		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance, Together: r.Together, Account: r.Account}
+		info.Reviews[i] = ReviewInfo{
+			RunEach:  r.RunEach,
+			Criteria: criteria,
+			Guidance: r.Guidance,
+			Together: r.Together,
+			Account:  r.Account,
+		}
 		if r.ByHuman {
 			info.Reviews[i].By = "human"
 		}
@@ -189,24 +211,32 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 
 // withGroup ends a primary's instructions with a paragraph about its group.
 func withGroup(instructions string, entry job.Entry) string {
-	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS** The text above is for step '" + entry[0] + "' alone. " +
-		"It is the first of " + Count(len(entry), "step") + " to be done at the same time, each by its own subagent (with the Task tool, or another tool that starts one): " + quoteList(entry) + ". " +
-		"If you distribute them, the other steps are in concurrent_steps, and how to hand them out is in concurrent_group."
+	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS** The text above is for step '" + entry[0] +
+		"' alone. " +
+		"It is the first of " + Count(len(entry), "step") +
+		" to be done at the same time, each by its own subagent (with the Task tool, or another tool that starts " +
+		"one): " + quoteList(entry) + ". " +
+		"If you distribute them, the other steps are in concurrent_steps, and how to hand them out is in " +
+		"concurrent_group."
 }
 
 // handOut says how the members of a group are distributed.
 func handOut(sessionID string) string {
-	return "Start one subagent for each step and have it call get_step with session_id '" + sessionID + "' and its step_id: the reply is all it needs. " +
-		"A subagent without these tools gets its step's description from you, with job_dir and common_job_info of begin_step. " +
-		"Report each step with finished_step, with session_id, step_id and its outputs, in any order; the reply to the last one has the next step. " +
-		"Without subagents, do the steps one after the other."
+	return "Start one subagent for each step and have it call get_step with session_id '" + sessionID +
+		"' and its step_id: the reply is all it needs. " +
+		"A subagent without these tools gets its step's description from you, with job_dir and common_job_info of " +
+		"begin_step. Report each step with finished_step, with session_id, step_id and its outputs, in any order; " +
+		"the reply to the last one has the next step. Without subagents, do the steps one after the other."
 }
 
 // handOutItems says how the items of a list are distributed.
 func handOutItems(sessionID string, items []json.RawMessage) string {
-	return fmt.Sprintf("This is done for each of %s; begin_step and concurrent_steps have those that may be worked on now, each with its item. ", Count(len(items), "item")) +
-		"Start one subagent for each and have it call get_step with session_id '" + sessionID + "' and its step_id; one that has a session_id of its own is a workflow, of which it calls get_step with that. " +
-		"Report each step with finished_step and its step_id: the reply has the next step of that item, or the next item. Without subagents, do them one after the other."
+	return fmt.Sprintf("This is done for each of %s; begin_step and concurrent_steps have those that may be worked "+
+		"on now, each with its item. ", Count(len(items), "item")) +
+		"Start one subagent for each and have it call get_step with session_id '" + sessionID +
+		"' and its step_id; one that has a session_id of its own is a workflow, of which it calls get_step with " +
+		"that. Report each step with finished_step and its step_id: the reply has the next step of that item, or the " +
+		"next item. Without subagents, do them one after the other."
 }
 
 // Notice returns a notice, or nil, with further texts that are not empty.
@@ -230,6 +260,7 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	def := &Definition{Job: j}
 	at := slices.IndexFunc(j.Workflows, func(wf job.Workflow) bool {
 		return wf.Find(st.ID) >= 0 && (st.Workflow == "" || st.Workflow == wf.Name)

@@ -22,14 +22,17 @@ type Evidence struct {
 	Identity string       `json:"identity"` // of the caller that finished the step, or of the person
 	Channel  string       `json:"channel"`  // theirs: session.ChannelStdio, …
 	Reviewer string       `json:"reviewer,omitempty"`
-	Reason   string       `json:"reason,omitempty"`    // of an override
-	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
-	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
-	Files    []FileHash   `json:"files"`
-	Misfits  string       `json:"misfits,omitempty"`  // what is wrong with the outputs by their schemas, which a person has passed over
-	Others   *Evidence    `json:"others,omitempty"`   // why the step's reviews by others than people passed, if a person passed it
-	Imported bool         `json:"imported,omitempty"` // it is what an export said
-	Checks   []*Verdict   `json:"checks,omitempty"`   // the results of the step's checks that no person passed over
+	Reason   string       `json:"reason,omitempty"` // of an override
+	// the Digest of what a person saw who overrode the review in advance
+	GivenFor string     `json:"given_for,omitempty"`
+	Digest   string     `json:"digest"` // of the outputs, their content and the criteria; "" if reviews were off
+	Files    []FileHash `json:"files"`
+	// what is wrong with the outputs by their schemas, which a person has passed over
+	Misfits string `json:"misfits,omitempty"`
+	// why the step's reviews by others than people passed, if a person passed it
+	Others   *Evidence  `json:"others,omitempty"`
+	Imported bool       `json:"imported,omitempty"` // it is what an export said
+	Checks   []*Verdict `json:"checks,omitempty"`   // the results of the step's checks that no person passed over
 }
 
 // EvidenceKind is what a finished step relies on.
@@ -54,10 +57,14 @@ func (s *State) Grant(stepID string, o Override) (*State, error) {
 	if s.Status != Active {
 		return nil, s.Ended()
 	}
+
 	if !s.IsCurrent(stepID) {
-		return nil, session.NotNow(codes.StepNotCurrent, "Step '%s' of session '%s' is not to be finished now; the current step is '%s'.", stepID, s.SessionID, s.CurrentStepID).
+		return nil, session.NotNow(codes.StepNotCurrent,
+			"Step '%s' of session '%s' is not to be finished now; the current step is '%s'.", stepID, s.SessionID,
+			s.CurrentStepID).
 			With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 	}
+
 	n, p := s.Next(o.At), s.Progress(stepID).clone()
 	p.Granted = &o
 	n.setProgress(p)
@@ -90,7 +97,14 @@ func (p *StepProgress) prove(e *Evidence, skipped []string) {
 		e = e.Others
 	}
 	if e != nil && (e.Kind == BySelf || e.Kind == ByOverride || e.Kind == ByPerson) {
-		p.Overrides = append(slices.Clone(p.Overrides), Override{At: e.At, Identity: e.Identity, Channel: e.Channel, Reason: e.Reason, Skipped: skipped, GivenFor: e.GivenFor})
+		p.Overrides = append(slices.Clone(p.Overrides), Override{
+			At:       e.At,
+			Identity: e.Identity,
+			Channel:  e.Channel,
+			Reason:   e.Reason,
+			Skipped:  skipped,
+			GivenFor: e.GivenFor,
+		})
 	}
 }
 
@@ -122,7 +136,8 @@ func (p *Pinned) WeakerReviewer(now string) string {
 	switch {
 	case p.Reviewer == now || p.Reviewer == ReviewerOff:
 		return ""
-	case p.Reviewer == ReviewerSelf && now != ReviewerOff, p.Reviewer == ReviewerWithheld && now != ReviewerOff && now != ReviewerSelf:
+	case p.Reviewer == ReviewerSelf && now != ReviewerOff,
+		p.Reviewer == ReviewerWithheld && now != ReviewerOff && now != ReviewerSelf:
 		return ""
 	}
 	return fmt.Sprintf("the reviewer was %s, and is %s", p.Reviewer, now)
@@ -144,8 +159,10 @@ func (s *State) Weaker(was, now *Definition) (what []string) {
 				continue
 			}
 			of := now.Job.Step(id)
-			if forEach(now, at) == nil && id == entry[0] && id != now.Workflow.Entries[at][0] && len(of.ReviewsBy(true))+len(of.Checks) == 0 {
-				what = append(what, fmt.Sprintf("step '%s', which has reviews, need not be reported, since it is in a group now", id))
+			if forEach(now, at) == nil && id == entry[0] && id != now.Workflow.Entries[at][0] &&
+				len(of.ReviewsBy(true))+len(of.Checks) == 0 {
+				what = append(what,
+					fmt.Sprintf("step '%s', which has reviews, need not be reported, since it is in a group now", id))
 			}
 			for _, r := range st.Reviews {
 				what = append(what, weakerReview(st, of, r)...)
@@ -159,12 +176,15 @@ func (s *State) Weaker(was, now *Definition) (what []string) {
 func (s *State) hadTurn(was, now *Definition, index int, id string) bool {
 	at, p := now.Workflow.Find(id), s.Progress(id)
 	return p.Done() || p != nil && p.Unreported ||
-		at >= 0 && at < now.Workflow.Find(s.CurrentStepID) && s.passedBy(now, at) && s.passedBy(was, index) && index < s.reached(was)
+		at >= 0 && at < now.Workflow.Find(s.CurrentStepID) && s.passedBy(now, at) && s.passedBy(was, index) &&
+			index < s.reached(was)
 }
 
 // within compares the workflow that a step is, if it is of the same job.
 func within(st *job.Step, was, now *Definition, compare func(s *State, was, now *Definition) []string) []string {
-	if of := now.Job.Step(st.ID); st.Call == nil || of == nil || of.Call == nil || of.Call.String() != st.Call.String() || st.Call.Job != "" && st.Call.Job != was.Job.Name {
+	of := now.Job.Step(st.ID)
+	if st.Call == nil || of == nil || of.Call == nil || of.Call.String() != st.Call.String() ||
+		st.Call.Job != "" && st.Call.Job != was.Job.Name {
 		return nil
 	}
 	return compare(new(State), Define(was.Job, st.Call.Workflow), Define(now.Job, st.Call.Workflow))
@@ -177,6 +197,7 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 		if n.RunEach != r.RunEach {
 			continue
 		}
+
 		what := []string{}
 		for _, c := range r.Criteria {
 			switch i := slices.IndexFunc(n.Criteria, func(o job.Criteria) bool { return o.Name == c.Name }); {
@@ -215,7 +236,9 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 	for i, entry := range was.Workflow.Entries {
 		for _, id := range entry {
 			st := was.Job.Step(id)
-			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
+			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool {
+				return o.Schema.File != "" || o.Schema.JSON != nil
+			})
 			switch at := now.Workflow.Find(id); {
 			case len(st.Checks) == 0 && !hasSchema && st.Call == nil, s.hadTurn(was, now, i, id):
 			case (at < 0 || at < here) && st.Call != nil:
@@ -225,19 +248,21 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 			case st.Call != nil:
 				what = append(what, within(st, was, now, (*State).LessChecked)...)
 			default:
-				what = append(what, lessChecked(st, now.Job.Step(id), len(entry) == 1 && len(now.Workflow.Entries[at]) > 1)...)
+				what = append(what, lessChecked(st, now.Job.Step(id),
+					len(entry) == 1 && len(now.Workflow.Entries[at]) > 1)...)
 			}
 		}
 	}
 	return what
 }
 
-// passedBy reports whether the steps of an entry need not be done: its condition does not hold, or its items are done or
-// dropped.
+// passedBy reports whether the steps of an entry need not be done: its condition does not hold, or its items
+// are done or dropped.
 func (s *State) passedBy(def *Definition, index int) bool {
 	if forEach(def, index) == nil {
 		return s.leftOut(def, index)
 	}
+
 	all := s.byID()
 	for i := range s.items(def, index) {
 		if all.pending(def.Workflow.Entries[index], i) != nil {
@@ -247,12 +272,13 @@ func (s *State) passedBy(def *Definition, index int) bool {
 	return true
 }
 
-// reached returns the index of the entry that a session is at by an earlier definition, which may lack the current step:
-// then it's the one after those that are done.
+// reached returns the index of the entry that a session is at by an earlier definition, which may lack the
+// current step: then it's the one after those that are done.
 func (s *State) reached(was *Definition) int {
 	if at := was.Workflow.Find(s.CurrentStepID); at >= 0 {
 		return at
 	}
+
 	last := -1
 	for _, p := range s.StepProgress {
 		if p.Value.Done() {
@@ -272,13 +298,15 @@ func lessChecked(was, now *job.Step, grouped bool) (what []string) {
 		case !reflect.DeepEqual(now.Checks[i], c):
 			what = append(what, of+fmt.Sprintf("the check %q was changed", c.Name))
 		case grouped && c.Files == nil:
-			what = append(what, of+fmt.Sprintf("the check %q is bound to the outputs alone, since the step is in a group now", c.Name))
+			what = append(what,
+				of+fmt.Sprintf("the check %q is bound to the outputs alone, since the step is in a group now", c.Name))
 		}
 	}
 	for _, o := range was.Outputs {
 		switch n := now.Output(o.Name); {
 		case o.Schema.File == "" && o.Schema.JSON == nil:
-		case n == nil || n.Schema.File != o.Schema.File || o.Schema.File == "" && !bytes.Equal(n.Schema.JSON, o.Schema.JSON):
+		case n == nil || n.Schema.File != o.Schema.File ||
+			o.Schema.File == "" && !bytes.Equal(n.Schema.JSON, o.Schema.JSON):
 			what = append(what, of+fmt.Sprintf("the schema of the output '%s' was dropped or changed", o.Name))
 		case o.Required && !n.Required:
 			what = append(what, of+fmt.Sprintf("the output '%s', which has a schema, is no longer required", o.Name))
@@ -342,6 +370,7 @@ func (p *StepProgress) LastByPerson() *Try {
 	if p == nil {
 		return nil
 	}
+
 	for _, a := range slices.Backward(p.Tries) {
 		if a.ByPerson() {
 			return a
@@ -356,7 +385,17 @@ func (q *Question) Open() bool { return q != nil && q.Answer == nil }
 // Evidence is the evidence of a step that a person has passed.
 func (q *Question) Evidence() *Evidence {
 	a := q.Answer
-	e := &Evidence{Kind: Passed, At: a.At, Identity: a.Identity, Channel: a.Channel, Reason: a.Feedback, Digest: q.Digest, Files: q.Files, Others: q.Others}
+	e := &Evidence{
+		Kind:     Passed,
+		At:       a.At,
+		Identity: a.Identity,
+		Channel:  a.Channel,
+		Reason:   a.Feedback,
+		Digest:   q.Digest,
+		Files:    q.Files,
+		Others:   q.Others,
+	}
+
 	if a.Client {
 		e.Kind = PassedIn
 	}
@@ -368,7 +407,8 @@ func (e *Evidence) notice(stepID string) string {
 	switch {
 	case e == nil:
 	case e.Kind == ByPerson:
-		return fmt.Sprintf("A person (%s, %s) overrode the reviews of step '%s': %s", e.Identity, e.Channel, stepID, e.Reason)
+		return fmt.Sprintf("A person (%s, %s) overrode the reviews of step '%s': %s", e.Identity, e.Channel,
+			stepID, e.Reason)
 	case (e.Kind == Passed || e.Kind == PassedIn) && e.Reason != "":
 		return fmt.Sprintf("The person who passed step '%s' says: %s", stepID, e.Reason)
 	}
@@ -401,16 +441,24 @@ func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 	if s.Status != Active {
 		return nil, s.Ended()
 	}
+
 	p := s.Progress(stepID)
 	switch {
 	case !s.IsCurrent(stepID) || p.Question == nil:
-		return nil, session.NotNow(codes.PersonNotAsked, "Step '%s' of session '%s' does not wait for a person: its agent has handed in no outputs that need one. `deepwork sessions show %s` says where it is.", stepID, s.SessionID, s.SessionID)
+		return nil, session.NotNow(codes.PersonNotAsked,
+			"Step '%s' of session '%s' does not wait for a person: its agent has handed in no outputs that need one. "+
+				"`deepwork sessions show %s` says where it is.", stepID, s.SessionID, s.SessionID)
 	case !p.Question.Open():
 		a := p.Question.Answer
-		return nil, session.NotNow(codes.PersonAnswered, "%s (%s) has answered already about these outputs of step '%s' of session '%s': %s.", a.Identity, a.Channel, stepID, s.SessionID, map[bool]string{true: "passed", false: "failed"}[a.Passed])
+		return nil, session.NotNow(codes.PersonAnswered,
+			"%s (%s) has answered already about these outputs of step '%s' of session '%s': %s.", a.Identity, a.Channel,
+			stepID, s.SessionID, map[bool]string{true: "passed", false: "failed"}[a.Passed])
 	case digest != "" && digest != p.Question.Digest:
-		return nil, session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' are not those that you were shown: other ones were handed in since. Look at those, and answer again.", stepID, s.SessionID)
+		return nil, session.NotNow(codes.OutputsChanged,
+			"The outputs of step '%s' of session '%s' are not those that you were shown: other ones were handed in "+
+				"since. Look at those, and answer again.", stepID, s.SessionID)
 	}
+
 	return p.Question, nil
 }
 
@@ -438,10 +486,12 @@ func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a.Feedback = jsontext.Clip(strings.TrimSpace(a.Feedback), maxAnswer)
 	if !a.Passed && a.Feedback == "" {
 		a.Feedback = "A person did not pass it, and gave no reason."
 	}
+
 	answered := *q
 	answered.Answer = &a
 	n, p := s.Next(a.At), s.Progress(stepID).clone()
@@ -453,10 +503,22 @@ func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 			number = last.Number
 		}
 		p.Tries = append(slices.Clone(p.Tries), &Try{
-			Number: number, State: TryFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
+			Number:   number,
+			State:    TryFailed,
+			OpenedAt: q.AskedAt,
+			ClosedAt: &a.At,
+			Outputs:  q.Outputs,
+			Files:    q.Files,
+			Digest:   q.Digest,
 			Verdicts: []*Verdict{{
-				At: a.At, Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel), RunEach: q.RunEach, Key: humanKey, Digest: q.Digest,
-				Files: q.Files, Feedback: a.Feedback, Seconds: a.At.Sub(q.AskedAt).Seconds(),
+				At:       a.At,
+				Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel),
+				RunEach:  q.RunEach,
+				Key:      humanKey,
+				Digest:   q.Digest,
+				Files:    q.Files,
+				Feedback: a.Feedback,
+				Seconds:  a.At.Sub(q.AskedAt).Seconds(),
 			}},
 		})
 	}

@@ -31,13 +31,16 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		}
 		return nil, s.Ended()
 	}
+
 	index, entry, pending := s.Position(def)
 	open := s.Open(def, index, pending)
 	p := &Plan{Index: index}
 	switch {
 	case forEach(def, index) != nil && stepID == nil:
 		if len(open) != 1 {
-			return nil, session.NotNow(codes.StepIDNeeded, "Steps of several items may be finished now in session '%s': %s. Pass step_id to say which one you finished.",
+			return nil, session.NotNow(codes.StepIDNeeded,
+				"Steps of several items may be finished now in session '%s': %s. Pass step_id to say which one you "+
+					"finished.",
 				s.SessionID, some(open)).With("pending_concurrent_steps", open[:min(len(open), ShownItems)])
 		}
 		p.Step, p.ByStepID = def.Job.Step(open[0]), true
@@ -60,7 +63,8 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
 	case stepID == nil:
 		return nil, session.NotNow(codes.StepIDNeeded,
-			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id to say which one you finished.",
+			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id "+
+				"to say which one you finished.",
 			s.CurrentStepID, s.SessionID, quoteList(pending)).With("pending_concurrent_steps", pending)
 	case slices.Contains(open, *stepID):
 		p.Step, p.ByStepID = def.Job.Step(*stepID), true
@@ -98,7 +102,9 @@ func (r *FinishReply) await(stepID string, open, pending []string) {
 		needs += fmt.Sprintf(", and later %d more", later)
 	}
 	r.Feedback = new(fmt.Sprintf(
-		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step with its step_id. The next step begins with the last report; do not begin it before.",
+		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their "+
+			"reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step "+
+			"with its step_id. The next step begins with the last report; do not begin it before.",
 		stepID, needs))
 }
 
@@ -116,13 +122,16 @@ func (s *State) Ended() error {
 	if s.Status == Aborted {
 		why = "was aborted"
 	}
+
 	then := "Start a new one with start_workflow."
 	if s.CalledAs != "" {
-		then = fmt.Sprintf("It was step '%s' of session '%s'. Call get_step with that session_id to go on.", s.CalledAs, *s.ParentSessionID)
+		then = fmt.Sprintf("It was step '%s' of session '%s'. Call get_step with that session_id to go on.", s.CalledAs,
+			*s.ParentSessionID)
 	}
 	return session.NotNow(codes.SessionEnded,
 		"Session '%s' (%s/%s) %s. %s",
-		s.SessionID, s.JobName, s.WorkflowName, why, then).With("session_id", s.SessionID).With("status", string(s.Status))
+		s.SessionID, s.JobName, s.WorkflowName, why, then).With("session_id", s.SessionID).With("status",
+		string(s.Status))
 }
 
 // current says which steps can be finished now.
@@ -133,19 +142,22 @@ func (s *State) current(pending []string) string {
 	return "the current step is '" + s.CurrentStepID + "'"
 }
 
-// misnamed says how a step of an entry that has begun is named, if an id names an item that the entry does not have, or none
-// where the step is done for items; "" if the id is right, or that is not known yet.
+// misnamed says how a step of an entry that has begun is named, if an id names an item that the entry does
+// not have, or none where the step is done for items; "" if the id is right, or that is not known yet.
 func (s *State) misnamed(def *Definition, id string) string {
 	at := def.Workflow.Find(id)
 	if at < 0 || at > def.Workflow.Find(s.CurrentStepID) || slices.Contains(s.members(def, at), id) {
 		return ""
 	}
+
 	step, _, _ := job.SplitItem(id)
 	if forEach(def, at) == nil {
 		return "the step is done once, and has no items"
 	} else if n := len(s.items(def, at)); n > 0 {
-		return fmt.Sprintf("'%s' is done for each of %s, counted from 0, as '%s'", step, Count(n, "item"), job.Item(step, 0))
+		return fmt.Sprintf("'%s' is done for each of %s, counted from 0, as '%s'", step, Count(n, "item"),
+			job.Item(step, 0))
 	}
+
 	return ""
 }
 
@@ -157,12 +169,17 @@ func (s *State) NotShown(def *Definition, stepID string, pending []string) error
 	case s.misnamed(def, stepID) != "":
 		return s.NotCurrent(def, stepID, pending)
 	case s.Progress(stepID).Done():
-		e = session.NotNow(codes.StepFinished, "Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
+		e = session.NotNow(codes.StepFinished,
+			"Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of "+
+				"finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
 	case def.Workflow.Find(stepID) >= 0:
-		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.", stepID, current)
+		e = session.NotNow(codes.StepNotCurrent,
+			"Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.",
+			stepID, current)
 	default:
 		return s.NotCurrent(def, stepID, pending)
 	}
+
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }
 
@@ -171,23 +188,33 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
 	current := s.current(pending)
+
 	var e *session.Error
 	switch {
 	case s.misnamed(def, stepID) != "":
-		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s': %s; %s.", stepID, s.JobName, s.WorkflowName, s.misnamed(def, stepID), current)
+		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s': %s; %s.", stepID, s.JobName,
+			s.WorkflowName, s.misnamed(def, stepID), current)
 	case p.Done():
-		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
+		e = session.NotNow(codes.StepFinished,
+			"Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
-		e = session.NotNow(codes.GroupMovedOn, "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
+		e = session.NotNow(codes.GroupMovedOn,
+			"Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. "+
+				"To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
 	case s.droppedItem(def, stepID) != nil:
-		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, s.droppedItem(def, stepID).Reason, current)
+		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID,
+			s.droppedItem(def, stepID).Reason, current)
 	case at >= 0 && slices.Contains(pending, stepID):
-		e = session.NotNow(codes.StepNotCurrent, "Step '%s' has not had its turn yet: what may be finished now is %s.", stepID, some(s.Open(def, at, pending)))
+		e = session.NotNow(codes.StepNotCurrent, "Step '%s' has not had its turn yet: what may be finished now is %s.",
+			stepID, some(s.Open(def, at, pending)))
 	case at >= 0:
-		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current yet; %s. Finish that first.", stepID, current)
+		e = session.NotNow(codes.StepNotCurrent, "Step '%s' is not current yet; %s. Finish that first.",
+			stepID, current)
 	default:
-		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'; %s.", stepID, s.JobName, s.WorkflowName, current)
+		e = session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'; %s.", stepID, s.JobName,
+			s.WorkflowName, current)
 	}
+
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }
 
@@ -204,7 +231,8 @@ type FinishInput struct {
 	Lists    map[string][]json.RawMessage // the items of the outputs of Lists
 	Ended    *RoundEnd                    // what the program said that ends the rounds; nil if there is none
 	Weakened []string                     // how the reviews are weaker than those of State.Pinned
-	Lost     []string                     // if the workflow is complete then: outputs of earlier steps that no longer exist
+	// if the workflow is complete then: outputs of earlier steps that no longer exist
+	Lost []string
 }
 
 // Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
@@ -219,8 +247,14 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.weaken(p.Step.ID, f.Weakened, f.At)
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
-	done.CompletedAt, done.Outputs, done.Notes, done.Unreported, done.Lists, done.Ended = &at, f.Outputs, f.Notes, false, f.Lists, f.Ended
+	done.CompletedAt = &at
+	done.Outputs = f.Outputs
+	done.Notes = f.Notes
+	done.Unreported = false
+	done.Lists = f.Lists
+	done.Ended = f.Ended
 	done.Place = n.Place
+
 	var skipped []string
 	for _, r := range p.Step.Reviews {
 		if !r.ByHuman || f.Evidence != nil && f.Evidence.Kind == ByPerson {
@@ -304,13 +338,17 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 		again := s.nextRound(def, def.Workflow.Form(next))
 		def = s.keepProtected(def)
 		_, after := def.Workflow.Span(def.Workflow.Form(next))
-		s.withdraw(def, f.At, ids[0], func(id string) bool { at := def.Workflow.Find(id); return next <= at && at < after })
+		s.withdraw(def, f.At, ids[0], func(id string) bool {
+			at := def.Workflow.Find(id)
+			return next <= at && at < after
+		})
 		s.enter(def, next, f.At, f.Texts)
 		first := s.Progress(ids[0]).clone()
 		first.Round = again
 		s.setProgress(first)
 		d = s.Describe(def, ids, f.Texts)
-		r.Feedback = new(fmt.Sprintf("Round %d of %d begins, since it does not hold that %s. %s", again.Number, again.AtMost, again.Until, again.Failed))
+		r.Feedback = new(fmt.Sprintf("Round %d of %d begins, since it does not hold that %s. %s", again.Number,
+			again.AtMost, again.Until, again.Failed))
 	default:
 		d = s.enter(s.keepProtected(def), next, f.At, f.Texts)
 	}

@@ -26,9 +26,9 @@ type RoundEnd struct {
 	Why    string `json:"why,omitempty"` // it has not passed
 }
 
-// made returns the value of an output of the entries from one index to before another, as the last finished step that has
-// the output handed it in, or nil, and the progress of that step; of a for_each, the values of all items. handed means that
-// steps that left it out do not count, as in all_outputs.
+// made returns the value of an output of the entries from one index to before another, as the last finished
+// step that has the output handed it in, or nil, and the progress of that step; of a for_each, the values of
+// all items. handed means that steps that left it out do not count, as in all_outputs.
 func (s *State) made(def *Definition, first, after int, output string, handed bool) (*OutputValue, *StepProgress) {
 	for i := after - 1; i >= first; i-- {
 		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
@@ -38,6 +38,7 @@ func (s *State) made(def *Definition, first, after int, output string, handed bo
 			if forEach(def, i) != nil {
 				return new(s.each(def, i, id, output)), nil
 			}
+
 			if p := s.Progress(id); p.Done() {
 				if v, ok := p.Outputs.Get(output); ok {
 					return &v, p
@@ -47,17 +48,19 @@ func (s *State) made(def *Definition, first, after int, output string, handed bo
 			}
 		}
 	}
+
 	return nil, nil
 }
 
-// SameMakers reports whether the lists and texts that the forms of two definitions are about were made by the same steps.
-// The definitions have the same forms.
+// SameMakers reports whether the lists and texts that the forms of two definitions are about were made by the
+// same steps. The definitions have the same forms.
 func (s *State) SameMakers(one, other *Definition) bool {
 	makers := func(def *Definition) (all []*StepProgress) {
 		for i, f := range def.Workflow.Forms {
 			if f == nil || i > 0 && def.Workflow.Forms[i-1] == f {
 				continue
 			}
+
 			first, after, output := 0, i, ""
 			switch {
 			case f.ForEach != nil:
@@ -158,8 +161,10 @@ func (s *State) nextRound(def *Definition, f *job.Form) *Round {
 		r.Failed = p.Ended.Why
 		return &r
 	}
+
 	first, after := def.Workflow.Span(f)
-	r.Failed = fmt.Sprintf("The text was %s.", jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, first, after))), 500))
+	r.Failed = fmt.Sprintf("The text was %s.",
+		jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, first, after))), 500))
 	return &r
 }
 
@@ -173,6 +178,7 @@ func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 	if _, after := def.Workflow.Span(f); p.Index != after-1 {
 		return ""
 	}
+
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
 	done.CompletedAt, done.Outputs, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Ended
@@ -180,7 +186,8 @@ func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 	if n.ends(def, f) {
 		return ""
 	}
-	return fmt.Sprintf("round %d of %d is over, and it does not hold that %s", s.round(f).Number, f.Repeat.AtMost, &f.Repeat.Until)
+	return fmt.Sprintf("round %d of %d is over, and it does not hold that %s", s.round(f).Number, f.Repeat.AtMost,
+		&f.Repeat.Until)
 }
 
 // opening returns the steps that a transition to n begins after a step of the entry at an index was
@@ -190,6 +197,7 @@ func (s *State) opening(def *Definition, index int, pending []string) (next int,
 		if forEach(def, index) == nil {
 			return index, nil
 		}
+
 		begun := s.byID()
 		for _, id := range s.Open(def, index, pending) {
 			if begun[id] == nil {
@@ -210,6 +218,7 @@ func (s *State) begins(def *Definition, index int) job.Entry {
 	if forEach(def, index) == nil {
 		return def.Workflow.Entries[index]
 	}
+
 	// Of what an earlier visit has left, enter makes history.
 	bare := *s
 	bare.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
@@ -242,6 +251,7 @@ func (s *State) Begins(def *Definition, p *Plan, fin FinishInput) job.Entry {
 		}
 		return nil
 	}
+
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
 	done.CompletedAt, done.Outputs, done.Lists, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Lists, fin.Ended
@@ -267,7 +277,10 @@ func (s *State) RoundOf(def *Definition, id string) *Round {
 // Steps of items count once their list is known. A nil def means that the definition is lost.
 func (s *State) Counts(def *Definition) (done, total int) {
 	all := s.byID()
-	over := func(id string) bool { p := all[id]; return p.Done() || p != nil && p.Unreported }
+	over := func(id string) bool {
+		p := all[id]
+		return p.Done() || p != nil && p.Unreported
+	}
 	if def == nil {
 		for _, p := range s.StepProgress {
 			if total++; over(p.Key) {
@@ -276,6 +289,7 @@ func (s *State) Counts(def *Definition) (done, total int) {
 		}
 		return done, total
 	}
+
 	here := def.Workflow.Find(s.CurrentStepID)
 	for i, entry := range def.Workflow.Entries {
 		ids, passed := entry, i < here || s.Status == Completed
@@ -330,6 +344,7 @@ func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[
 			give(p.Name, p.Name)
 		}
 	}
+
 	return all
 }
 
@@ -386,6 +401,7 @@ func (s *State) PlanCall(def *Definition, stepID, child string) *Plan {
 	if p := s.Progress(stepID); s.Status != Active || !s.IsCurrent(stepID) || p.Child != child {
 		return nil
 	}
+
 	plan, err := s.PlanFinish(def, &stepID, func(Outputs) bool { return false })
 	if err != nil || plan.Replay != nil {
 		return nil
@@ -397,8 +413,13 @@ func (s *State) PlanCall(def *Definition, stepID, child string) *Plan {
 func (s *State) CallOpen(stepID string, child *State) error {
 	p := s.Progress(stepID)
 	if child != nil && child.Status == Active {
-		return session.NotNow(codes.StepIsWorkflow, "Step '%s' is the workflow '%s', in session '%s', which is at step '%s'. Follow that (get_step with its session_id): when it is complete, this step is finished.",
+		return session.NotNow(codes.StepIsWorkflow,
+			"Step '%s' is the workflow '%s', in session '%s', which is at step '%s'. Follow that (get_step with its "+
+				"session_id): when it is complete, this step is finished.",
 			stepID, child.WorkflowName, child.SessionID, child.CurrentStepID).With("session_id", p.Child)
 	}
-	return session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow, whose session '%s' was aborted, or is gone. Call go_to_step with step_id '%s' to start it again, or abort_workflow to end this one.", stepID, p.Child, stepID).With("session_id", s.SessionID)
+	return session.NotNow(codes.StepIsWorkflow,
+		"Step '%s' is a workflow, whose session '%s' was aborted, or is gone. Call go_to_step with step_id '%s' to "+
+			"start it again, or abort_workflow to end this one.", stepID, p.Child, stepID).With("session_id",
+		s.SessionID)
 }

@@ -23,7 +23,9 @@ func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortR
 		Explanation:     explanation,
 	}
 	if s.CalledAs != "" {
-		r.Notice = new(fmt.Sprintf("It was step '%s' of session '%s', which stands before that step now: go_to_step with this session_id and step_id starts it again, abort_workflow ends that session, too.", s.CalledAs, *s.ParentSessionID))
+		r.Notice = new(fmt.Sprintf("It was step '%s' of session '%s', which stands before that step now: go_to_step "+
+			"with this session_id and step_id starts it again, abort_workflow ends that session, too.", s.CalledAs,
+			*s.ParentSessionID))
 	}
 	n.remember(c.stored(r), s.CurrentEntryIndex)
 	return n, r
@@ -42,24 +44,36 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	if s.Status != Active {
 		return 0, s.Ended()
 	}
+
 	here, _, _ := s.Position(def)
 	to := def.Workflow.Find(stepID)
 	switch {
 	case to < 0, forEach(def, to) == nil && !slices.Contains(def.Workflow.Entries[to], stepID):
-		return 0, session.Wrong(codes.UnknownStep, "Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
+		return 0, session.Wrong(codes.UnknownStep,
+			"Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
 			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
 	case s.leftOut(def, to):
-		return 0, session.NotNow(codes.StepNotCurrent, "Step '%s' is left out, since it does not hold that %s. To have it done, go back to the step that decides that.", stepID, def.Workflow.Form(to).When)
+		return 0, session.NotNow(codes.StepNotCurrent,
+			"Step '%s' is left out, since it does not hold that %s. To have it done, go back to the step that "+
+				"decides that.", stepID, def.Workflow.Form(to).When)
 	case !slices.Contains(s.members(def, to), stepID) && !slices.Contains(def.Workflow.Entries[to], stepID):
-		return 0, session.Wrong(codes.UnknownStep, "'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.items(def, to)))
+		return 0, session.Wrong(codes.UnknownStep,
+			"'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.items(def, to)))
 	case forEach(def, to) != nil && len(s.items(def, to)) == 0:
-		return 0, session.NotNow(codes.StepNotCurrent, "Step '%s' has nothing to do: the list of its items is empty. To have it done, go back to the step that makes the list.", stepID)
+		return 0, session.NotNow(codes.StepNotCurrent,
+			"Step '%s' has nothing to do: the list of its items is empty. To have it done, go back to the step that "+
+				"makes the list.", stepID)
 	case to <= here && s.notBegun(def, stepID):
-		return 0, session.NotNow(codes.StepAhead, "Step '%s' has not begun, or a person has dropped its item; go_to_step only leads back. To do all items again, pass the id without the index.", stepID).With("current_step", s.CurrentStepID)
+		return 0, session.NotNow(codes.StepAhead,
+			"Step '%s' has not begun, or a person has dropped its item; go_to_step only leads back. To do all items "+
+				"again, pass the id without the index.", stepID).With("current_step", s.CurrentStepID)
 	case to > here:
-		return 0, session.NotNow(codes.StepAhead, "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
+		return 0, session.NotNow(codes.StepAhead,
+			"Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the "+
+				"current step with finished_step.",
 			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
 	}
+
 	return to, nil
 }
 
@@ -72,7 +86,9 @@ func (s *State) notBegun(def *Definition, stepID string) bool {
 // GoTo moves the progress of an entry and all later ones to the history, and starts the entry again.
 // Of a concurrent group only the step itself is started again, unless all is set, and of items only the one
 // that the step is about, from the step on: the others stay as they are.
-func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions) (*State, *GoToReply) {
+func (s *State) GoTo(
+	def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions,
+) (*State, *GoToReply) {
 	here, _, _ := s.Position(def)
 	restart := s.restarts(def, to, stepID, all)
 	def = s.keepProtected(def)
@@ -172,11 +188,13 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 	kept := make(jsontext.OrderedMap[*StepProgress], 0, len(s.StepProgress))
 	for _, p := range s.StepProgress {
 		if of(p.Key) {
-			w.Progress = append(w.Progress, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
+			w.Progress = append(w.Progress,
+				jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
 		} else {
 			kept = append(kept, p)
 		}
 	}
+
 	order := map[string]int{}
 	for i, id := range slices.Concat(def.Workflow.Entries...) {
 		order[id] = i
@@ -186,11 +204,13 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 		other, _, _ := job.SplitItem(b.Key)
 		return order[one] - order[other]
 	})
+
 	ids := []string{}
 	gone := map[string]bool{}
 	for _, p := range w.Progress {
 		ids, gone[p.Key] = append(ids, p.Key), true
 	}
+
 	s.History, s.StepProgress = append(slices.Clone(s.History), w), kept
 	replies := s.Replies
 	s.Replies = nil
@@ -204,6 +224,7 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 		}
 		s.Replies = append(s.Replies, o)
 	}
+
 	return ids
 }
 

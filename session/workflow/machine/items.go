@@ -44,11 +44,14 @@ const ShownItems = 20
 // ParseItems reads the list of an output: a JSON list of texts or objects.
 func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, err error) {
 	refuse := func(format string, args ...any) error {
-		return session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and "+format, append([]any{output}, args...)...).With("output", output)
+		return session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and "+format,
+			append([]any{output}, args...)...).With("output", output)
 	}
 	if len(raw) > ListBytes {
-		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw), ListBytes)
+		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw),
+			ListBytes)
 	}
+
 	err = json.Unmarshal(raw, &items)
 	if err == nil && items == nil {
 		err = errors.New("null")
@@ -56,15 +59,19 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	if err != nil {
 		return nil, refuse("is not a JSON list (%v). Hand in a list such as [\"a\", \"b\"].", err)
 	}
+
 	for i, item := range items {
 		if kind := jsontext.Kind(item); kind != "string" && kind != "object" {
 			return nil, refuse("its element %d is %s. Its elements must be texts or objects.", i, kindOf(item))
 		} else if jsontext.Depth(item) > maxItemDepth {
-			return nil, refuse("its element %d is nested more than %d deep. Have it name a file that has the rest.", i, maxItemDepth)
+			return nil, refuse("its element %d is nested more than %d deep. Have it name a file that has the rest.", i,
+				maxItemDepth)
 		}
 	}
 	if len(items) > most {
-		return nil, refuse("has %d items, more than max_items allows (%d). Make fewer, larger items, or have the user raise max_items in job.yml.", len(items), most)
+		return nil,
+			refuse("has %d items, more than max_items allows (%d). Make fewer, larger items, or have the user raise "+
+				"max_items in job.yml.", len(items), most)
 	}
 	return items, nil
 }
@@ -192,11 +199,13 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	entry, done, items := def.Workflow.Entries[index], s.byID(), s.items(def, index)
 	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
 	for i := range items {
-		begun[i] = done.pending(entry, i) != nil && slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
+		begun[i] = done.pending(entry, i) != nil &&
+			slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
 		if begun[i] && !done.waits(entry, i) { // go_to_step may have led back to others
 			room--
 		}
 	}
+
 	for i := range items {
 		if !begun[i] {
 			if room <= 0 || done.pending(entry, i) == nil {
@@ -204,6 +213,7 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 			}
 			room--
 		}
+
 		for _, part := range f.Body {
 			if todo := done.pending(part, i); todo != nil {
 				open = append(open, todo...)
@@ -214,7 +224,8 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	return open
 }
 
-// Turns returns the steps of items whose turn it is and that have not begun, since an item before them waits for a person.
+// Turns returns the steps of items whose turn it is and that have not begun, since an item before them waits
+// for a person.
 func (s *State) Turns(def *Definition) (ids job.Entry) {
 	index, _, pending := s.Position(def)
 	if forEach(def, index) != nil && len(pending) > 0 {
@@ -266,19 +277,26 @@ func (s *State) Droppable(def *Definition, id string) error {
 	if s.Status != Active {
 		return s.Ended()
 	}
+
 	here, members, _ := s.Position(def)
-	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(def.Workflow.Entries[here], i) == nil {
-		return session.NotNow(codes.StepNotCurrent, "'%s' is not a step of an unfinished item in session '%s': expected one such as port[3]. `deepwork sessions show %[2]s` lists its steps.", id, s.SessionID)
+	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) ||
+		s.byID().pending(def.Workflow.Entries[here], i) == nil {
+		return session.NotNow(codes.StepNotCurrent,
+			"'%s' is not a step of an unfinished item in session '%s': expected one such as port[3]. `deepwork "+
+				"sessions show %[2]s` lists its steps.", id, s.SessionID)
 	}
 	return nil
 }
 
 // Drop records that a person leaves out an item, and goes on with what then has its turn, for which begin
 // returns the definition and the instructions.
-func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error)) (*State, error) {
+func (s *State) Drop(
+	def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error),
+) (*State, error) {
 	if err := s.Droppable(def, id); err != nil {
 		return nil, err
 	}
+
 	here, _, _ := s.Position(def)
 	n := s.Next(o.At)
 	_, i, _ := job.SplitItem(id)
@@ -310,6 +328,7 @@ func (s *State) Folder(def *Definition, id string) string {
 	if s == nil || !s.Isolated || !item || !forEach(def, def.Workflow.Find(id)).Merges() {
 		return ""
 	}
+
 	folder := "."
 	for _, member := range def.Workflow.Entries[def.Workflow.Find(id)] {
 		p := s.Progress(job.Item(member, i))
@@ -354,6 +373,7 @@ func (s *State) Isolate(def *Definition, id, folder string, at time.Time) *State
 			n.setProgress(p)
 		}
 	}
+
 	return n
 }
 

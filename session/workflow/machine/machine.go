@@ -57,7 +57,14 @@ type Call struct {
 
 // stored returns the stored form of the reply to the call.
 func (c Call) stored(reply any) *StoredReply {
-	return &StoredReply{Tool: c.Tool, RequestID: c.RequestID, ArgsDigest: c.ArgsDigest, CallID: c.ID, Named: c.Named, Reply: reply}
+	return &StoredReply{
+		Tool:       c.Tool,
+		RequestID:  c.RequestID,
+		ArgsDigest: c.ArgsDigest,
+		CallID:     c.ID,
+		Named:      c.Named,
+		Reply:      reply,
+	}
 }
 
 // Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14). One that is a step, and
@@ -66,14 +73,33 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if len(def.Workflow.Entries) == 0 {
 		return nil, nil, NoSteps(def)
 	}
+
 	s := &State{
-		FormatVersion: FormatVersion, SessionID: b.SessionID,
-		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
-		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs, Isolated: b.Isolated, Shared: b.Shared,
-		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned, Trace: b.Trace,
+		FormatVersion:   FormatVersion,
+		SessionID:       b.SessionID,
+		JobName:         def.Job.Name,
+		WorkflowName:    def.Workflow.Name,
+		Goal:            b.Goal,
+		Inputs:          b.Inputs,
+		InstanceID:      b.InstanceID,
+		BranchName:      b.BranchName,
+		BranchStatus:    b.Branch,
+		BranchDue:       b.BranchDue,
+		Status:          Active,
+		ParentSessionID: b.Parent,
+		CalledAs:        b.CalledAs,
+		Isolated:        b.Isolated,
+		Shared:          b.Shared,
+		StartedAt:       b.At,
+		UpdatedAt:       b.At,
+		Identity:        b.Identity,
+		Place:           b.Place,
+		AttemptID:       b.AttemptID,
+		Definition:      def.Ref,
+		Pinned:          b.Pinned,
+		Trace:           b.Trace,
 	}
+
 	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
 	switch first := s.skip(def, 0); {
 	case first < len(def.Workflow.Entries):
@@ -97,12 +123,16 @@ func NoSteps(def *Definition) error {
 
 // nothingToDo refuses to start a workflow all of whose steps are left out.
 func nothingToDo(def *Definition) error {
-	return session.Wrong(codes.WorkflowWithoutSteps, "With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name, def.Job.Name)
+	return session.Wrong(codes.WorkflowWithoutSteps,
+		"With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name,
+		def.Job.Name)
 }
 
 // enter starts the steps with which an entry begins, and describes them; changed is the other progress that
 // the transition changes. s is being made.
-func (s *State) enter(def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress) Described {
+func (s *State) enter(
+	def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress,
+) Described {
 	entry := s.begins(def, index)
 	from := s.CurrentStepID
 	var over jsontext.OrderedMap[*StepProgress]
@@ -159,6 +189,7 @@ func (s *State) Results(def *Definition) Outputs {
 			steps = append(steps, p.Key)
 		}
 	}
+
 	add := func(ids []string) {
 		for _, id := range ids {
 			if p := s.Progress(id); p.Done() {
@@ -172,11 +203,13 @@ func (s *State) Results(def *Definition) Outputs {
 	if def == nil {
 		return all
 	}
+
 	for i, entry := range def.Workflow.Entries {
 		if forEach(def, i) == nil {
 			add(entry)
 			continue
 		}
+
 		for _, id := range entry {
 			for _, name := range s.outputsOf(def, i, id) {
 				if v := s.each(def, i, id, name); len(v.Each) > 0 {
@@ -205,7 +238,8 @@ func (s *State) summary(def *Definition, lost []string) string {
 			dropped = append(dropped, fmt.Sprintf("'%s' (%s)", p.Key, jsontext.Clip(d.Reason, 200)))
 		}
 	}
-	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
+	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name,
+		Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
 	}

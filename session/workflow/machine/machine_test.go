@@ -61,6 +61,7 @@ func (m *model) finish(step string) string {
 		m.status = Completed
 		return string(WorkflowComplete)
 	}
+
 	return string(NextStep)
 }
 
@@ -87,7 +88,8 @@ func memoryDefinition(t testing.TB, flow string) *Definition {
 	t.Helper()
 	src := "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"
 	for _, id := range strings.FieldsFunc(flow, func(r rune) bool { return strings.ContainsRune("[], ", r) }) {
-		src += fmt.Sprintf("  - {id: %s, name: n, description: d, instructions_file: i.md, outputs: {%s_out: {type: file, description: d, required: true}}, reviews: []}\n", id, id)
+		src += fmt.Sprintf("  - {id: %s, name: n, description: d, instructions_file: i.md, outputs: {%s_out: {type: "+
+			"file, description: d, required: true}}, reviews: []}\n", id, id)
 	}
 	j, faults := job.Parse("/job", "job.yml", []byte(src+"workflows:\n  - {name: main, summary: s, steps: "+flow+"}\n"))
 	testkit.Need(t, j != nil, "%v\n%s", faults, src)
@@ -132,20 +134,30 @@ func drive(t *testing.T, shape, commands []byte) {
 					out[0].Value = textOf(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))
 				}
 				var r *FinishReply
-				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
+				s, r = s.Finish(def, p, FinishInput{
+					Call:    Call{Tool: ToolFinish},
+					At:      at,
+					Outputs: out,
+					Texts:   Instructions{},
+				})
 				got = string(r.Status)
 				if r.PendingConcurrentSteps != nil {
 					got = "pending"
 				}
+
 				// The repetition is recognised, and another output is not one.
 				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)
-					testkit.Need(t, err == nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
-					testkit.Need(t, again.Replay != nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
-					testkit.Need(t, again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
+					testkit.Need(t, err == nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID,
+						again, err)
+					testkit.Need(t, again.Replay != nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID,
+						again, err)
+					testkit.Need(t, again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i,
+						p.Step.ID, again, err)
 				}
-				testkit.Need(t, testkit.Get(s.PlanFinish(def, &p.Step.ID, never)).Err() != nil, "command %d: %s can be finished twice", i, p.Step.ID)
+				testkit.Need(t, testkit.Get(s.PlanFinish(def, &p.Step.ID, never)).Err() != nil,
+					"command %d: %s can be finished twice", i, p.Step.ID)
 			}
 			testkit.Need(t, err == nil || session.CodeOf(err) != "", "command %d: %v", i, err)
 			testkit.Need(t, got == want, "command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
@@ -160,7 +172,8 @@ func drive(t *testing.T, shape, commands []byte) {
 				inOrder := func(a, b jsontext.Pair[*StepProgress]) int {
 					return slices.Index(steps, a.Key) - slices.Index(steps, b.Key)
 				}
-				testkit.Need(t, slices.IsSortedFunc(s.StepProgress, inOrder), "command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
+				testkit.Need(t, slices.IsSortedFunc(s.StepProgress, inOrder),
+					"command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
 			}
 		case 7:
 			if b == 255 && s.Status == Active {
@@ -171,7 +184,8 @@ func drive(t *testing.T, shape, commands []byte) {
 		check(t, i, s, m, def)
 		stored.store(t, s, before)
 		// What was published before has not changed.
-		testkit.Need(t, string(testkit.Get(before.Encode()).Must(t)) == string(frozen), "command %d changed the state before it", i)
+		testkit.Need(t, string(testkit.Get(before.Encode()).Must(t)) == string(frozen),
+			"command %d changed the state before it", i)
 	}
 }
 
@@ -190,7 +204,9 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 		delete(p, [2]string{string(part.Kind), part.Key})
 	}
 	back := testkit.Get(Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))).Must(t)
-	testkit.Equal(t, string(testkit.Get(back.Encode()).Must(t)), string(testkit.Get(s.Encode()).Must(t)), "what is stored")
+	testkit.Equal(t, string(testkit.Get(back.Encode()).Must(t)), string(testkit.Get(s.Encode()).Must(t)),
+		"what is stored")
+
 	_, all, _ := s.Parts()
 	testkit.Equal(t, len(p), len(all), "parts that are stored")
 }
@@ -198,19 +214,27 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 // check holds the state against the model, and its file's form against itself.
 func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	t.Helper()
-	testkit.Need(t, s.Status == m.status, "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
-	testkit.Need(t, s.CurrentEntryIndex == m.at, "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
-	testkit.Need(t, s.CurrentStepID == m.entries[m.at][0], "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.Status == m.status, "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex,
+		s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.CurrentEntryIndex == m.at, "command %d: %s at %d (%s), want %s at %d", i, s.Status,
+		s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+	testkit.Need(t, s.CurrentStepID == m.entries[m.at][0], "command %d: %s at %d (%s), want %s at %d", i, s.Status,
+		s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
+
 	for _, e := range m.entries {
 		for _, id := range e {
 			p := s.Progress(id)
-			testkit.Need(t, (p != nil && p.CompletedAt != nil) == m.done[id], "command %d: %s completed: want %v", i, id, m.done[id])
+			testkit.Need(t, (p != nil && p.CompletedAt != nil) == m.done[id], "command %d: %s completed: want %v", i,
+				id, m.done[id])
 		}
 	}
-	testkit.Need(t, s.Status != Completed || len(s.AllOutputs(def)) == len(m.done), "command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
+	testkit.Need(t, s.Status != Completed || len(s.AllOutputs(def)) == len(m.done),
+		"command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
+
 	data := testkit.Get(s.Encode()).Must(t)
 	again := testkit.Get(testkit.Get(Decode(s.SessionID, data)).Must(t).Encode()).Must(t)
-	testkit.Need(t, string(again) == string(data), "command %d: read and written again it differs:\n%s\n%s", i, data, again)
+	testkit.Need(t, string(again) == string(data), "command %d: read and written again it differs:\n%s\n%s", i,
+		data, again)
 }
 
 func TestMachineAgainstModel(t *testing.T) {
@@ -258,17 +282,76 @@ func TestAStepThatBeginsAgainProtectsWhatItBeganWith(t *testing.T) {
 // The encoder writes by hand what json.Marshal would give.
 func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
-	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
-		QualityTries: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
-		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
-		Tries: []*Try{{Number: 1, State: TryFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
-	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
-		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
-		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Definition: DefinitionRef{"h", "s", "d"},
-		Pinned: &Pinned{Reviewer: "self", Definition: DefinitionRef{"h", "s", "d"}}, Weakened: []Weakening{{at, "a", []string{"w"}}},
-		History: []*Withdrawal{{At: at, From: "a", To: "b", Progress: jsontext.OrderedMap[*StepProgress]{{Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}}}},
-		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
-			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
+	p := &StepProgress{
+		StepID:       "a\"b<",
+		StartedAt:    at,
+		CompletedAt:  &at,
+		Outputs:      Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}},
+		Notes:        new("n\n"),
+		QualityTries: 2,
+		Unreported:   true,
+		Overrides:    []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
+		Granted:      &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"},
+		Evidence:     &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
+		Tries: []*Try{{
+			Number:   1,
+			State:    TryFailed,
+			OpenedAt: at,
+			Verdicts: []*Verdict{{
+				At:       at,
+				Reviewer: "r",
+				Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}},
+			}},
+		}},
+	}
+	full := &State{
+		FormatVersion:    1,
+		SessionID:        "00000001",
+		JobName:          "j",
+		WorkflowName:     "w",
+		Goal:             "g",
+		InstanceID:       new("i"),
+		BranchName:       "b",
+		Status:           Aborted,
+		CurrentStepID:    "a",
+		ReportedByStepID: true,
+		StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p},
+			{Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
+		ParentSessionID: new("p"),
+		AbortReason:     new("r"),
+		StartedAt:       at,
+		UpdatedAt:       at,
+		CompletedAt:     &at,
+		Identity:        "i",
+		Definition:      DefinitionRef{"h", "s", "d"},
+		Pinned:          &Pinned{Reviewer: "self", Definition: DefinitionRef{"h", "s", "d"}},
+		Weakened:        []Weakening{{at, "a", []string{"w"}}},
+		History: []*Withdrawal{{
+			At:       at,
+			From:     "a",
+			To:       "b",
+			Progress: jsontext.OrderedMap[*StepProgress]{{Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
+		}},
+		Replies: []*StoredReply{{
+			Tool:       ToolAbort,
+			RequestID:  new("q"),
+			ArgsDigest: "d",
+			StepID:     "s",
+			EntryIndex: 3,
+			Raw:        []byte(`{"a":[1,{}]}`),
+		},
+			{
+				Tool:      ToolFinish,
+				RequestID: new("e"),
+				Raw:       []byte("null"),
+				Refusal: &session.Error{
+					Kind:    session.ToolError,
+					Code:    "c",
+					Message: "m",
+					Details: map[string]any{"n": 1},
+				},
+			}},
+	}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
 		got, raw := testkit.Get(s.Encode()).Must(t), testkit.Get(jsontext.Encode(s)).Must(t)
 		var want bytes.Buffer
@@ -280,14 +363,22 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 // What a person says is kept up to a limit, and is never nothing where the agent has to act on it.
 func TestTheFeedbackOfAnAnswer(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	asked := (&State{Status: Active, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}}}).
+	asked := (&State{
+		Status:       Active,
+		StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}},
+	}).
 		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
-	for given, want := range map[string]int{strings.Repeat("é", maxAnswer+1): maxAnswer, " \n": len("A person did not pass it, and gave no reason."), "No": 2} {
+	for given, want := range map[string]int{
+		strings.Repeat("é", maxAnswer+1): maxAnswer,
+		" \n":                            len("A person did not pass it, and gave no reason."),
+		"No":                             2,
+	} {
 		s := testkit.Get(asked.Answer("a", "d", Answer{At: at, Feedback: given})).Must(t)
 		got := s.Progress("a").Question.Answer.Feedback
 		testkit.Equal(t, len([]rune(got)), want, "characters that are kept of %.20q", given)
 		testkit.Equal(t, s.Progress("a").Newest().Verdicts[0].Feedback, got)
-		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Tries) == 0, "the earlier state was changed")
+		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Tries) == 0,
+			"the earlier state was changed")
 	}
 }
 
@@ -299,26 +390,38 @@ summary: J
 common_job_info_provided_to_all_steps_at_runtime: c
 workflows: [{name: w, summary: W, steps: [a, b]}]
 steps:
-  - {id: a, name: A, description: A, instructions_file: a.md, outputs: {many: {type: files, description: m}, one: {type: file, description: o}}, reviews: []}
-  - {id: b, name: B, description: B, instructions_file: b.md, dependencies: [a], inputs: [{file: many, from_step: a}, {file: one, from_step: a}, {file: other.md, from_step: a}], outputs: {}, reviews: []}
+  - {id: a, name: A, description: A, instructions_file: a.md, outputs: {many: {type: files, description: m}, one: `+
+		`{type: file, description: o}}, reviews: []}
+  - {id: b, name: B, description: B, instructions_file: b.md, dependencies: [a], inputs: [{file: many, from_step: `+
+		`a}, {file: one, from_step: a}, {file: other.md, from_step: a}], outputs: {}, reviews: []}
 `))
 	testkit.Need(t, j != nil, "%v", faults)
+
 	var paths []string
 	for i := range 1000 {
 		paths = append(paths, fmt.Sprintf("%05d/%s", i, strings.Repeat("x", 94)))
 	}
+
 	at := time.Now()
-	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}}}}}}}}
+	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{
+		StepID:      "a",
+		CompletedAt: &at,
+		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}},
+			{Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}}}},
+	}}}}
+
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
 	in := s.StepInputs(def, j.Step("b"))
-	testkit.Same(t, []int{len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted}, []int{fit, 1000 - fit, 0, 1, 1001}, "inputs")
+	testkit.Same(t, []int{len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted},
+		[]int{fit, 1000 - fit, 0, 1, 1001}, "inputs")
+
 	done := s.CompletedSteps(def)
 	testkit.Need(t, len(done) == 1, "completed %+v", done)
 	testkit.Need(t, len(done[0].Outputs) == 1, "completed %+v", done)
 	testkit.Need(t, len(done[0].Outputs[0].Value.Paths) == fit, "completed %+v", done)
 	testkit.Equal(t, done[0].Omitted, 1001-fit, "completed %+v", done)
+
 	// A file that is no declared output means all files of its step.
 	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
 	in = s.StepInputs(def, j.Step("b"))

@@ -40,6 +40,7 @@ func (v OutputValue) MarshalJSON() ([]byte, error) {
 	if v.Each != nil {
 		return jsontext.Encode(v.Each)
 	}
+
 	switch {
 	case v.Text != nil && isLong(*v.Text):
 		return jsontext.Encode(textValue{SHA256: Digest(*v.Text)})
@@ -74,6 +75,7 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 		v.Text, v.hash = text.Text, text.SHA256
 		return err
 	}
+
 	var paths []*string
 	if json.Unmarshal(data, &paths) != nil || slices.Contains(paths, nil) { // of the items of a list
 		return json.Unmarshal(data, &v.Each)
@@ -82,6 +84,7 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 	for i, path := range paths {
 		v.Paths[i] = *path
 	}
+
 	return nil
 }
 
@@ -93,6 +96,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var unknown []string
 	for _, g := range given {
 		if st.Output(g.Key) == nil {
@@ -103,6 +107,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 		return nil, session.Wrong(codes.UnknownOutputs, "Unknown output names: %s. Step '%s' declares: %s.",
 			strings.Join(unknown, ", "), st.ID, declared(st)).With("unknown", unknown).With("step_id", st.ID)
 	}
+
 	var out Outputs
 	var missing []string
 	for _, o := range st.Outputs {
@@ -137,7 +142,8 @@ func declared(st *job.Step) string {
 	}
 	names := make([]string, len(st.Outputs))
 	for i, o := range st.Outputs {
-		names[i] = fmt.Sprintf("%s (%s, %s)", o.Name, o.Type, map[bool]string{true: "required", false: "optional"}[o.Required])
+		names[i] = fmt.Sprintf("%s (%s, %s)", o.Name, o.Type,
+			map[bool]string{true: "required", false: "optional"}[o.Required])
 	}
 	return strings.Join(names, ", ")
 }
@@ -147,7 +153,8 @@ func declared(st *job.Step) string {
 func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
-		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and paths.", err).Because(err)
+		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and paths.",
+			err).Because(err)
 	}
 	switch {
 	case string(raw) == "{}":
@@ -174,15 +181,20 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.
 		}
 		return jsontext.OrderedMap[json.RawMessage]{{Key: only.Name, Value: raw}}, nil
 	case bytes.HasPrefix(raw, []byte("[")):
-		return nil, session.Wrong(codes.BadOutputs, "outputs is a list, which is only understood where a step declares exactly one output. Give an object; step '%s' declares: %s.", st.ID, declared(st))
+		return nil, session.Wrong(codes.BadOutputs,
+			"outputs is a list, which is only understood where a step declares exactly one output. Give an object; "+
+				"step '%s' declares: %s.", st.ID, declared(st))
 	}
-	return nil, session.Wrong(codes.BadOutputs, "outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID, declared(st))
+	return nil, session.Wrong(codes.BadOutputs,
+		"outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID,
+		declared(st))
 }
 
 // outputValue decodes one value by its declared type.
 func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 	wrong := func(must, is string) error {
-		return session.Wrong(codes.OutputType, "Output '%s' is declared as type '%s' and must be %s; %s.", o.Name, o.Type, must, is).With("output", o.Name)
+		return session.Wrong(codes.OutputType, "Output '%s' is declared as type '%s' and must be %s; %s.", o.Name,
+			o.Type, must, is).With("output", o.Name)
 	}
 	must := "a list of paths"
 	switch o.Type {
@@ -201,6 +213,7 @@ func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 		}
 		must = "a path or a list of paths"
 	}
+
 	var list []json.RawMessage
 	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
 		return v, wrong(must, "it is "+kindOf(raw))
@@ -211,6 +224,7 @@ func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
 			return v, wrong(must, fmt.Sprintf("its element %d is %s", i, kindOf(item)))
 		}
 	}
+
 	return v, nil
 }
 
@@ -232,21 +246,26 @@ func SameOutputs(raw json.RawMessage, have Outputs) bool {
 		}
 		return len(have) <= 1 && json.Unmarshal(raw, &list) == nil && slices.Equal(list, paths)
 	}
+
 	var given jsontext.OrderedMap[*OutputValue]
 	if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &given) != nil {
 		return false
 	}
+
 	n := 0
 	for _, g := range given {
 		if g.Value == nil {
 			continue
 		}
+
 		want, ok := have.Get(g.Key)
 		if !ok || g.Value.List != want.List || !slices.Equal(g.Value.Paths, want.Paths) {
 			return false
 		}
+
 		n++
 	}
+
 	return n == len(have)
 }
 
@@ -254,22 +273,45 @@ func SameOutputs(raw json.RawMessage, have Outputs) bool {
 type StepInput struct {
 	Name        string   `json:"name" jsonschema:"name of the input"`
 	Description string   `json:"description" jsonschema:"description of the input"`
-	FromStep    string   `json:"from_step,omitempty" jsonschema:"id of the step that made it; absent if it comes from the user"`
+	FromStep    string   `json:"from_step,omitempty"`
 	Optional    bool     `json:"optional,omitzero" jsonschema:"true: it may have no value"`
 	Value       *string  `json:"value,omitempty" jsonschema:"its text; absent if it is files"`
-	Paths       []string `json:"paths,omitzero" jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`
-	NotGiven    bool     `json:"not_given,omitzero" jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list then"`
-	Omitted     int      `json:"omitted,omitzero" jsonschema:"number of further files, or bytes of the text, not listed"`
-	Machine     string   `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
+	Paths       []string `json:"paths,omitzero"`
+	NotGiven    bool     `json:"not_given,omitzero"`
+	Omitted     int      `json:"omitted,omitzero"`
+	Machine     string   `json:"machine,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (StepInput) Tags() map[string]string {
+	return map[string]string{
+		"FromStep": `jsonschema:"id of the step that made it; absent if it comes from the user"`,
+		"Paths":    `jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`,
+		"NotGiven": `jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list ` +
+			`then"`,
+		"Omitted": `jsonschema:"number of further files, or bytes of the text, not listed"`,
+		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
+			`are here"`,
+	}
 }
 
 // A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
-	Items   string  `json:"items,omitempty" jsonschema:"of a step that is done for each item of a list: for how many it is done, such as 412 of 1000; their outputs are in step_inputs and all_outputs"`
+	Items   string  `json:"items,omitempty"`
 	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
 	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
-	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
+	Machine string  `json:"machine,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (CompletedStep) Tags() map[string]string {
+	return map[string]string{
+		"Items": `jsonschema:"of a step that is done for each item of a list: for how many it is done, such as ` +
+			`412 of 1000; their outputs are in step_inputs and all_outputs"`,
+		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
+			`are here"`,
+	}
 }
 
 // listedBytes bounds the paths of completed steps that a reply lists, and those of inputs.
@@ -343,13 +385,16 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 	if from != nil {
 		out.Description = from.Description
 	}
+
 	if s == nil {
 		return
 	}
+
 	makers := in.From
 	if makers == nil {
 		makers = []string{in.FromStep}
 	}
+
 	_, item, ofItem := job.SplitItem(st.ID)
 	for _, id := range makers {
 		switch index := def.Workflow.Find(id); {
@@ -398,7 +443,11 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 		for _, id := range entry {
 			if forEach(def, i) != nil {
 				if done, n := all.done(id, len(s.items(def, i))); done > 0 {
-					out = append(out, CompletedStep{StepID: id, Items: fmt.Sprintf("%d of %d", done, n), Outputs: Outputs{}})
+					out = append(out, CompletedStep{
+						StepID:  id,
+						Items:   fmt.Sprintf("%d of %d", done, n),
+						Outputs: Outputs{},
+					})
 				}
 				continue
 			}
@@ -414,9 +463,11 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 				}
 				paths, omitted := room.take(paths)
 				if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
-					c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
+					c.Outputs = append(c.Outputs,
+						jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
 				}
 			}
+
 			out = append(out, c)
 		}
 	}

@@ -34,6 +34,7 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 			in = append(in, jsontext.Pair[OutputValue]{Key: p.Name, Value: *v})
 		}
 	}
+
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !declared[name] {
@@ -42,10 +43,13 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 	}
 	switch {
 	case unknown != nil:
-		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name, quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name,
+			quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
 	case missing != nil:
-		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n%s", wf.Name, strings.Join(missing, ""), AskForInputs).With("missing", len(missing))
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n%s", wf.Name,
+			strings.Join(missing, ""), AskForInputs).With("missing", len(missing))
 	}
+
 	return in, (*State)(nil).CheckRoom(in)
 }
 
@@ -66,7 +70,9 @@ func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue,
 	}
 	switch {
 	case v.List && (p.Type == job.Text || p.Type == job.File):
-		return nil, session.Wrong(codes.BadInputs, "Input '%s' of workflow '%s' takes one value, and a list was given. It is: %s", p.Name, wf.Name, describeInput(p)).With("input", p.Name)
+		return nil, session.Wrong(codes.BadInputs,
+			"Input '%s' of workflow '%s' takes one value, and a list was given. It is: %s", p.Name, wf.Name,
+			describeInput(p)).With("input", p.Name)
 	case p.Type == job.Text:
 		return &OutputValue{Text: &v.Paths[0]}, CheckText("Input '"+p.Name+"'", v.Paths[0])
 	}
@@ -87,6 +93,7 @@ func describeInputs(wf *job.Workflow) string {
 	if len(wf.Inputs) == 0 {
 		return " none."
 	}
+
 	var b strings.Builder
 	for _, p := range wf.Inputs {
 		b.WriteString("\n- " + describeInput(p))

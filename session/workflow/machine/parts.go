@@ -45,6 +45,7 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 	if frame, err = s.encodeFrame(); err != nil {
 		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, err)
 	}
+
 	add := func(kind PartKind, key string, position int64, body []byte, failed error) {
 		put = append(put, Part{kind, key, position, body})
 		if failed != nil {
@@ -57,12 +58,15 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 			add(StepPart, p.Key, int64(i), body, err)
 		}
 	}
+
 	for i, p := range before.StepProgress {
-		there := i < len(s.StepProgress) && s.StepProgress[i].Key == p.Key // of many items nearly all are where they were
+		// of many items nearly all are where they were
+		there := i < len(s.StepProgress) && s.StepProgress[i].Key == p.Key
 		if !there && s.Progress(p.Key) == nil {
 			gone = append(gone, Part{Kind: StepPart, Key: p.Key})
 		}
 	}
+
 	for i, w := range s.History {
 		if i >= len(before.History) || before.History[i] != w {
 			body, err := w.encode()
@@ -80,6 +84,7 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 			gone = append(gone, Part{Kind: ReplyPart, Key: strconv.FormatInt(r.Revision, 10)})
 		}
 	}
+
 	texts, unused, failed := s.textChanges(before)
 	if failed != nil {
 		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, failed)
@@ -93,6 +98,7 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 	if err := json.Unmarshal(frame, s); err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
+
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(a.Position, b.Position) })
 	for _, part := range parts {
 		var err error
@@ -120,6 +126,7 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 			return nil, fmt.Errorf("reading session %s, %s %s: %w", id, part.Kind, part.Key, err)
 		}
 	}
+
 	return s.checked(id, texts)
 }
 
@@ -145,9 +152,11 @@ func Decode(id string, data []byte) (*State, error) {
 	}
 	if head.FormatVersion > FormatVersion {
 		return nil, session.NotNow(codes.SessionTooNew,
-			"Session '%s' was written by a newer deepwork (file format %d, this program knows %d). It was left untouched; use that version, or a newer one.",
+			"Session '%s' was written by a newer deepwork (file format %d, this program knows %d). It was left "+
+				"untouched; use that version, or a newer one.",
 			id, head.FormatVersion, FormatVersion).With("session_id", id)
 	}
+
 	s := new(State)
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
@@ -156,8 +165,8 @@ func Decode(id string, data []byte) (*State, error) {
 }
 
 // Encode returns the session's JSON as it is exported: keys in State's order and then the long texts by their
-// hashes, indented by two spaces, ending in "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow
-// costs as much as the first.
+// hashes, indented by two spaces, ending in "\n}". Unchanged parts are not encoded again, so that a late step
+// of a long workflow costs as much as the first.
 func (s *State) Encode() ([]byte, error) { return s.AppendTo(nil) }
 
 // AppendTo appends what Encode returns to a buffer.
@@ -175,10 +184,12 @@ func (s *State) AppendTo(buf []byte) ([]byte, error) {
 	})
 	e.list("history", "[]", len(s.History), func(i int) []byte { return e.part(s.History[i].encode()) })
 	e.list("replies", "[]", len(s.Replies), func(i int) []byte { return e.part(s.Replies[i].encode()) })
+
 	if texts := s.longTexts(); texts != nil && e.err == nil {
 		var body []byte
 		body, e.err = indented(texts, "  ")
-		e.frame = slices.Concat(bytes.TrimSuffix(e.frame, []byte("\n}")), []byte(",\n  \"texts\": "), body, []byte("\n}"))
+		e.frame = slices.Concat(bytes.TrimSuffix(e.frame, []byte("\n}")), []byte(",\n  \"texts\": "), body,
+			[]byte("\n}"))
 	}
 	if e.err != nil {
 		return nil, fmt.Errorf("encoding session %s: %w", s.SessionID, e.err)
@@ -258,6 +269,7 @@ func indented(v any, prefix string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, prefix, "  "); err != nil {
 		return nil, err

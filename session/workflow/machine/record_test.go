@@ -28,6 +28,7 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 			s.setProgress(p)
 		}
 	}
+
 	reply := func(change func(r *StoredReply)) func(s *State) {
 		return func(s *State) {
 			r := *s.Replies[0]
@@ -49,41 +50,70 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 		{`status is "odd"`, func(s *State) { s.Status, s.CompletedAt = "odd", &at }},
 		{"job_name or workflow_name is empty", func(s *State) { s.WorkflowName = "" }},
 		{"current_entry_index is -1", func(s *State) { s.CurrentEntryIndex = -1 }},
-		{"current_step_id is empty", func(s *State) { ended(s); s.AbortReason, s.CurrentStepID = new("r"), "" }},
+		{"current_step_id is empty", func(s *State) {
+			ended(s)
+			s.AbortReason, s.CurrentStepID = new("r"), ""
+		}},
 		{"completed_at is null in a session that is completed", func(s *State) { s.Status = Completed }},
 		{`current step "b" was never begun`, func(s *State) { s.CurrentStepID = "b" }},
-		{`its current step "b" was never begun; its current step "b" is entry 1 of its definition, and it says 0`, func(s *State) { ended(s); s.AbortReason, s.CurrentStepID = new("r"), "b" }},
-		{`step_progress of "a" is not that step's, or has an invalid try`, step(func(p *StepProgress) { p.Tries = []*Try{nil} })},
-		{`step_progress of "a" is not that step's, or has an invalid try`, step(func(p *StepProgress) { p.Tries = []*Try{{State: TryVoid, Verdicts: []*Verdict{nil}}} })},
+		{`its current step "b" was never begun; its current step "b" is entry 1 of its definition, and it says 0`,
+			func(s *State) {
+				ended(s)
+				s.AbortReason, s.CurrentStepID = new("r"), "b"
+			}},
+		{`step_progress of "a" is not that step's, or has an invalid try`,
+			step(func(p *StepProgress) { p.Tries = []*Try{nil} })},
+		{`step_progress of "a" is not that step's, or has an invalid try`,
+			step(func(p *StepProgress) { p.Tries = []*Try{{State: TryVoid, Verdicts: []*Verdict{nil}}} })},
 		{"history[0] is null, or a part of it", func(s *State) { s.History = []*Withdrawal{nil} }},
 		{"replies[0] is null", func(s *State) { s.Replies = []*StoredReply{nil} }},
 		{"it is active, and has an end", func(s *State) { s.AbortReason = new("r") }},
-		{"it is completed, and has the reason of an abort", func(s *State) { s.Status, s.CompletedAt, s.AbortReason = Completed, &at, new("r") }},
+		{"it is completed, and has the reason of an abort", func(s *State) {
+			s.Status, s.CompletedAt, s.AbortReason = Completed, &at, new("r")
+		}},
 		{"it was aborted, and has no reason", ended},
 		{"it is a step of no session", func(s *State) { s.CalledAs = "x" }},
 		{`its parent "x" is the id of no session`, func(s *State) { s.ParentSessionID = new("x") }},
 		{"", func(s *State) { s.ParentSessionID = new("0a1b2c3d") }},
 		{"the time at which it began, or moved last, is missing", func(s *State) { s.UpdatedAt = time.Time{} }},
 		{`step "a" has no time of its beginning`, step(func(p *StepProgress) { p.StartedAt = time.Time{} })},
-		{`step "a" is both completed and unreported; all steps of its current entry are completed, and it is active`, step(func(p *StepProgress) { p.CompletedAt, p.Unreported = &at, true })},
-		{`step "a" has outputs and is not completed`, step(func(p *StepProgress) { p.Outputs = outputOf("o", textOf("x")) })},
-		{`step "a" has a try of its reviews that is "odd"`, step(func(p *StepProgress) { p.Tries, p.QualityTries = []*Try{{State: "odd"}}, 1 })},
-		{`step "a" has 1 tries that count, and says 0`, step(func(p *StepProgress) { p.Tries = []*Try{{State: TryFailed}} })},
+		{`step "a" is both completed and unreported; all steps of its current entry are completed, and it is active`,
+			step(func(p *StepProgress) {
+				p.CompletedAt = &at
+				p.Unreported = true
+			})},
+		{`step "a" has outputs and is not completed`,
+			step(func(p *StepProgress) { p.Outputs = outputOf("o", textOf("x")) })},
+		{`step "a" has a try of its reviews that is "odd"`, step(func(p *StepProgress) {
+			p.Tries = []*Try{{State: "odd"}}
+			p.QualityTries = 1
+		})},
+		{`step "a" has 1 tries that count, and says 0`,
+			step(func(p *StepProgress) { p.Tries = []*Try{{State: TryFailed}} })},
 		{`its reply 0 is to an unknown tool: "dig"`, reply(func(r *StoredReply) { r.Tool = "dig" })},
-		{"its reply 0, to start_workflow, cannot be read: unexpected end of JSON input", reply(func(r *StoredReply) { r.Raw = json.RawMessage(`{`) })},
-		{"its reply 0, to start_workflow, cannot be read: it is null", reply(func(r *StoredReply) { r.Raw = json.RawMessage(`null`) })},
-		{`its reply 0, to start_workflow, is of session "00000002"`, reply(func(r *StoredReply) { r.Raw = json.RawMessage(`{"begin_step":{"session_id":"00000002"}}`) })},
+		{"its reply 0, to start_workflow, cannot be read: unexpected end of JSON input",
+			reply(func(r *StoredReply) { r.Raw = json.RawMessage(`{`) })},
+		{"its reply 0, to start_workflow, cannot be read: it is null",
+			reply(func(r *StoredReply) { r.Raw = json.RawMessage(`null`) })},
+		{`its reply 0, to start_workflow, is of session "00000002"`,
+			reply(func(r *StoredReply) { r.Raw = json.RawMessage(`{"begin_step":{"session_id":"00000002"}}`) })},
 		{"its reply 0, to start_workflow, is of entry -1", reply(func(r *StoredReply) { r.EntryIndex = -1 })},
 		{"it keeps the reply to an abort, and was not aborted", reply(func(r *StoredReply) { r.Tool = ToolAbort })},
-		{`its reply 0 is to the finish of step "b", which was never begun`, reply(func(r *StoredReply) { r.Tool, r.StepID = ToolFinish, "b" })},
+		{`its reply 0 is to the finish of step "b", which was never begun`, reply(func(r *StoredReply) {
+			r.Tool = ToolFinish
+			r.StepID = "b"
+		})},
 		{`two of its replies are to the start_workflow with request_id "q"`, func(s *State) {
 			reply(func(r *StoredReply) { r.RequestID = new("q") })(s)
 			s.Replies = append(s.Replies, s.Replies[0])
 		}},
 		{"its definition h is of another job.yml than it says", func(s *State) { s.Definition.Source = "other" }},
 		{"its definition h is of alpha/main", func(s *State) { s.WorkflowName = "other" }},
-		{`its current step "a" is entry 0 of its definition, and it says 1`, func(s *State) { s.CurrentEntryIndex = 1 }},
-		{"all steps of its current entry are completed, and it is active", step(func(p *StepProgress) { p.CompletedAt = &at })},
+		{`its current step "a" is entry 0 of its definition, and it says 1`, func(s *State) {
+			s.CurrentEntryIndex = 1
+		}},
+		{"all steps of its current entry are completed, and it is active",
+			step(func(p *StepProgress) { p.CompletedAt = &at })},
 	} {
 		s := *testkit.Get(begin(def)).Must(t)
 		s.Replies = []*StoredReply{{Tool: ToolStart, Raw: json.RawMessage(`{}`)}}
@@ -95,7 +125,8 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 		testkit.Equal(t, strings.Join(found, "; "), c.want)
 	}
 	def.Texts = nil
-	testkit.Same(t, testkit.Get(begin(def)).Must(t).FaultsWith(def), []string{"its definition h lacks instructions of the current entry"})
+	testkit.Same(t, testkit.Get(begin(def)).Must(t).FaultsWith(def),
+		[]string{"its definition h lacks instructions of the current entry"})
 }
 
 // A call that comes again with its request_id gets what it got, also if that moved nothing or was a refusal.
@@ -103,22 +134,27 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	s := testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	first, second := Call{Tool: ToolFinish, RequestID: new("q")}, Call{Tool: ToolFinish, RequestID: new("r")}
 	waiting := NewFinishReply(NextStep)
-	testkit.True(t, waiting.Waiting().Code == "members_pending" && waiting.Alone("Done.").Waiting() == nil, "who waits for the others of a group")
+	testkit.True(t, waiting.Waiting().Code == "members_pending" && waiting.Alone("Done.").Waiting() == nil,
+		"who waits for the others of a group")
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")
 	kept := s.KeepAnswer(first, 1, waiting, nil)
 	stored := kept.StoredReply(ToolFinish, "q")
 	testkit.Equal(t, stored.EntryIndex, 1)
 	testkit.Equal(t, kept.Revision, s.Revision+1)
 	testkit.True(t, kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
+
 	again := testkit.Get(ReplyOf[FinishReply](stored)).Must(t)
 	testkit.True(t, again != waiting && again.Status == NextStep, "%+v", again)
 	aliased := kept.Alias(stored, second)
 	testkit.Equal(t, aliased.StoredReply(ToolFinish, "r").EntryIndex, 1)
-	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "", "%+v", aliased.Replies)
+	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "",
+		"%+v", aliased.Replies)
+
 	over, _ := kept.Abort(Call{Tool: ToolAbort}, "why", time.Now())
 	testkit.Equal(t, kept.Alias(stored, first), kept, "an alias is stored needlessly")
 	testkit.Equal(t, kept.Alias(stored, Call{Tool: ToolFinish}), kept, "an alias is stored needlessly")
 	testkit.Equal(t, over.Alias(stored, second), over, "an alias is stored needlessly")
+
 	refusal := session.NotNow(codes.BoardBusy, "Later.").With("n", 1)
 	refused := s.KeepAnswer(first, 0, nil, refusal).StoredReply(ToolFinish, "q")
 	refusal.Details["n"] = 2
@@ -127,8 +163,11 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	testkit.Need(t, e != nil, "%v", err)
 	testkit.Equal(t, e.Code, codes.BoardBusy)
 	testkit.True(t, e.Details["n"] == 1, "%v", err)
-	testkit.Fails(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})).Err(), "reading the stored reply to finished_step")
-	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).Must(t).Status, NextStep)
+	testkit.Fails(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})).
+		Err(), "reading the stored reply to finished_step")
+	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).
+		Must(t).Status, NextStep)
+
 	placed := s.WithSource("here", "h")
 	testkit.Equal(t, placed.Sources["here"], "h")
 	testkit.Equal(t, s.Sources["here"], "")
@@ -173,7 +212,8 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 		{job.Text, `{"o":["a"]}`, "declared as type 'string' and must be a text; it is a list"},
 		{job.Text, `{"o":{"text":"a"}}`, "must be a text; it is an object"},
 		{job.Text, `{"o":"` + strings.Repeat("é", MaxText) + `"}`, ""},
-		{job.Text, `{"o":"` + strings.Repeat("é", MaxText+1) + `"}`, "Output 'o' has 100001 characters, and a text has at most 100000"},
+		{job.Text, `{"o":"` + strings.Repeat("é", MaxText+1) + `"}`,
+			"Output 'o' has 100001 characters, and a text has at most 100000"},
 		{job.FilePath, `{"o":"a.md"}`, ""},
 		{job.FilePath, `{"o":["a.md","b.md"]}`, ""},
 		{job.FilePath, `["a.md","b.md"]`, ""},
@@ -186,8 +226,10 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 			continue
 		}
 		testkit.Need(t, err == nil, "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
-		testkit.True(t, SameOutputs(json.RawMessage(c.raw), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
-		testkit.True(t, !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+		testkit.True(t, SameOutputs(json.RawMessage(c.raw), out), "%s %.60s: %v, or its repetition is not recognised",
+			c.of, c.raw, err)
+		testkit.True(t, !SameOutputs(json.RawMessage(`{"o":"other"}`), out),
+			"%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
 	}
 }
 
@@ -198,16 +240,24 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	for text, want := range map[string]int{long: 1, long[2:]: 0} {
 		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
 		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
-		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
+		next, _ := opened.Finish(def, p, FinishInput{
+			Call:    Call{Tool: ToolFinish},
+			At:      at,
+			Outputs: outputOf("a_out", textOf(strings.Clone(text))),
+			Texts:   Instructions{},
+		})
 		frame, parts, err := next.Parts()
 		testkit.Must(t, err)
 		ofText := func(p Part) bool { return p.Kind == TextPart }
 		i := slices.IndexFunc(parts, ofText)
 		_, changed, _, err := next.Changes(opened)
 		testkit.True(t, err == nil && !slices.ContainsFunc(changed, ofText), "the text is written again: %v", err)
+
 		data := testkit.Get(next.Encode()).Must(t)
 		back := testkit.Get(Decode("00000001", data)).Must(t).Progress("a")
-		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Tries[0].Outputs[0].Value.Text == text, "the export does not have the text")
+		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Tries[0].Outputs[0].Value.Text == text,
+			"the export does not have the text")
+
 		if want == 0 {
 			testkit.Equal(t, i, -1, "the part of a short text")
 			continue
@@ -225,39 +275,59 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 func TestTheTextsOfASessionAreBounded(t *testing.T) {
 	s := &State{}
 	for i := range MaxTexts / MaxText {
-		s.setProgress(&StepProgress{StepID: fmt.Sprint(i), Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i)))})
+		s.setProgress(&StepProgress{
+			StepID:  fmt.Sprint(i),
+			Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i))),
+		})
 	}
+
 	left, room := MaxTexts%MaxText, func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
 	testkit.Works(t, room(strings.Repeat("x", left)))
-	testkit.Fails(t, room(strings.Repeat("x", left+1)), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
+	testkit.Fails(t, room(strings.Repeat("x", left+1)),
+		"With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
 	testkit.Works(t, room(fmt.Sprintf("%0*d", MaxText, 3)), "it is kept already")
 }
 
-// Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room. It is shortened
-// in lists. Records have it as an object, so that it is no path.
+// Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room.
+// It is shortened in lists. Records have it as an object, so that it is no path.
 func TestRule14_TextsInReplies(t *testing.T) {
 	def := memoryDefinition(t, "[a, b]")
 	of := func(outputs Outputs) *State {
-		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs}}}}
+		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{
+			Key:   "a",
+			Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs},
+		}}}
 	}
-	encode, text := func(v any) string { return string(testkit.Get(jsontext.Encode(v)).Must(t)) }, strings.Repeat("word ", 1000)
+
+	encode, text := func(v any) string {
+		return string(testkit.Get(jsontext.Encode(v)).Must(t))
+	}, strings.Repeat("word ", 1000)
 	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
 	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
 	got := encode(s.CompletedSteps(def)[0].Outputs)
 	testkit.Need(t, len(got) <= 300, "completed_steps has %s", got)
 	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`), "completed_steps has %s", got)
 	testkit.True(t, strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+
 	plain := plainWithin(s.Progress("a").Outputs, 10)
-	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
+	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo",
+		"texts that are too many: %v", plain)
+
 	st := *def.Job.Step("b")
 	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
 	long := strings.Repeat("é", 300_000)
 	in := of(outputOf("a_out", textOf(long))).StepInputs(def, &st)
-	testkit.Equal(t, *in[0].Value, long, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
-	testkit.Equal(t, in[0].Omitted, 0, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
-	testkit.True(t, in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	testkit.Equal(t, *in[0].Value, long, "the first input has %d bytes, %d omitted, and the paths %v",
+		len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	testkit.Equal(t, in[0].Omitted, 0, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value),
+		in[0].Omitted, in[0].Paths)
+	testkit.True(t, in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value),
+		in[0].Omitted, in[0].Paths)
+
 	n := len(*in[1].Value)
-	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
+	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n,
+		"the second input has %d bytes, %d omitted", n, in[1].Omitted)
+
 	kept := encode(textOf("a.md"))
 	testkit.Equal(t, kept, `{"text":"a.md"}`)
 	var read OutputValue
@@ -272,13 +342,14 @@ func wholeOf(t *testing.T, s *State) string {
 	bare.Replies = nil
 	out := string(testkit.Get(json.Marshal(bare)).Must(t))
 	for _, r := range s.Replies {
-		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, testkit.Get(json.Marshal(r.Reply)).Must(t))
+		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex,
+			testkit.Get(json.Marshal(r.Reply)).Must(t))
 	}
 	return out
 }
 
-// TestStatesNeverChange makes transitions from any state there was, so that many have the same one before them, and looks at all of them in
-// the end: what they share is never written to.
+// TestStatesNeverChange makes transitions from any state there was, so that many have the same one before
+// them, and looks at all of them in the end: what they share is never written to.
 func TestStatesNeverChange(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -293,7 +364,12 @@ func TestStatesNeverChange(t *testing.T) {
 			switch random.IntN(9) {
 			case 0, 1, 2, 3:
 				if p, err := s.PlanFinish(def, []*string{nil, &id}[random.IntN(2)], never); err == nil {
-					f := FinishInput{Call: c, At: at, Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}), Texts: Instructions{}}
+					f := FinishInput{
+						Call:    c,
+						At:      at,
+						Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}),
+						Texts:   Instructions{},
+					}
 					if random.IntN(3) == 0 {
 						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
 						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}
@@ -315,7 +391,8 @@ func TestStatesNeverChange(t *testing.T) {
 				}
 			case 7:
 				if s.AwaitsReview(id) {
-					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, []string{"", "broken"}[random.IntN(2)], at)
+					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}},
+						[]string{"", "broken"}[random.IntN(2)], at)
 				} else if s.IsCurrent(id) {
 					next = s.CollectTry(id, at)
 				}
@@ -334,18 +411,24 @@ func TestStatesNeverChange(t *testing.T) {
 			states, were = append(states, next), append(were, wholeOf(t, next))
 		}
 		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
+
 		for i, s := range states {
 			now := wholeOf(t, s)
-			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
+			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states),
+				now, were[i])
 			read := testkit.Get(Decode(s.SessionID, testkit.Get(s.Encode()).Must(t))).Must(t)
-			testkit.True(t, read.UpdatedAt == s.UpdatedAt && read.Status == s.Status, "seed %d: state %d does not read back", seed, i)
+			testkit.True(t, read.UpdatedAt == s.UpdatedAt && read.Status == s.Status,
+				"seed %d: state %d does not read back", seed, i)
 		}
 	}
 }
 
-// Whatever the file of a kept definition holds, what is taken from it is a workflow whose steps can be described, or refused with words.
+// Whatever the file of a kept definition holds, what is taken from it is a workflow whose steps can be
+// described, or refused with words.
 func FuzzKeptDefinition(f *testing.F) {
-	const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n  - {id: a, name: n, description: d, instructions_file: a.md, outputs: {}, reviews: []}\nworkflows:\n  - {name: main, summary: s, steps: [a]}\n"
+	const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: " +
+		"c\nsteps:\n  - {id: a, name: n, description: d, instructions_file: a.md, outputs: {}, reviews: " +
+		"[]}\nworkflows:\n  - {name: main, summary: s, steps: [a]}\n"
 	for _, b := range []Bundle{
 		{JobDir: "/job", Source: source, Workflow: "main", Instructions: Instructions{"a": "Do it."}},
 		{JobDir: "/job", Source: source, Workflow: "main"},
@@ -363,6 +446,7 @@ func FuzzKeptDefinition(f *testing.F) {
 		testkit.Need(t, def.Job != nil, "%+v", def)
 		testkit.Need(t, def.Workflow != nil, "%+v", def)
 		testkit.Need(t, def.Kept, "%+v", def)
+
 		for _, entry := range def.Workflow.Entries {
 			texts, err := def.KeptTexts(entry)
 			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)
@@ -373,12 +457,22 @@ func FuzzKeptDefinition(f *testing.F) {
 	})
 }
 
-// What a step delivered for each of its items is one value to an input: a list of files, or one text with the list of texts.
+// What a step delivered for each of its items is one value to an input: a list of files, or one text with the
+// list of texts.
 func TestInputsFromItems(t *testing.T) {
 	file := func(path string) *OutputValue { return &OutputValue{Paths: []string{path}} }
 	text := func(s string) *OutputValue { return &OutputValue{Text: &s} }
-	given := map[string]OutputValue{"files": {Each: []*OutputValue{file("a.md"), nil, file("b.md")}}, "all": {Each: []*OutputValue{text("a"), text("b")}}, "none": {Each: []*OutputValue{}}}
-	wf := &job.Workflow{Name: "w", Inputs: []job.Parameter{{Name: "files", Type: job.Files}, {Name: "all", Type: job.Text}, {Name: "none", Type: job.Files}}}
+	given := map[string]OutputValue{
+		"files": {Each: []*OutputValue{file("a.md"), nil, file("b.md")}},
+		"all":   {Each: []*OutputValue{text("a"), text("b")}},
+		"none":  {Each: []*OutputValue{}},
+	}
+	wf := &job.Workflow{
+		Name: "w",
+		Inputs: []job.Parameter{{Name: "files", Type: job.Files}, {Name: "all", Type: job.Text},
+			{Name: "none", Type: job.Files}},
+	}
 	in := testkit.Get(ParseInputs(wf, given)).Must(t)
-	testkit.Equal(t, string(testkit.Get(json.Marshal(in)).Must(t)), `{"files":["a.md","b.md"],"all":{"text":"[\"a\",\"b\"]"},"none":[]}`)
+	testkit.Equal(t, string(testkit.Get(json.Marshal(in)).Must(t)),
+		`{"files":["a.md","b.md"],"all":{"text":"[\"a\",\"b\"]"},"none":[]}`)
 }

@@ -22,9 +22,18 @@ type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
 	Notice *string         `json:"notice,omitempty" jsonschema:"a hint"`
-	Stack  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first; calls use the last one by default"`
+	Stack  []StackEntry    `json:"stack"`
 	// Resumable is the newest sessions that the caller can resume.
-	Resumable []ResumableSession `json:"resumable" jsonschema:"your newest 20 sessions that are not on the stack; get_step with its session_id resumes one"`
+	Resumable []ResumableSession `json:"resumable"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (WorkflowsReply) Tags() map[string]string {
+	return map[string]string{
+		"Stack": `jsonschema:"the workflows in progress, bottom first; calls use the last one by default"`,
+		"Resumable": `jsonschema:"your newest 20 sessions that are not on the stack; get_step with its session_id ` +
+			`resumes one"`,
+	}
 }
 
 // ResumableSession is a session that its caller can resume.
@@ -61,9 +70,17 @@ type JobInfo struct {
 type WorkflowInfo struct {
 	Name       string          `json:"name" jsonschema:"name of the workflow, for start_workflow"`
 	Summary    string          `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
-	Agent      string          `json:"agent,omitempty" jsonschema:"type of the subagent that should follow the workflow"`
-	HowToStart string          `json:"how_to_start,omitempty" jsonschema:"how to start it, if not by a call of start_workflow"`
+	Agent      string          `json:"agent,omitempty"`
+	HowToStart string          `json:"how_to_start,omitempty"`
 	Inputs     []ParameterInfo `json:"inputs,omitzero" jsonschema:"values that start_workflow takes as inputs"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (WorkflowInfo) Tags() map[string]string {
+	return map[string]string{
+		"Agent":      `jsonschema:"type of the subagent that should follow the workflow"`,
+		"HowToStart": `jsonschema:"how to start it, if not by a call of start_workflow"`,
+	}
 }
 
 // ParameterInfo is one input of a workflow.
@@ -71,8 +88,16 @@ type ParameterInfo struct {
 	Name        string  `json:"name" jsonschema:"name of the input, a key of inputs"`
 	Description string  `json:"description" jsonschema:"what the value is"`
 	Required    bool    `json:"required" jsonschema:"whether start_workflow requires it"`
-	Type        string  `json:"type" jsonschema:"string (a text), file (one path), files (a list of paths) or file_path (one path, or a list)"`
+	Type        string  `json:"type"`
 	Default     *string `json:"default,omitempty" jsonschema:"the value if none is given"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (ParameterInfo) Tags() map[string]string {
+	return map[string]string{
+		"Type": `jsonschema:"string (a text), file (one path), files (a list of paths) or file_path (one path, or ` +
+			`a list)"`,
+	}
 }
 
 // JobLoadError is a job that does not load.
@@ -93,24 +118,39 @@ type StackEntry struct {
 // entry of concurrent_steps lacks what begin_step has: session_id, branch_name, branch_status, project_root, job_dir
 // and common_job_info.
 type StepInfo struct {
-	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
-	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
+	SessionID       string           `json:"session_id,omitempty"`
+	BranchName      string           `json:"branch_name,omitempty"`
 	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what branch_name is"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
 	Name            string           `json:"name,omitempty" jsonschema:"name of the step, by its author"`
 	Description     string           `json:"description,omitempty" jsonschema:"what the step does, in short"`
-	Position        string           `json:"position,omitempty" jsonschema:"place of its entry in the workflow, such as 1 of 3"`
-	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
+	Position        string           `json:"position,omitempty"`
+	Item            *ItemInfo        `json:"item,omitempty"`
 	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
-	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
-	JobDir          string           `json:"job_dir,omitempty" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
+	ProjectRoot     string           `json:"project_root,omitempty"`
+	JobDir          string           `json:"job_dir,omitempty"`
 	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their values, in the author's order"`
-	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
+	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
-	Checks          []CheckInfo      `json:"step_checks,omitzero" jsonschema:"programs that must pass when finished_step is called, before the reviews"`
+	Checks          []CheckInfo      `json:"step_checks,omitzero"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
 	Instructions    string           `json:"step_instructions" jsonschema:"what to do, in Markdown"`
-	CommonJobInfo   *string          `json:"common_job_info,omitempty" jsonschema:"information for every step of this job"`
+	CommonJobInfo   *string          `json:"common_job_info,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (StepInfo) Tags() map[string]string {
+	return map[string]string{
+		"SessionID":       `jsonschema:"id of the session, 8 hexadecimal characters"`,
+		"BranchName":      `jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`,
+		"Position":        `jsonschema:"place of its entry in the workflow, such as 1 of 3"`,
+		"Item":            `jsonschema:"the item that the step is about, if it is done for each of a list"`,
+		"ProjectRoot":     `jsonschema:"absolute path of the folder that paths are relative to"`,
+		"JobDir":          `jsonschema:"absolute path of the job's folder, with its templates and scripts"`,
+		"ExpectedOutputs": `jsonschema:"outputs to hand in with finished_step, in the author's order"`,
+		"Checks":          `jsonschema:"programs that must pass when finished_step is called, before the reviews"`,
+		"CommonJobInfo":   `jsonschema:"information for every step of this job"`,
+	}
 }
 
 // BranchStatus says what a session's branch_name is: git.branch decides it when the session begins.
@@ -143,27 +183,53 @@ func (s *State) BranchInWords() string {
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
-	Type        string `json:"type" jsonschema:"file (one path), files (a list of paths), file_path (either, or a folder) or string (a text)"`
+	Type        string `json:"type"`
 	Description string `json:"description" jsonschema:"description of the output"`
 	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
 	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (ExpectedOutput) Tags() map[string]string {
+	return map[string]string{
+		"Type": `jsonschema:"file (one path), files (a list of paths), file_path (either, or a folder) or string ` +
+			`(a text)"`,
+	}
 }
 
 // CheckInfo is one check of a step.
 type CheckInfo struct {
 	Name    string   `json:"name" jsonschema:"name of the check"`
 	Run     []string `json:"run" jsonschema:"program and its arguments; exit code 0 passes"`
-	Protect []string `json:"protect,omitzero" jsonschema:"patterns of files that must be as they were when the step began"`
+	Protect []string `json:"protect,omitzero"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (CheckInfo) Tags() map[string]string {
+	return map[string]string{
+		"Protect": `jsonschema:"patterns of files that must be as they were when the step began"`,
+	}
 }
 
 // ReviewInfo is one review of a step.
 type ReviewInfo struct {
-	RunEach  string                      `json:"run_each" jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`
-	Criteria jsontext.OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
-	Guidance *string                     `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
+	RunEach  string                      `json:"run_each"`
+	Criteria jsontext.OrderedMap[string] `json:"quality_criteria"`
+	Guidance *string                     `json:"additional_review_guidance,omitempty"`
 	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
-	Together bool                        `json:"together,omitempty" jsonschema:"true: all files of the output are reviewed together"`
-	Account  bool                        `json:"account,omitempty" jsonschema:"true: your account of the work, in notes, is reviewed too"`
+	Together bool                        `json:"together,omitempty"`
+	Account  bool                        `json:"account,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (ReviewInfo) Tags() map[string]string {
+	return map[string]string{
+		"RunEach":  `jsonschema:"step for all outputs together, or the name of the output to review, files one by one"`,
+		"Criteria": `jsonschema:"names of the criteria with their questions"`,
+		"Guidance": `jsonschema:"guidance for the reviewer"`,
+		"Together": `jsonschema:"true: all files of the output are reviewed together"`,
+		"Account":  `jsonschema:"true: your account of the work, in notes, is reviewed too"`,
+	}
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
@@ -171,7 +237,14 @@ type CriterionResult struct {
 	Criterion  string  `json:"criterion" jsonschema:"question of the criterion"`
 	Passed     bool    `json:"passed" jsonschema:"whether it is met"`
 	Feedback   *string `json:"feedback" jsonschema:"why not, or null"`
-	TargetFile *string `json:"target_file,omitempty" jsonschema:"reviewed file, as submitted; absent if all were reviewed together"`
+	TargetFile *string `json:"target_file,omitempty"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (CriterionResult) Tags() map[string]string {
+	return map[string]string{
+		"TargetFile": `jsonschema:"reviewed file, as submitted; absent if all were reviewed together"`,
+	}
 }
 
 // FailedReview is one review that did not pass. Its words are in the reply's feedback and
@@ -205,18 +278,18 @@ const (
 
 // FinishReply is the reply of finished_step (seed 000, 001.4).
 type FinishReply struct {
-	Status                 Status            `json:"status" jsonschema:"needs_work: act on feedback and call again; next_step: do begin_step; workflow_complete: done"`
+	Status                 Status            `json:"status"`
 	Feedback               *string           `json:"feedback" jsonschema:"what to do now, or null"`
 	FailedReviews          []FailedReview    `json:"failed_reviews,omitzero" jsonschema:"reviews that did not pass"`
-	FailedCriteria         []CriterionResult `json:"failed_criteria,omitzero" jsonschema:"criteria of failed_reviews that were not met"`
+	FailedCriteria         []CriterionResult `json:"failed_criteria,omitzero"`
 	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"next step, or null"`
-	ConcurrentSteps        []StepInfo        `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
-	ConcurrentGroup        *string           `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
-	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
-	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
-	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; if two have the same name, the later one"`
-	Closing                string            `json:"post_workflow_instructions,omitempty" jsonschema:"what to do now that the workflow is complete, by its author"`
-	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty" jsonschema:"parent that is current again, as job/workflow"`
+	ConcurrentSteps        []StepInfo        `json:"concurrent_steps,omitzero"`
+	ConcurrentGroup        *string           `json:"concurrent_group,omitempty"`
+	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero"`
+	Summary                *string           `json:"summary"`
+	AllOutputs             *Outputs          `json:"all_outputs"`
+	Closing                string            `json:"post_workflow_instructions,omitempty"`
+	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty"`
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
@@ -226,12 +299,30 @@ type FinishReply struct {
 	Going *Going `json:"-"` // set if the call waits for a verdict
 }
 
+// Tags implements fieldtag.Tagger.
+func (FinishReply) Tags() map[string]string {
+	return map[string]string{
+		"Status": `jsonschema:"needs_work: act on feedback and call again; next_step: do ` +
+			`begin_step; workflow_complete: done"`,
+		"FailedCriteria":         `jsonschema:"criteria of failed_reviews that were not met"`,
+		"ConcurrentSteps":        `jsonschema:"the other steps of its concurrent group"`,
+		"ConcurrentGroup":        `jsonschema:"how to hand out the steps of the group"`,
+		"PendingConcurrentSteps": `jsonschema:"ids of the steps of the group that are not finished"`,
+		"Summary":                `jsonschema:"summary of the finished workflow, or null before workflow_complete"`,
+		"AllOutputs": `jsonschema:"outputs of all steps, or null before workflow_complete; if two have ` +
+			`the same name, the later one"`,
+		"Closing":         `jsonschema:"what to do now that the workflow is complete, by its author"`,
+		"ResumedWorkflow": `jsonschema:"parent that is current again, as job/workflow"`,
+	}
+}
+
 // Going is what a finished_step waits for.
 type Going struct {
 	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id"`
-	Digest    string `json:"digest"`            // of what is judged
-	Content   string `json:"content,omitempty"` // the digest of the outputs alone, where Digest is that of what checks are about, too
+	Digest    string `json:"digest"` // of what is judged
+	// the digest of the outputs alone, where Digest is that of what checks are about, too
+	Content string `json:"content,omitempty"`
 }
 
 // NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is
@@ -264,13 +355,16 @@ func (r *FinishReply) Waiting() *session.Waiting {
 		return nil
 	case r.membersPending():
 		return &session.Waiting{Code: codes.MembersPending, RetryAfterMS: 10_000}
-	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Waiting:"):
+	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil &&
+		strings.HasPrefix(*r.Feedback, "Waiting:"):
 		return &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
-	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
+	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil &&
+		strings.HasPrefix(*r.Feedback, "Review running:"):
 		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
 	case r.Status == NeedsWork && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Checks running:"):
 		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000}
 	}
+
 	return nil
 }
 
@@ -279,10 +373,17 @@ type AbortReply struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
 	AbortedStep     string       `json:"aborted_step" jsonschema:"step that it had reached"`
 	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
-	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
+	ResumedWorkflow *string      `json:"resumed_workflow"`
 	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent, or null"`
 	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (AbortReply) Tags() map[string]string {
+	return map[string]string{
+		"ResumedWorkflow": `jsonschema:"parent that is current again, as job/workflow, or null"`,
+	}
 }
 
 // Member is the state of one step of the current entry.
@@ -300,33 +401,64 @@ type Member struct {
 
 // Standing is where the review of a step stands.
 type Standing struct {
-	State     string  `json:"verdict" jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void (without a verdict)"`
+	State     string  `json:"verdict"`
 	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
 	Outputs   Outputs `json:"outputs" jsonschema:"what was handed in, by output"`
 	TriesLeft int     `json:"tries_left" jsonschema:"number of tries left"`
 	Command   string  `json:"command,omitempty" jsonschema:"how the person answers"`
 }
 
+// Tags implements fieldtag.Tagger.
+func (Standing) Tags() map[string]string {
+	return map[string]string{
+		"State": `jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void ` +
+			`(without a verdict)"`,
+	}
+}
+
 // StepReply is the reply of get_step.
 type StepReply struct {
-	BeginStep              *StepInfo       `json:"begin_step" jsonschema:"the current step, with its instructions as they are now"`
-	ConcurrentSteps        []StepInfo      `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
-	ConcurrentGroup        *string         `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
-	Members                []Member        `json:"members" jsonschema:"state of the current step, or of each step of its group"`
-	PendingConcurrentSteps []string        `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
+	BeginStep              *StepInfo       `json:"begin_step"`
+	ConcurrentSteps        []StepInfo      `json:"concurrent_steps,omitzero"`
+	ConcurrentGroup        *string         `json:"concurrent_group,omitempty"`
+	Members                []Member        `json:"members"`
+	PendingConcurrentSteps []string        `json:"pending_concurrent_steps,omitzero"`
 	Goal                   string          `json:"goal" jsonschema:"goal given to start_workflow"`
-	CompletedSteps         []CompletedStep `json:"completed_steps" jsonschema:"finished steps with their outputs, in the workflow's order"`
+	CompletedSteps         []CompletedStep `json:"completed_steps"`
 	Notice                 *string         `json:"notice,omitempty" jsonschema:"a hint"`
-	NextCursor             *string         `json:"next_cursor,omitempty" jsonschema:"cursor of the next steps that may be worked on now; absent if all are here"`
+	NextCursor             *string         `json:"next_cursor,omitempty"`
 	Stack                  []StackEntry    `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (StepReply) Tags() map[string]string {
+	return map[string]string{
+		"BeginStep":              `jsonschema:"the current step, with its instructions as they are now"`,
+		"ConcurrentSteps":        `jsonschema:"the other steps of its concurrent group"`,
+		"ConcurrentGroup":        `jsonschema:"how to hand out the steps of the group"`,
+		"Members":                `jsonschema:"state of the current step, or of each step of its group"`,
+		"PendingConcurrentSteps": `jsonschema:"ids of the steps of the group that are not finished"`,
+		"CompletedSteps":         `jsonschema:"finished steps with their outputs, in the workflow's order"`,
+		"NextCursor": `jsonschema:"cursor of the next steps that may be worked on now; absent if all ` +
+			`are here"`,
+	}
 }
 
 // GoToReply is the reply of go_to_step.
 type GoToReply struct {
 	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the current step"`
-	ConcurrentSteps  []StepInfo   `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
-	ConcurrentGroup  *string      `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
-	InvalidatedSteps []string     `json:"invalidated_steps" jsonschema:"ids of the steps whose progress was cleared, in the workflow's order"`
+	ConcurrentSteps  []StepInfo   `json:"concurrent_steps,omitzero"`
+	ConcurrentGroup  *string      `json:"concurrent_group,omitempty"`
+	InvalidatedSteps []string     `json:"invalidated_steps"`
 	Notice           *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack            []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (GoToReply) Tags() map[string]string {
+	return map[string]string{
+		"ConcurrentSteps":  `jsonschema:"the other steps of its concurrent group"`,
+		"ConcurrentGroup":  `jsonschema:"how to hand out the steps of the group"`,
+		"InvalidatedSteps": `jsonschema:"ids of the steps whose progress was cleared, in the workflow's order"`,
+	}
 }

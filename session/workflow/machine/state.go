@@ -33,41 +33,51 @@ const (
 // Model"). A State never changes after it was made: a transition makes the next one, which shares
 // unchanged parts. Only one goroutine at a time may encode states that share parts.
 type State struct {
-	FormatVersion     int                                `json:"format_version"`
-	SessionID         string                             `json:"session_id"`
-	Revision          int64                              `json:"revision"` // Next increments it
-	JobName           string                             `json:"job_name"`
-	WorkflowName      string                             `json:"workflow_name"`
-	Goal              string                             `json:"goal"`
-	Inputs            Outputs                            `json:"inputs,omitempty"` // values of the workflow's inputs
-	InstanceID        *string                            `json:"instance_id"`
-	BranchName        string                             `json:"branch_name"`
-	BranchStatus      BranchStatus                       `json:"branch_status"`
-	BranchDue         bool                               `json:"branch_due,omitempty"` // nobody has recorded that it was made
-	Status            SessionStatus                      `json:"status"`
-	CurrentStepID     string                             `json:"current_step_id"` // in a group, the primary
-	CurrentEntryIndex int                                `json:"current_entry_index"`
-	ReportedByStepID  bool                               `json:"reported_by_step_id"` // of a member of the current entry
-	StepProgress      jsontext.OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
-	ParentSessionID   *string                            `json:"parent_session_id"`
-	CalledAs          string                             `json:"called_as,omitempty"` // the step of the parent that this session is; "" if an agent began it
-	Isolated          bool                               `json:"isolated,omitempty"`  // a run began it that gives items worktrees of their own, if their form asks for it
-	Shared            bool                               `json:"shared,omitempty"`    // it is a step, or within one, during which other agents may change its folder
-	AbortReason       *string                            `json:"abort_reason"`
-	StartedAt         time.Time                          `json:"started_at"`
-	UpdatedAt         time.Time                          `json:"updated_at"` // of the last transition
-	CompletedAt       *time.Time                         `json:"completed_at"`
-	Identity          string                             `json:"identity"`              // the caller it belongs to
-	Place             *task.Place                        `json:"place,omitempty"`       // of the server that moved it last; nil in a store of one machine
-	AttemptID         string                             `json:"attempt_id,omitempty"`  // of the task board, whose agent began it; "" if a person did
-	ImportedAt        *time.Time                         `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
-	Definition        DefinitionRef                      `json:"definition"`
-	Sources           map[string]string                  `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
-	Trace             string                             `json:"trace,omitempty"`    // the traceparent of what it belongs to; "" if nothing was exported when it began
-	Pinned            *Pinned                            `json:"pinned,omitempty"`   // nil means that nothing is pinned
-	Weakened          []Weakening                        `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
-	History           []*Withdrawal                      `json:"history"`            // what go_to_step cleared
-	Replies           []*StoredReply                     `json:"replies"`            // for calls that are repeated
+	FormatVersion int          `json:"format_version"`
+	SessionID     string       `json:"session_id"`
+	Revision      int64        `json:"revision"` // Next increments it
+	JobName       string       `json:"job_name"`
+	WorkflowName  string       `json:"workflow_name"`
+	Goal          string       `json:"goal"`
+	Inputs        Outputs      `json:"inputs,omitempty"` // values of the workflow's inputs
+	InstanceID    *string      `json:"instance_id"`
+	BranchName    string       `json:"branch_name"`
+	BranchStatus  BranchStatus `json:"branch_status"`
+	// nobody has recorded that it was made
+	BranchDue         bool          `json:"branch_due,omitempty"`
+	Status            SessionStatus `json:"status"`
+	CurrentStepID     string        `json:"current_step_id"` // in a group, the primary
+	CurrentEntryIndex int           `json:"current_entry_index"`
+	// of a member of the current entry
+	ReportedByStepID bool                               `json:"reported_by_step_id"`
+	StepProgress     jsontext.OrderedMap[*StepProgress] `json:"step_progress"` // in the order the steps began
+	ParentSessionID  *string                            `json:"parent_session_id"`
+	// the step of the parent that this session is; "" if an agent began it
+	CalledAs string `json:"called_as,omitempty"`
+	// a run began it that gives items worktrees of their own, if their form asks for it
+	Isolated bool `json:"isolated,omitempty"`
+	// it is a step, or within one, during which other agents may change its folder
+	Shared      bool       `json:"shared,omitempty"`
+	AbortReason *string    `json:"abort_reason"`
+	StartedAt   time.Time  `json:"started_at"`
+	UpdatedAt   time.Time  `json:"updated_at"` // of the last transition
+	CompletedAt *time.Time `json:"completed_at"`
+	Identity    string     `json:"identity"` // the caller it belongs to
+	// of the server that moved it last; nil in a store of one machine
+	Place *task.Place `json:"place,omitempty"`
+	// of the task board, whose agent began it; "" if a person did
+	AttemptID string `json:"attempt_id,omitempty"`
+	// from an export, whose reviews and decisions are no evidence; nil if it was begun here
+	ImportedAt *time.Time    `json:"imported_at,omitempty"`
+	Definition DefinitionRef `json:"definition"`
+	// the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
+	Sources map[string]string `json:"sources"`
+	// the traceparent of what it belongs to; "" if nothing was exported when it began
+	Trace    string         `json:"trace,omitempty"`
+	Pinned   *Pinned        `json:"pinned,omitempty"`   // nil means that nothing is pinned
+	Weakened []Weakening    `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
+	History  []*Withdrawal  `json:"history"`            // what go_to_step cleared
+	Replies  []*StoredReply `json:"replies"`            // for calls that are repeated
 
 	frame []byte // its JSON without the lists, cached by encodeFrame
 }
@@ -87,30 +97,38 @@ type DefinitionRef struct {
 
 // StepProgress is the progress of one step that has begun.
 type StepProgress struct {
-	StepID       string      `json:"step_id"`
-	StartedAt    time.Time   `json:"started_at"`
-	CompletedAt  *time.Time  `json:"completed_at"`
-	Outputs      Outputs     `json:"outputs"`
-	Notes        *string     `json:"notes"`
-	QualityTries int         `json:"quality_attempts"`        // those that count
-	FailedChecks int         `json:"failed_checks,omitempty"` // tries of its checks that failed
-	Protected    *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
-	Unreported   bool        `json:"unreported"`              // a member whose group advanced without a report of it
-	Overrides    []Override  `json:"overrides"`
-	Tries        []*Try      `json:"tries"`                      // of external reviews
-	Granted      *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
-	Question     *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
-	Shown        *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
-	Unfit        *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas, or would end the last round; nil if nothing was
-	Evidence     *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
-	Place        *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
+	StepID       string     `json:"step_id"`
+	StartedAt    time.Time  `json:"started_at"`
+	CompletedAt  *time.Time `json:"completed_at"`
+	Outputs      Outputs    `json:"outputs"`
+	Notes        *string    `json:"notes"`
+	QualityTries int        `json:"quality_attempts"`        // those that count
+	FailedChecks int        `json:"failed_checks,omitempty"` // tries of its checks that failed
+	Protected    *Protected `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
+	Unreported   bool       `json:"unreported"`              // a member whose group advanced without a report of it
+	Overrides    []Override `json:"overrides"`
+	Tries        []*Try     `json:"tries"`                      // of external reviews
+	Granted      *Override  `json:"granted_override,omitempty"` // a person's, for the next finished_step
+	// whether a person passes its outputs; nil if none was asked
+	Question *Question `json:"person_review,omitempty"`
+	// what the agent was told to have reviewed by a subagent; nil if nothing
+	Shown *Shown `json:"self_review,omitempty"`
+	// what was handed in last and did not satisfy its schemas, or would end the last round; nil if nothing
+	// was
+	Unfit    *Shown      `json:"unfit,omitempty"`
+	Evidence *Evidence   `json:"evidence,omitempty"` // of a finished step with reviews; nil also in old sessions
+	Place    *task.Place `json:"place,omitempty"`    // where its outputs were delivered; nil in a store of one machine
 
-	Lists   map[string][]json.RawMessage `json:"lists,omitempty"`   // the items of its outputs that a for_each goes through
-	Round   *Round                       `json:"round,omitempty"`   // of the first step of a repeated form; nil means the first round
-	Child   string                       `json:"child,omitempty"`   // the session that the step is, if it is a workflow
-	Ended   *RoundEnd                    `json:"ended,omitempty"`   // what the program said that ends the rounds; of the last step of one
-	Dropped *Override                    `json:"dropped,omitempty"` // a person leaves out its item
-	Folder  string                       `json:"folder,omitempty"`  // in which its item is worked on until it is merged, relative to that of the session; "" means the same, and "." that it is to be given one
+	// the items of its outputs that a for_each goes through
+	Lists map[string][]json.RawMessage `json:"lists,omitempty"`
+	// of the first step of a repeated form; nil means the first round
+	Round   *Round    `json:"round,omitempty"`
+	Child   string    `json:"child,omitempty"`   // the session that the step is, if it is a workflow
+	Ended   *RoundEnd `json:"ended,omitempty"`   // what the program said that ends the rounds; of the last step of one
+	Dropped *Override `json:"dropped,omitempty"` // a person leaves out its item
+	// in which its item is worked on until it is merged, relative to that of the session; "" means the same,
+	// and "." that it is to be given one
+	Folder string `json:"folder,omitempty"`
 
 	encoded []byte // its JSON, cached by State.Encode
 }
@@ -167,6 +185,7 @@ func ReplyOf[R any](s *StoredReply) (*R, error) {
 	if s.Refusal != nil {
 		return nil, cloneError(s.Refusal)
 	}
+
 	if r, ok := s.Reply.(*R); ok {
 		c := *r
 		return &c, nil
@@ -239,6 +258,7 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 			items++
 			byStep = items < keptItems
 		}
+
 		byRequest := o.RequestID != nil && requests < KeptRequests
 		if byRequest {
 			requests++
@@ -255,7 +275,9 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 
 // StoredReply returns the reply to a call with this request_id.
 func (s *State) StoredReply(tool, requestID string) *StoredReply {
-	return s.findReply(func(r *StoredReply) bool { return r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID })
+	return s.findReply(func(r *StoredReply) bool {
+		return r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID
+	})
 }
 
 // OwnReply returns the reply that an earlier application of the same call has stored, or nil.
@@ -268,6 +290,7 @@ func (s *State) WithSource(place, hash string) *State {
 	if now, known := s.Sources[place]; known && now == hash {
 		return s
 	}
+
 	n := *s
 	n.frame, n.Sources = nil, maps.Clone(s.Sources)
 	if n.Sources == nil {
@@ -303,11 +326,13 @@ func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *sessi
 	if c.RequestID == nil {
 		return s
 	}
+
 	stored := c.stored(reply)
 	stored.EntryIndex = entry
 	if refusal != nil {
 		stored.Refusal = cloneError(refusal)
 	}
+
 	n := s.Next(s.UpdatedAt)
 	n.remember(stored, 0)
 	return n
@@ -320,6 +345,7 @@ func (s *State) Alias(r *StoredReply, c Call) *State {
 	if s.Status != Active || c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
 		return s
 	}
+
 	stored := c.stored(r.Reply) // no StepID: it is only stored for its request_id
 	stored.EntryIndex, stored.Raw = r.EntryIndex, r.Raw
 	n := s.Next(s.UpdatedAt)
@@ -343,7 +369,8 @@ const imported = "the session was imported while its review ran"
 // finished_step would rely on is dropped. It belongs to no attempt and place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
-	n.Revision = max(n.Revision, at.UnixMicro()) // which no process has in memory, as it may have those of a session that was removed
+	// which no process has in memory, as it may have those of a session that was removed
+	n.Revision = max(n.Revision, at.UnixMicro())
 	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
 	n.StepProgress = importedSteps(s.StepProgress, at)
 	n.History = slices.Clone(s.History)

@@ -31,7 +31,9 @@ func isLong(text string) bool {
 // CheckText refuses a text that is too long. what names it, such as Output 'summary'.
 func CheckText(what, text string) error {
 	if n := utf8.RuneCountInString(text); n > MaxText {
-		return session.Wrong(codes.ArgumentTooLarge, "%s has %d characters, and a text has at most %d. Shorten it, or put the details in a file and name that in the text.", what, n, MaxText)
+		return session.Wrong(codes.ArgumentTooLarge,
+			"%s has %d characters, and a text has at most %d. Shorten it, or put the details in a file and name that "+
+				"in the text.", what, n, MaxText)
 	}
 	return nil
 }
@@ -49,15 +51,20 @@ func (s *State) CheckRoom(values Outputs) error {
 	for i := range values {
 		add(&values[i].Value)
 	}
+
 	if total == 0 {
 		return nil
 	}
+
 	if s != nil {
 		s.values(add)
 	}
 	if total > MaxTexts {
-		return session.Wrong(codes.ArgumentTooLarge, "With '%s' the texts of this session have %d bytes together, and %d are the most. Shorten it, or abort the session and start one whose steps hand on less.", values[len(values)-1].Key, total, MaxTexts)
+		return session.Wrong(codes.ArgumentTooLarge,
+			"With '%s' the texts of this session have %d bytes together, and %d are the most. Shorten it, or abort "+
+				"the session and start one whose steps hand on less.", values[len(values)-1].Key, total, MaxTexts)
 	}
+
 	return nil
 }
 
@@ -88,6 +95,7 @@ func (s *State) values(f func(v *OutputValue)) {
 			}
 		}
 	}
+
 	each(s.Inputs)
 	steps(s.StepProgress)
 	for _, w := range s.History {
@@ -118,6 +126,7 @@ func (s *State) textChanges(before *State) (put, gone []Part, err error) {
 		if _, kept := was[hash]; kept {
 			continue
 		}
+
 		body, err := jsontext.Encode(now[hash])
 		if err != nil {
 			return nil, nil, err
@@ -147,6 +156,7 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 		}
 		v.Text, v.hash = &text, ""
 	})
+
 	return err
 }
 

@@ -83,9 +83,10 @@ func (v *Verdict) Fails() bool { return !v.Passed && (v.Check == nil || !v.Check
 
 // Protected is how the files that a step's checks protect were when it began.
 type Protected struct {
-	Patterns []string   `json:"patterns"`
-	Files    []FileHash `json:"files"`             // by their paths below the root of the session; the hash is of git's blob, after the mode
-	Ignored  []string   `json:"ignored,omitempty"` // the rules by which git ignored files then
+	Patterns []string `json:"patterns"`
+	// by their paths below the root of the session; the hash is of git's blob, after the mode
+	Files   []FileHash `json:"files"`
+	Ignored []string   `json:"ignored,omitempty"` // the rules by which git ignored files then
 }
 
 // Newest returns the newest try of a step, or nil. p may be nil.
@@ -104,6 +105,7 @@ func (p *StepProgress) NewestReview() *Try {
 	if p == nil {
 		return nil
 	}
+
 	for _, a := range slices.Backward(p.Tries) {
 		if !a.Checks {
 			return a
@@ -127,8 +129,8 @@ func (p *StepProgress) FailedTries() (n int) {
 	return n
 }
 
-// nextTry returns the number of the next try at the reviews: the verdict of a person who was asked about what passed one
-// belongs to that one.
+// nextTry returns the number of the next try at the reviews: the verdict of a person who was asked about what
+// passed one belongs to that one.
 func (p *StepProgress) nextTry() int {
 	if last := p.LastCounted(); last != nil {
 		return last.Number + 1
@@ -174,6 +176,7 @@ func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
 	if p == nil {
 		return nil
 	}
+
 	for _, a := range slices.Backward(p.Tries) {
 		for _, v := range a.Verdicts {
 			if a.Checks && !a.Imported && v.Key == key && v.Digest == digest {
@@ -226,7 +229,8 @@ const (
 // becomes void.
 func (s *State) OpenTry(stepID string, a Try) *State {
 	n := s.Next(a.OpenedAt)
-	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
+	p := n.ProgressOrNew(stepID,
+		a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
 	if a.Number, a.State = p.nextTry(), TryOpen; a.Checks {
 		a.Number = p.FailedChecks + 1
 	}
@@ -271,6 +275,7 @@ func (s *State) CloseTry(stepID string, verdicts []*Verdict, void string, at tim
 			p.FailedChecks++
 		}
 	}
+
 	n.setProgress(p)
 	return n
 }
@@ -294,6 +299,7 @@ func (s *State) collect(stepID string, a *Try, at time.Time) *State {
 	if a == nil || a.Collected {
 		return s
 	}
+
 	n, p := s.Next(at), s.Progress(stepID).clone()
 	collected := *a
 	collected.Collected = true

@@ -27,22 +27,29 @@ workflows:
     inputs: [{name: module, description: The module}, {name: mode, description: How, default: careful}]
     steps:
       - list
-      - {for_each: endpoints, steps: [port, [verify, measure], {workflow: note, inputs: {what: item, code: code, as: {value: short}}}], at_once: 2, max_items: 4}
+      - {for_each: endpoints, steps: [port, [verify, measure], {workflow: note, inputs: {what: item, code: code, ` +
+	`as: {value: short}}}], at_once: 2, max_items: 4}
       - {when: {output: docs, is: "yes"}, steps: [write]}
       - {repeat: {steps: [fix, look], until: {output: state, is_not: broken}, at_most: 3}}
       - {workflow: publish, inputs: {notes: summary, module: module}}
   - {name: isolated, summary: With worktrees, steps: [list, {for_each: endpoints, steps: [port], isolation: worktree}]}
-  - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: mode, is: "on"}, steps: [write]}]}
-  - {name: rounds, summary: Rounds, steps: [{repeat: {steps: [[look, measure], again], until: {output: state, is: done}, at_most: 2}}, write]}
-  - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, {name: as, description: A}], steps: [jot]}
+  - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: ` +
+	`mode, is: "on"}, steps: [write]}]}
+  - {name: rounds, summary: Rounds, steps: [{repeat: {steps: [[look, measure], again], until: {output: state, is: ` +
+	`done}, at_most: 2}}, write]}
+  - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, ` +
+	`{name: as, description: A}], steps: [jot]}
   - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: module, description: M}], steps: [jot]}
 steps:
-  - {id: list, name: L, description: L, instructions: L, outputs: {endpoints: {type: string, description: E, required: true}, docs: {type: string, description: D}, summary: {type: string, description: S}}, reviews: []}
+  - {id: list, name: L, description: L, instructions: L, outputs: {endpoints: {type: string, description: E, ` +
+	`required: true}, docs: {type: string, description: D}, summary: {type: string, description: S}}, reviews: []}
   - {id: port, name: P, description: P, instructions: P, outputs: {code: {type: files, description: C}}, reviews: []}
-  - {id: verify, name: V, description: V, instructions: V, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
+  - {id: verify, name: V, description: V, instructions: V, dependencies: [port], inputs: [{file: code, from_step: ` +
+	`port}], outputs: {}, reviews: []}
   - {id: measure, name: M, description: M, instructions: M, outputs: {}, reviews: []}
   - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
-  - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
+  - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: ` +
+	`port}], outputs: {}, reviews: []}
   - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: again, name: A, description: A, instructions: A, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
@@ -62,24 +69,41 @@ func TestWalksThroughForms(t *testing.T) {
 
 func walk(t *testing.T, j *job.Job, workflow, file string) string {
 	of := j.Of(workflow)
-	def := &Definition{Job: of, Workflow: of.Workflow(workflow), Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}, Texts: map[string]string{"merge:port": "M"}}
+	def := &Definition{
+		Job:      of,
+		Workflow: of.Workflow(workflow),
+		Ref:      DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"},
+		Texts:    map[string]string{"merge:port": "M"},
+	}
 	for _, st := range of.Steps {
 		def.Texts[st.ID] = st.Instructions
 	}
+
 	var out strings.Builder
 	say := func(format string, args ...any) {
 		fmt.Fprintln(&out, "  "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  "))
 	}
 	at := began
-	say("inputs: %v", testkit.Get(ParseInputs(def.Workflow, map[string]OutputValue{"module": textOf("users"), "mode": textOf("on")})).Err())
+	say("inputs: %v", testkit.Get(
+		ParseInputs(def.Workflow, map[string]OutputValue{"module": textOf("users"), "mode": textOf("on")})).Err())
 	inputs := Outputs{{Key: "module", Value: textOf("users")}, {Key: "mode", Value: textOf("on")}}
 	if workflow == "nothing" {
 		_, err := begin(def)
 		say("without inputs: %v; begins with %v, and with them %v", err, First(def, nil), First(def, inputs))
 	}
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Inputs: inputs, Isolated: workflow == "isolated", At: at, Call: Call{Tool: ToolStart}})
+
+	s, _, err := Begin(def, NewSession{
+		SessionID: "00000001",
+		Goal:      "g",
+		Identity:  "local",
+		Inputs:    inputs,
+		Isolated:  workflow == "isolated",
+		At:        at,
+		Call:      Call{Tool: ToolStart},
+	})
 	testkit.Must(t, err)
 	def = def.For(s)
+
 	step := func(info *StepInfo) string {
 		if info == nil {
 			return "nothing"
@@ -106,6 +130,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		if strings.HasPrefix(line, " ") {
 			continue
 		}
+
 		at = at.Add(time.Second)
 		words := strings.Fields(line)
 		out.WriteString(line)
@@ -121,11 +146,17 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				}
 				outputs = append(outputs, outputOf(name, v)...)
 			}
+
 			stepID := map[bool]*string{true: &id}[id != "-"]
 			p, err := s.PlanFinish(def, stepID, func(was Outputs) bool {
 				return len(outputs) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(outputs[0].Value.Paths)
 			})
-			fin := FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputs, Lists: map[string][]json.RawMessage{}}
+			fin := FinishInput{
+				Call:    Call{Tool: ToolFinish},
+				At:      at,
+				Outputs: outputs,
+				Lists:   map[string][]json.RawMessage{},
+			}
 			if err == nil && p.Replay == nil {
 				for _, l := range Lists(def, p.Step) {
 					v, _ := outputs.Get(l.Output)
@@ -134,6 +165,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 					}
 				}
 			}
+
 			switch {
 			case err != nil:
 				say("refused: %v", err)
@@ -167,10 +199,11 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			say("again %v", r.InvalidatedSteps)
 			begun(r.BeginStep, r.ConcurrentSteps)
 		case "drop":
-			next, err := s.Drop(def, id, Override{At: at, Identity: "ann", Reason: "obsolete"}, func(ids job.Entry) (*Definition, Instructions, error) {
-				texts, err := def.KeptTexts(ids)
-				return def, texts, err
-			})
+			next, err := s.Drop(def, id, Override{At: at, Identity: "ann", Reason: "obsolete"},
+				func(ids job.Entry) (*Definition, Instructions, error) {
+					texts, err := def.KeptTexts(ids)
+					return def, texts, err
+				})
 			if say("%v", err); err == nil {
 				s = next
 			}
@@ -184,8 +217,10 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		case "child":
 			s = s.Next(at)
 			s.Called(id, "0000000c")
-			say("finished as %s: %t, as another's %t", id, s.PlanCall(def, id, "0000000c") != nil, s.PlanCall(def, id, "0000000d") != nil)
-			say("open: %v", s.CallOpen(id, &State{SessionID: "0000000c", Status: Active, WorkflowName: "note", CurrentStepID: "jot"}))
+			say("finished as %s: %t, as another's %t", id, s.PlanCall(def, id, "0000000c") != nil,
+				s.PlanCall(def, id, "0000000d") != nil)
+			say("open: %v", s.CallOpen(id,
+				&State{SessionID: "0000000c", Status: Active, WorkflowName: "note", CurrentStepID: "jot"}))
 			say("gone: %v", s.CallOpen(id, nil))
 		case "abort":
 			s, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
@@ -197,18 +232,22 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			}
 		}
 		done, total := s.Counts(def)
-		say("%s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def), s.Displayed(def, s.CurrentEntryIndex))
+		say("%s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def),
+			s.Displayed(def, s.CurrentEntryIndex))
 		for _, p := range s.StepProgress {
-			testkit.True(t, !s.IsCurrent(p.Key) || slices.Contains(s.Shown(def), p.Key), "after %s: %s is current, and not shown", line, p.Key)
+			testkit.True(t, !s.IsCurrent(p.Key) || slices.Contains(s.Shown(def), p.Key),
+				"after %s: %s is current, and not shown", line, p.Key)
 			if p.Value.Folder != "" {
 				say("%s is in %s", p.Key, s.RootOf("", p.Key))
 			}
 		}
+
 		back := testkit.Get(Decode(s.SessionID, testkit.Get(s.Encode()).Must(t))).Must(t)
 		testkit.Same(t, append(back.Faults(), back.FaultsWith(def)...), nil, "after %s", line)
 		lost, all := back.Counts(nil)
 		say("without its definition %d of %d", lost, all)
 	}
+
 	return out.String()
 }
 
@@ -219,10 +258,13 @@ common_job_info_provided_to_all_steps_at_runtime: C
 workflows: [{name: main, summary: M, steps: [a, b, c]}]
 steps:
   - {id: a, name: A, description: A, instructions: A, outputs: {}, reviews: []}
-  - {id: b, name: B, description: B, instructions: B, outputs: {doc: {type: file, description: D, required: true}}, reviews: [
-      {run_each: doc, additional_review_guidance: Be kind., quality_criteria: {short: "Is it short?", "true": "Is it true?"}},
+  - {id: b, name: B, description: B, instructions: B, outputs: {doc: {type: file, description: D, required: ` +
+	`true}}, reviews: [
+      {run_each: doc, additional_review_guidance: Be kind., quality_criteria: {short: "Is it short?", "true": "Is ` +
+	`it true?"}},
       {run_each: step, by: human, quality_criteria: {good: "Is it good?"}}]}
-  - {id: c, name: C, description: C, instructions: C, outputs: {list: {type: file, description: L, required: true, schema: {type: object}}}, reviews: [], checks: [{run: [make], name: builds}, {run: [make, test], name: tests}]}
+  - {id: c, name: C, description: C, instructions: C, outputs: {list: {type: file, description: L, required: true, ` +
+	`schema: {type: object}}}, reviews: [], checks: [{run: [make], name: builds}, {run: [make, test], name: tests}]}
 `
 
 // What an edit of a job takes from the reviews and checks of steps that are not done is said.
@@ -241,41 +283,61 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	}{
 		{[]string{"{run_each: doc,", "{run_each: step,"}, []string{"step 'b', review of doc: it is gone"}},
 		{[]string{`short: "Is it short?", `, ""}, []string{`step 'b', review of doc: the criterion "short" is gone`}},
-		{[]string{"Is it true?", "Is it?", "Be kind.", "Pass it."}, []string{`step 'b', review of doc: the criterion "true" was changed`, "step 'b', review of doc: its guidance was changed"}},
+		{[]string{"Is it true?", "Is it?", "Be kind.", "Pass it."},
+			[]string{`step 'b', review of doc: the criterion "true" was changed`,
+				"step 'b', review of doc: its guidance was changed"}},
 		{[]string{"by: human, ", ""}, []string{"step 'b', review of step: it is no longer by a person"}},
-		{[]string{"description: D, required: true", "description: D, required: false"}, []string{"step 'b', review of doc: the output is no longer required"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, c]"}, []string{"step 'b', which has reviews, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [b, a, c]"}, []string{"step 'b', which has reviews, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [[a, b], c]", "by: human, ", ""}, []string{"step 'b', which has reviews, need not be reported, since it is in a group now", "step 'b', review of step: it is no longer by a person"}},
+		{[]string{"description: D, required: true", "description: D, required: false"},
+			[]string{"step 'b', review of doc: the output is no longer required"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, c]"},
+			[]string{"step 'b', which has reviews, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [b, a, c]"},
+			[]string{"step 'b', which has reviews, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [[a, b], c]", "by: human, ", ""},
+			[]string{"step 'b', which has reviews, need not be reported, since it is in a group now",
+				"step 'b', review of step: it is no longer by a person"}},
 		{[]string{"{run: [make], name: builds}, ", ""}, []string{`step 'c': the check "builds" is gone`}},
 		{[]string{"[make], name", "[make, all], name"}, []string{`step 'c': the check "builds" was changed`}},
-		{[]string{"schema: {type: object}", "schema: {type: array}"}, []string{"step 'c': the schema of the output 'list' was dropped or changed"}},
-		{[]string{"description: L, required: true", "description: L, required: false"}, []string{"step 'c': the output 'list', which has a schema, is no longer required"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, b]"}, []string{"step 'c', which has checks, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, [b, c]]"}, []string{`step 'c': the check "builds" is bound to the outputs alone, since the step is in a group now`, `step 'c': the check "tests" is bound to the outputs alone, since the step is in a group now`}},
-		{[]string{"steps: [a, b, c]", "steps: [c, a, b]"}, []string{"step 'c', which has checks, is gone from what is still to do"}},
-		{[]string{"checks: [", "checks: [{run: [lint], name: lint}, ", "quality_criteria: {", `quality_criteria: {more: "Is there more?", `}, nil},
+		{[]string{"schema: {type: object}", "schema: {type: array}"},
+			[]string{"step 'c': the schema of the output 'list' was dropped or changed"}},
+		{[]string{"description: L, required: true", "description: L, required: false"},
+			[]string{"step 'c': the output 'list', which has a schema, is no longer required"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, b]"},
+			[]string{"step 'c', which has checks, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, [b, c]]"},
+			[]string{`step 'c': the check "builds" is bound to the outputs alone, since the step is in a group now`,
+				`step 'c': the check "tests" is bound to the outputs alone, since the step is in a group now`}},
+		{[]string{"steps: [a, b, c]", "steps: [c, a, b]"},
+			[]string{"step 'c', which has checks, is gone from what is still to do"}},
+		{[]string{"checks: [", "checks: [{run: [lint], name: lint}, ", "quality_criteria: {",
+			`quality_criteria: {more: "Is there more?", `}, nil},
 	} {
 		now := parse(c.edits...)
 		testkit.Same(t, append(s.Weaker(was, now), s.LessChecked(was, now)...), c.want, "%q", c.edits)
 	}
-	testkit.Same(t, weakerReview(&job.Step{ID: "b"}, &job.Step{Reviews: []job.Review{{RunEach: "doc", Brief: true}}}, job.Review{RunEach: "doc"}), []string{"step 'b', review of doc: its strategy, context or depth was changed"})
+	testkit.Same(t, weakerReview(&job.Step{ID: "b"}, &job.Step{Reviews: []job.Review{{RunEach: "doc", Brief: true}}},
+		job.Review{RunEach: "doc"}), []string{"step 'b', review of doc: its strategy, context or depth was changed"})
+
 	for _, id := range []string{"b", "c"} {
 		s.StepProgress = s.StepProgress.Set(id, &StepProgress{StepID: id, CompletedAt: new(time.Now())})
 	}
 	gone := parse("steps: [a, b, c]", "steps: [a]")
 	testkit.Same(t, append(s.Weaker(was, gone), s.LessChecked(was, gone)...), nil, "of steps that are done")
+
 	first, later := time.Unix(1, 0), time.Unix(2, 0)
 	s.weaken("b", nil, first)
 	testkit.Equal(t, len(s.Weakened), 0)
 	s.weaken("b", []string{"one"}, first)
 	s.weaken("c", []string{"one", "two"}, later)
 	s.weaken("c", []string{"two"}, later)
-	testkit.Same(t, s.Weakened, []Weakening{{first, "b", []string{"one"}}, {later, "c", []string{"two"}}}, "what is recorded once")
+	testkit.Same(t, s.Weakened, []Weakening{{first, "b", []string{"one"}}, {later, "c", []string{"two"}}},
+		"what is recorded once")
+
 	reviewers := []string{ReviewerOff, ReviewerSelf, ReviewerWithheld, ReviewerClaude}
 	for i, was := range reviewers {
 		for k, now := range reviewers {
-			testkit.Equal(t, (&Pinned{Reviewer: was}).WeakerReviewer(now) != "", k < i, "%s after %s is weaker", now, was)
+			testkit.Equal(t, (&Pinned{Reviewer: was}).WeakerReviewer(now) != "", k < i,
+				"%s after %s is weaker", now, was)
 		}
 	}
 }
@@ -283,36 +345,53 @@ func TestWhatAnEditWeakens(t *testing.T) {
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func begin(def *Definition) (*State, error) {
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: began, Call: Call{Tool: ToolStart}})
+	s, _, err := Begin(def, NewSession{
+		SessionID: "00000001",
+		Goal:      "g",
+		Identity:  "local",
+		At:        began,
+		Call:      Call{Tool: ToolStart},
+	})
 	return s, err
 }
 
 // Only a verdict on exactly the same content counts again, and none that was imported.
 func TestVerdictsThatCountAgain(t *testing.T) {
-	at, verdict := began, func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
+	at, verdict := began, func(key string, passed bool) *Verdict {
+		return &Verdict{Key: key, Digest: "d", Passed: passed}
+	}
 	s := testkit.Get(begin(memoryDefinition(t, "[[a]]"))).Must(t)
-	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
-	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a", []*Verdict{verdict("c", false)}, "", at)
+	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a",
+		[]*Verdict{verdict("r", true), verdict("s", false)}, "", at)
+	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a",
+		[]*Verdict{verdict("c", false)}, "", at)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", nil, "it hung", at)
 	p := s.Progress("a")
 	look := func(s *State) string {
 		p := s.Progress("a")
-		return fmt.Sprint(p.PassedBefore("r", "d") != nil, p.PassedBefore("s", "d") != nil, p.PassedBefore("r", "e") != nil, p.Judged("d") != nil, p.Judged("e") != nil,
-			s.CheckedBefore("a", "c", "d") != nil, s.CheckedBefore("a", "c", "e") != nil, s.CheckedBefore("a", "r", "d") != nil, s.CheckedBefore("b", "c", "d") != nil)
+		return fmt.Sprint(p.PassedBefore("r", "d") != nil, p.PassedBefore("s", "d") != nil,
+			p.PassedBefore("r", "e") != nil, p.Judged("d") != nil, p.Judged("e") != nil,
+			s.CheckedBefore("a", "c", "d") != nil, s.CheckedBefore("a", "c", "e") != nil,
+			s.CheckedBefore("a", "r", "d") != nil, s.CheckedBefore("b", "c", "d") != nil)
 	}
 	testkit.Equal(t, look(s), "true false false true false true false false false")
-	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
+	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.NewestReview().State, p.LastCounted().State,
+		len(p.LastCounted().Failed())), "1 1 void failed 1\n")
 	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
+
 	again, _ := s.GoTo(memoryDefinition(t, "[[a]]"), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
 	open := s.OpenTry("a", Try{OpenedAt: at, Checks: true})
 	seen := open.CollectChecks("a", at)
-	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen, "the results of checks are not marked as seen once")
+	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen,
+		"the results of checks are not marked as seen once")
 	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
+
 	q := imported.Progress("a")
-	finished := &State{StepProgress: s.StepProgress.Set("a", &StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
+	finished := &State{StepProgress: s.StepProgress.Set("a",
+		&StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
 	kept := finished.Imported(at).Progress("a")
 	testkit.True(t, kept.Evidence.Imported, "%+v", kept)
 	testkit.Need(t, kept.Shown == nil, "%+v", kept)
@@ -330,47 +409,62 @@ func TestWhoMayAnswer(t *testing.T) {
 	at, s := began, testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
 	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
+
 	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})
 	testkit.Need(t, answer(asked, "a", "") == nil, "a person may not answer")
 	testkit.Need(t, answer(asked, "a", "d") == nil, "a person may not answer")
-	testkit.Equal(t, FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name(), "the text 'x'p", "a person may not answer")
+	testkit.Equal(t, FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name(), "the text 'x'p",
+		"a person may not answer")
 	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
 	testkit.Equal(t, asked.Unask("a", "d", at), asked, "a question ends only with other outputs")
 	testkit.Equal(t, asked.Unask("b", "e", at), asked, "a question ends only with other outputs")
 	testkit.True(t, asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
-	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
-	testkit.Fails(t, answer(done, "a", ""), "has answered already about these outputs of step 'a' of session '"+done.SessionID+"': passed.")
+	done := asked.Ask("a", &Question{
+		AskedAt: at,
+		Digest:  "d",
+		Answer:  &Answer{Identity: "ann", Channel: "page", Passed: true},
+	})
+	testkit.Fails(t, answer(done, "a", ""),
+		"has answered already about these outputs of step 'a' of session '"+done.SessionID+"': passed.")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
 	testkit.Fails(t, answer(over, "a", ""), "was aborted")
+
 	declined := testkit.Get(asked.Decline("a", "d", "ann", at)).Must(t)
 	testkit.Same(t, declined.Progress("a").Question.Declined, []string{"ann"})
 	testkit.Equal(t, testkit.Get(declined.Decline("a", "d", "ann", at)).Must(t), declined, "declined twice")
 	testkit.Fails(t, testkit.Get(asked.Decline("a", "e", "ann", at)).Err(), "not those that you were shown")
-	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil, "declining is an answer")
-	failed := testkit.Get(declined.OpenTry("a", Try{Digest: "d"}).CloseTry("a", nil, "", at).Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
+	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil,
+		"declining is an answer")
+	failed := testkit.Get(declined.OpenTry("a", Try{Digest: "d"}).CloseTry("a", nil, "", at).Answer("a", "d",
+		Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
 	by := failed.OpenTry("a", Try{OpenedAt: at}).CloseTry("a", nil, "it hung", at).Progress("a").LastByPerson()
 	testkit.Need(t, by != nil, "%+v", by)
 	testkit.Equal(t, by.Number, 1)
 	testkit.Equal(t, by.Verdicts[0].Reviewer, "a person (bob, page)")
+
 	for _, c := range []struct {
 		e    Evidence
 		want string
 	}{
-		{Evidence{Kind: ByPerson, Identity: "ann", Channel: "page", Reason: "R"}, "A person (ann, page) overrode the reviews of step 'a': R"},
+		{Evidence{Kind: ByPerson, Identity: "ann", Channel: "page", Reason: "R"},
+			"A person (ann, page) overrode the reviews of step 'a': R"},
 		{*(&Question{Answer: &Answer{Feedback: "F"}}).Evidence(), "The person who passed step 'a' says: F"},
-		{*(&Question{Answer: &Answer{Feedback: "F", Client: true}}).Evidence(), "The person who passed step 'a' says: F"},
+		{*(&Question{Answer: &Answer{Feedback: "F", Client: true}}).Evidence(),
+			"The person who passed step 'a' says: F"},
 		{Evidence{Kind: Passed}, ""},
 		{Evidence{Kind: ByReviewer, Reason: "R"}, ""},
 	} {
 		testkit.Equal(t, c.e.notice("a"), c.want)
 	}
 	testkit.Equal(t, (&Question{Answer: &Answer{Client: true}}).Evidence().Kind, PassedIn)
+
 	granted := testkit.Get(s.Grant("a", Override{At: at, Reason: "R"})).Must(t)
 	testkit.True(t, granted.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
 	testkit.True(t, !s.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
 	testkit.True(t, !granted.Progress("b").HasGrant(), "%+v", granted.Progress("a"))
-	testkit.Fails(t, testkit.Get(s.Grant("b", Override{At: at})).Err(), "Step 'b' of session '00000001' is not to be finished now; the current step is 'a'.")
+	testkit.Fails(t, testkit.Get(s.Grant("b", Override{At: at})).Err(),
+		"Step 'b' of session '00000001' is not to be finished now; the current step is 'a'.")
 	testkit.Fails(t, testkit.Get(over.Grant("a", Override{At: at})).Err(), "was aborted")
 	testkit.Equal(t, s.Show("a", Shown{At: at, Digest: "d"}).Progress("a").Shown.Digest, "d")
 	testkit.Equal(t, s.Misfit("a", Shown{At: at, Digest: "d"}).Progress("a").Unfit.Digest, "d")

@@ -37,6 +37,7 @@ var chromium = sync.OnceValues(func() (string, error) {
 	if os.Getenv("DEEPWORK_TEST_BROWSER") == "off" {
 		return "", errors.New("DEEPWORK_TEST_BROWSER is off")
 	}
+
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -77,6 +78,7 @@ func serve(t testing.TB, root string, options ...string) *server {
 		testkit.Need(t, os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") == "", "%v", err)
 		t.Skip(err)
 	}
+
 	s := &server{t: t, root: root, options: options}
 	s.start("--port", "0")
 	t.Cleanup(s.kill)
@@ -125,6 +127,7 @@ func (s *server) start(options ...string) {
 			return
 		}
 	}
+
 	s.t.Fatal("the server does not say where it listens")
 }
 
@@ -133,33 +136,55 @@ func (s *server) kill() {
 	_ = s.process.Wait()
 }
 
-// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it. It returns the paths of
-// every page, by name.
+// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it. It
+// returns the paths of every page, by name.
 func begin(t *testing.T, call pagetest.Call) map[string]string {
 	t.Helper()
 	session := call.Plan(pagetest.Hostile)
-	call("finished_step", args{"session_id": session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
-	task, attempt := call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
+	call("finished_step", args{
+		"session_id": session,
+		"outputs":    args{"idea": "idea.txt"},
+		"notes":      pagetest.Hostile,
+	}, nil)
+	task, attempt := call.Script(pagetest.Hostile,
+		"! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git "+
+			"commit -qm work\n")
 	call.Await(t, attempt, "completed")
-	return map[string]string{"now": "/", "session": "/sessions/" + session, "output": "/sessions/" + session + "/output?path=idea.txt", "board": "/board",
-		"task": "/tasks/" + task, "attempt": "/attempts/" + attempt, "changes": "/attempts/" + attempt + "?tab=changes", "split": "/attempts/" + attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip",
-		"faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
+	return map[string]string{
+		"now":     "/",
+		"session": "/sessions/" + session,
+		"output":  "/sessions/" + session + "/output?path=idea.txt",
+		"board":   "/board",
+		"task":    "/tasks/" + task,
+		"attempt": "/attempts/" + attempt,
+		"changes": "/attempts/" + attempt + "?tab=changes",
+		"split":   "/attempts/" + attempt + "?diff=split",
+		"jobs":    "/jobs",
+		"job":     "/jobs/trip",
+		"faults":  "/jobs/broken",
+		"trust":   "/trust",
+		"sources": "/sources",
+		"column":  "/board?status=inreview",
+		"help":    "/help/reference/job-file.md",
+	}
 }
 
-// openShop lays out the project in testdata, serves it and lets its agents work: it has sessions in every state, tasks in every
-// column, with agents that are done, work, failed and left a conflict, and an execution at another server. It returns the
-// project's folder and the paths of its pages, by name.
+// openShop lays out the project in testdata, serves it and lets its agents work: it has sessions in every
+// state, tasks in every column, with agents that are done, work, failed and left a conflict, and an execution
+// at another server. It returns the project's folder and the paths of its pages, by name.
 func openShop(t *testing.T) (root string, paths map[string]string) {
 	t.Helper()
 	root = filepath.Join(testkit.Dir(t), "shop")
 	t.Setenv("SHOP_OPEN", testkit.Dir(t)) // an agent works until that is removed
 	research := serve(t, pagetest.Project(t), append(overHTTP, "--toolsets", "workflows,source")...)
 	for _, f := range testkit.Get(txtar.ParseFile("testdata/shop.txtar")).Must(t).Files {
-		testkit.Write(t, filepath.Join(root, f.Name), strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp"))
+		testkit.Write(t, filepath.Join(root, f.Name),
+			strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp"))
 	}
 	origin := testkit.Dir(t)
 	testkit.Git(t, origin, "init", "-q", "--bare")
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "The shop"}, {"remote", "add", "origin", origin}} {
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "The shop"},
+		{"remote", "add", "origin", origin}} {
 		testkit.Git(t, root, args...)
 	}
 	call := pagetest.Connect(t, serve(t, root, overHTTP...).url, "")
@@ -186,7 +211,10 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	complete := start("Check the claims of the landing page", "claims", "check")
 	finish(complete, "list", args{})
 	finish(complete, "verify", args{})
-	call("abort_workflow", args{"session_id": start("Check the claims of the old imprint", "claims", "check"), "explanation": "The imprint was replaced yesterday."}, nil)
+	call("abort_workflow", args{
+		"session_id":  start("Check the claims of the old imprint", "claims", "check"),
+		"explanation": "The imprint was replaced yesterday.",
+	}, nil)
 	work := func(task, state string) string {
 		attempt := call.Attempt(task, "CLAUDE_CODE")
 		call.Await(t, attempt, state)
@@ -196,15 +224,25 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 		with["task_id"] = task
 		call("update_task", with, nil)
 	}
-	task := call.Task("Coupons at checkout", "Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. The receipt shows what was taken off.")
+	task := call.Task("Coupons at checkout",
+		"Customers enter a coupon on the last page of the checkout.\n\nA coupon is a percentage or a fixed amount. "+
+			"The receipt shows what was taken off.")
 	attempt := work(task, "completed")
-	for line, text := range map[int]string{4: "Use the clock of the order, so that a coupon does not expire while somebody pays.", 6: "Say in the comment why it is never more than the sum."} {
-		call("comment_attempt", args{"attempt_id": attempt, "comments": []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}}}, nil)
+	for line, text := range map[int]string{
+		4: "Use the clock of the order, so that a coupon does not expire while somebody pays.",
+		6: "Say in the comment why it is never more than the sum.",
+	} {
+		call("comment_attempt", args{
+			"attempt_id": attempt,
+			"comments":   []any{args{"file": "src/checkout/coupon.js", "line": line, "text": text}},
+		}, nil)
 	}
-	live := work(call.Task("Show the stock on the product page", "Below five pieces, say how many are left."), "running")
+	live := work(call.Task("Show the stock on the product page", "Below five pieces, say how many are left."),
+		"running")
 	failed := work(call.Task("Faster search", "Search takes two seconds with 40,000 products."), "failed")
 	conflict := work(call.Task("Prices in euros", "All prices, also in mails."), "completed")
-	testkit.Write(t, filepath.Join(root, "src/price.js"), "export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
+	testkit.Write(t, filepath.Join(root, "src/price.js"),
+		"export const price = (cents) => `EUR ${(cents / 100).toFixed(2)}`;\n")
 	testkit.Git(t, root, "commit", "-qam", "Show the currency")
 	call("rebase_attempt", args{"attempt_id": conflict}, nil)
 	merged := call.Task("Link the guide from the README", "")
@@ -213,14 +251,22 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	update(call.Task("Support Internet Explorer 11", ""), args{"status": "cancelled"})
 	update(call.Task("Announce coupons in the newsletter", "Once they are live."), args{"depends_on": []string{task}})
 	update(task, args{"labels": []string{"checkout"}, "priority": "high"})
-	update(call.Task("Dark mode for the shop", "Follow the setting of the system."), args{"labels": []string{"design", "good-first-issue"}, "priority": "low"})
+	update(call.Task("Dark mode for the shop", "Follow the setting of the system."),
+		args{"labels": []string{"design", "good-first-issue"}, "priority": "low"})
 	call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
 	var known struct{ Tools []struct{ Name string } }
-	testkit.Until(t, "the workflows of research", func() bool { call("list_workflow_tools", args{}, &known); return len(known.Tools) > 0 })
+	testkit.Until(t, "the workflows of research", func() bool {
+		call("list_workflow_tools", args{}, &known)
+		return len(known.Tools) > 0
+	})
+
 	var x struct {
 		ID string `json:"execution_id"`
 	}
-	call("call_workflow_tool", args{"name": known.Tools[0].Name, "arguments": args{"goal": "Which coupons do other shops have?"}}, &x)
+	call("call_workflow_tool", args{
+		"name":      known.Tools[0].Name,
+		"arguments": args{"goal": "Which coupons do other shops have?"},
+	}, &x)
 	b := person(t, root)
 	b.open("/sessions/" + session)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
@@ -228,13 +274,37 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	b.run(`document.getElementById('why-changelog').form.requestSubmit()`)
 	b.until(`!document.getElementById('why-changelog')?.value`)
 	finish(session, "changelog", args{"changelog": "docs/CHANGELOG.md"})
-	call.Start(args{"goal": "Check the claims of the release notes", "job_name": "claims", "workflow_name": "check", "parent_session_id": session})
+	call.Start(args{
+		"goal":              "Check the claims of the release notes",
+		"job_name":          "claims",
+		"workflow_name":     "check",
+		"parent_session_id": session,
+	})
+
 	return root, map[string]string{
-		"now": "/", "session": "/sessions/" + session, "session-waiting": "/sessions/" + waiting,
-		"output": "/sessions/" + session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + task,
-		"attempt": "/attempts/" + attempt, "attempt-changes": "/attempts/" + attempt + "?tab=changes", "board-new": "/board?new=1", "task-compared": "/tasks/" + task + "?compare=1", "attempt-split": "/attempts/" + attempt + "?diff=split", "attempt-live": "/attempts/" + live,
-		"attempt-failed": "/attempts/" + failed, "attempt-conflict": "/attempts/" + conflict, "jobs": "/jobs", "job": "/jobs/release",
-		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": "/sources/executions/" + x.ID, "trust": "/trust", "missing": "/tasks/none", "history": "/history",
+		"now":              "/",
+		"session":          "/sessions/" + session,
+		"session-waiting":  "/sessions/" + waiting,
+		"output":           "/sessions/" + session + "/output?path=docs/changes.md",
+		"board":            "/board",
+		"column":           "/board?status=todo",
+		"task":             "/tasks/" + task,
+		"attempt":          "/attempts/" + attempt,
+		"attempt-changes":  "/attempts/" + attempt + "?tab=changes",
+		"board-new":        "/board?new=1",
+		"task-compared":    "/tasks/" + task + "?compare=1",
+		"attempt-split":    "/attempts/" + attempt + "?diff=split",
+		"attempt-live":     "/attempts/" + live,
+		"attempt-failed":   "/attempts/" + failed,
+		"attempt-conflict": "/attempts/" + conflict,
+		"jobs":             "/jobs",
+		"job":              "/jobs/release",
+		"job-faults":       "/jobs/onboarding",
+		"sources":          "/sources",
+		"execution":        "/sources/executions/" + x.ID,
+		"trust":            "/trust",
+		"missing":          "/tasks/none",
+		"history":          "/history",
 	}
 }
 
@@ -251,7 +321,15 @@ func TestPictures(t *testing.T) {
 	person(t, root).pictures(map[string]string{"trust-waiting": "/trust", "now-waiting": "/"})
 	empty := testkit.Dir(t)
 	testkit.Git(t, empty, "init", "-q", "-b", "main")
-	person(t, empty).pictures(map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"})
+
+	person(t, empty).pictures(map[string]string{
+		"now-empty":     "/",
+		"board-empty":   "/board",
+		"jobs-empty":    "/jobs",
+		"sources-empty": "/sources",
+		"trust-empty":   "/trust",
+		"login":         "/login",
+	})
 }
 
 // pictures takes pictures of pages in light, dark and on a narrow screen.

@@ -32,8 +32,10 @@ var browserOf = sync.OnceValues(func() (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(2*time.Minute),
-		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess")) // a spare process for each page costs as much as the page
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.WSURLReadTimeout(2*time.Minute),
+		// a spare process for each page costs as much as the page
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess"))
 	all, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(all) // it ends with this process
 	return ctx, chromedp.Do(ctx)
@@ -53,7 +55,10 @@ func browse(t testing.TB, s *server) *tab {
 			if err != nil {
 				return
 			}
-			if m.IsException() || m.Type == chromedp.ConsoleError && !strings.Contains(m.Text, "Failed to load resource") && !strings.Contains(m.Text, "net::ERR_") && !strings.Contains(m.Text, "htmx:sse:error") {
+
+			if m.IsException() || m.Type == chromedp.ConsoleError &&
+				!strings.Contains(m.Text, "Failed to load resource") && !strings.Contains(m.Text, "net::ERR_") &&
+				!strings.Contains(m.Text, "htmx:sse:error") {
 				b.mu.Lock()
 				b.faults = append(b.faults, m.Text)
 				b.mu.Unlock()
@@ -67,6 +72,7 @@ func browse(t testing.TB, s *server) *tab {
 			t.Errorf("the console: %s", fault)
 		}
 	})
+
 	return b
 }
 
@@ -114,10 +120,14 @@ func (b *tab) until(expressions ...string) *tab {
 		for began := time.Now(); !b.is(expression); time.Sleep(pause) {
 			pause = min(pause*5/4, 100*time.Millisecond)
 			if time.Since(began) > patience {
-				b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
+				b.t.Fatalf("not true: %s\nat %s\n%v", expression,
+					eval[string](b,
+						`location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + `+
+							`document.body.innerText`), b.faults)
 			}
 		}
 	}
+
 	return b
 }
 
@@ -143,15 +153,18 @@ func (b *tab) run(statements string) *tab {
 	return b
 }
 
-// finder is a function that finds an element by a selector and, if it is not "", its text, among those that can be seen.
-const finder = `const find = (css, text) => [...document.querySelectorAll(css)].find(e => e.checkVisibility() && (!text || e.textContent.trim() === text))`
+// finder is a function that finds an element by a selector and, if it is not "", its text, among those that
+// can be seen.
+const finder = `const find = (css, text) => [...document.querySelectorAll(css)].find(e => e.checkVisibility() && ` +
+	`(!text || e.textContent.trim() === text))`
 
 // use waits until an element can be seen and is not covered, and runs statements with it as e, once.
 func (b *tab) use(css, text, statements string) *tab {
 	b.t.Helper()
 	return b.until(fmt.Sprintf(`(() => { %s; const e = find(%q, %q); if (!e || e.disabled) return false;
 		e.scrollIntoView({block: 'center'});
-		const at = e.getBoundingClientRect(), hit = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
+		const at = e.getBoundingClientRect(), hit = document.elementFromPoint(at.x + at.width / 2, at.y + `+
+		`at.height / 2);
 		if (!hit || !e.contains(hit) && !hit.contains(e)) return false;
 		e.focus(); %s; return true; })()`, finder, css, text, statements))
 }
@@ -176,7 +189,9 @@ func (b *tab) fill(css, text string) *tab {
 
 func (b *tab) pick(css, option string) *tab {
 	b.t.Helper()
-	return b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
+	return b.use(css, "",
+		fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; `+
+			`e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
 }
 
 // press types keys, such as "j" or kb.Enter.
@@ -195,19 +210,25 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	testkit.Must(b.t, os.MkdirAll(screenshots, 0o755))
-	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t), 0o644))
+	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"),
+		testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t), 0o644))
 }
 
 // dark emulates a system with a dark theme, or a light one.
 func dark(yes bool) chromedp.Action[chromedp.Void] {
 	scheme := map[bool]string{true: "dark", false: "light"}[yes]
 	return func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
-		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{
+				Name:  "prefers-color-scheme",
+				Value: scheme,
+			}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 		return none, err
 	}
 }
 
-// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no serious objection.
+// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
+// serious objection.
 func TestEveryPage(t *testing.T) {
 	_, call, b := open(t, nil)
 	paths := begin(t, call)
@@ -216,6 +237,7 @@ func TestEveryPage(t *testing.T) {
 		b.open(path)
 		b.check(name)
 	}
+
 	if os.Getenv("DEEPWORK_TEST_AXE") == "" {
 		t.Skip("accessibility was not tested: DEEPWORK_TEST_AXE is not set")
 	}
@@ -236,8 +258,10 @@ func (b *tab) check(name string) *tab {
 	b.t.Helper()
 	script := testkit.Get(axe()).Must(b.t)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
-	testkit.True(b.t, !eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`), "%s ran a script of a text", name)
+	testkit.True(b.t, !eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`),
+		"%s ran a script of a text", name)
 	testkit.Contains(b.t, eval[string](b, `document.title`)+"\n", "· deepwork\n", "the title of %s", name)
+
 	if script != "" {
 		b.run(script)
 	}
@@ -249,7 +273,8 @@ func (b *tab) check(name string) *tab {
 			}
 			b.do(dark(night))
 			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
-			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`), !night, "%s is light", name)
+			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`),
+				!night, "%s is light", name)
 			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
 			rules := allRules
 			switch {
@@ -260,8 +285,12 @@ func (b *tab) check(name string) *tab {
 			case width == 390:
 				rules = `'target-size', 'scrollable-region-focusable'`
 			}
-			b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules + `]}).then(r => { window.found = r.violations; }); 0`).until(`window.found`)
-			serious := eval[[]string](b, `window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + n.failureSummary).join(''))`)
+			b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules +
+				`]}).then(r => { window.found = r.violations; }); 0`).until(`window.found`)
+			serious := eval[[]string](b,
+				`window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' `+
+					`+ v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + `+
+					`n.failureSummary).join(''))`)
 			testkit.Same(b.t, serious, nil, "%s, %d pixels, dark %v", name, width, night)
 		}
 	}
@@ -274,11 +303,14 @@ func (b *tab) fits(name string, width int64) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, 900))
 	b.until(fmt.Sprintf(`innerWidth === %d`, width))
-	testkit.True(b.t, b.is(`document.documentElement.scrollWidth <= document.documentElement.clientWidth`), "%s is wider than %d: %s", name, width, eval[string](b, widest))
+	testkit.True(b.t, b.is(`document.documentElement.scrollWidth <= document.documentElement.clientWidth`),
+		"%s is wider than %d: %s", name, width, eval[string](b, widest))
 }
 
 // widest names what is wider than the page.
-const widest = `[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.parentElement.closest('.scroll, pre')).slice(0, 5).map(e => e.outerHTML.slice(0, 150)).join('\n')`
+const widest = `[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > ` +
+	`document.documentElement.clientWidth + 1 && !e.parentElement.closest('.scroll, pre')).slice(0, 5).map(e => ` +
+	`e.outerHTML.slice(0, 150)).join('\n')`
 
 // allRules are the rules of axe-core that every page keeps, by their tags.
 const allRules = `'wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'`

@@ -32,10 +32,12 @@ workflows:
     summary: From idea to booking
     steps: [idea, [hotel, train], booking]
 steps:
-  - {id: idea, name: Idea, description: Where to, instructions_file: idea.md, outputs: {idea: {type: file, description: The idea, required: true}}, reviews: []}
+  - {id: idea, name: Idea, description: Where to, instructions_file: idea.md, outputs: {idea: {type: file, ` +
+	`description: The idea, required: true}}, reviews: []}
   - {id: hotel, name: Hotel, description: Where to sleep, instructions_file: idea.md, outputs: {}, reviews: []}
   - {id: train, name: Train, description: How to get there, instructions_file: idea.md, outputs: {}, reviews: []}
-  - {id: booking, name: Booking, description: Book it, instructions_file: idea.md, dependencies: [hotel], outputs: {}, reviews: []}
+  - {id: booking, name: Booking, description: Book it, instructions_file: idea.md, dependencies: [hotel], outputs: ` +
+	`{}, reviews: []}
 `
 
 // Project makes a project, a git repository with a job that works and one that does not, both with
@@ -48,9 +50,11 @@ func Project(t testing.TB) string {
 		".deepwork/jobs/trip/job.yml":   strings.Replace(tripJob, "Plans a trip", string(quoted), 1),
 		".deepwork/jobs/trip/idea.md":   "Think hard. " + Hostile,
 		".deepwork/jobs/broken/job.yml": "name: broken\nsteps: " + string(quoted) + "\n",
-		".deepwork/config.yml":          "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n",
-		"idea.txt":                      "sea " + Hostile,
+		".deepwork/config.yml": "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh " +
+			"-e']\n",
+		"idea.txt": "sea " + Hostile,
 	})
+
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(t, root, args...)
 	}
@@ -97,6 +101,7 @@ func Connect(t testing.TB, url, token string) Call {
 		if res.IsError {
 			t.Fatalf("%s: %s", tool, text)
 		}
+
 		if reply != nil {
 			testkit.Must(t, json.Unmarshal([]byte(text), reply))
 		}
@@ -148,7 +153,11 @@ func (c Call) Task(title, description string) string {
 // Attempt starts an executor on a task.
 func (c Call) Attempt(task, executor string) string {
 	repo := c.make("list_repos", Args{"project_id": c.Project()}).Repos[0].ID
-	return c.make("start_task_attempt", Args{"task_id": task, "executor": executor, "repos": []any{Args{"repo_id": repo, "target_branch": "main"}}}).AttemptID
+	return c.make("start_task_attempt", Args{
+		"task_id":  task,
+		"executor": executor,
+		"repos":    []any{Args{"repo_id": repo, "target_branch": "main"}},
+	}).AttemptID
 }
 
 // Script adds a task and starts the project's executor on it, with a script as its description.

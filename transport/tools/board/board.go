@@ -29,6 +29,7 @@ func Add(s *tool.Set, engine Engine, getRun GetRun, workspace *board.Context) {
 	for _, add := range agents {
 		add(s, engine)
 	}
+
 	call(getRunTool, getRun)(s, engine)
 	if workspace != nil {
 		call(getContextTool, func(ctx context.Context, _ session.Caller, _ tool.NoArgs) (*board.ContextReply, error) {
@@ -47,7 +48,9 @@ type row func(*tool.Set, Engine)
 // method returns the row of a tool that a method of the engine carries out.
 func method[A, R any](t tool.Tool, do func(Engine, context.Context, session.Caller, A) (*R, error)) row {
 	return func(s *tool.Set, e Engine) {
-		call(t, func(ctx context.Context, who session.Caller, args A) (*R, error) { return do(e, ctx, who, args) })(s, e)
+		call(t, func(ctx context.Context, who session.Caller, args A) (*R, error) {
+			return do(e, ctx, who, args)
+		})(s, e)
 	}
 }
 
@@ -75,7 +78,9 @@ func call[A, R any](t tool.Tool, do func(context.Context, session.Caller, A) (*R
 }
 
 // runWorkflow answers with what identifies a run: get_run has the rest.
-func runWorkflow(e Engine, ctx context.Context, who session.Caller, a attempt.RunWorkflowArgs) (*attempt.RunMade, error) {
+func runWorkflow(
+	e Engine, ctx context.Context, who session.Caller, a attempt.RunWorkflowArgs,
+) (*attempt.RunMade, error) {
 	r, err := e.RunWorkflow(ctx, who, a)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,9 @@ func runWorkflow(e Engine, ctx context.Context, who session.Caller, a attempt.Ru
 	return waited(ctx, e, who, "run_workflow", a.Wait, r.RunID, made)
 }
 
-func startTaskAttempt(e Engine, ctx context.Context, who session.Caller, a attempt.StartArgs) (*attempt.AttemptReply, error) {
+func startTaskAttempt(
+	e Engine, ctx context.Context, who session.Caller, a attempt.StartArgs,
+) (*attempt.AttemptReply, error) {
 	r, err := e.StartTaskAttempt(ctx, who, a)
 	if err != nil {
 		return nil, err
@@ -92,7 +99,9 @@ func startTaskAttempt(e Engine, ctx context.Context, who session.Caller, a attem
 	return waited(ctx, e, who, "start_task_attempt", a.Wait, r.AttemptID, r)
 }
 
-func followUp(e Engine, ctx context.Context, who session.Caller, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error) {
+func followUp(
+	e Engine, ctx context.Context, who session.Caller, a attempt.FollowUpArgs,
+) (*attempt.FollowUpReply, error) {
 	r, err := e.FollowUp(ctx, who, a)
 	if err != nil {
 		return nil, err
@@ -101,14 +110,18 @@ func followUp(e Engine, ctx context.Context, who session.Caller, a attempt.Follo
 }
 
 // waited returns the reply of a call that has started an agent or, if it is to wait, the one that it has then.
-func waited[R any](ctx context.Context, e Engine, who session.Caller, tool string, wait bool, attemptID string, first *R) (*R, error) {
+func waited[R any](
+	ctx context.Context, e Engine, who session.Caller, tool string, wait bool, attemptID string, first *R,
+) (*R, error) {
 	if !wait {
 		return first, nil
 	}
+
 	now, err := e.Await(ctx, who, attemptID)
 	if err != nil {
 		return nil, board.Midway(err)
 	}
+
 	encoded, err := json.Marshal(first)
 	if err != nil {
 		return nil, err
@@ -165,23 +178,34 @@ func outputSchema[R any](of string) *jsonschema.Schema {
 // refinements say of some tools what is only so in their replies: the values of fields.
 var refinements = map[string]func(*jsonschema.Schema){
 	"follow_up": func(s *jsonschema.Schema) {
-		s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled, attempt.FollowUpEmpty}
+		s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled,
+			attempt.FollowUpEmpty}
 	},
 	"tail_attempt": func(s *jsonschema.Schema) {
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
 		allStates(s.Properties["items"].Items)
-		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionSource, board.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview,
+			board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionSource,
+			board.AttentionStep)
 	},
 	"get_run": func(s *jsonschema.Schema) {
 		allStates(s)
-		plan := []board.State{board.NotBegun, board.Queued, board.Running, board.WaitingForYou, board.WaitingForLimit, board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
+		plan := []board.State{board.NotBegun, board.Queued, board.Running, board.WaitingForYou, board.WaitingForLimit,
+			board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
 		s.Properties["plan"].Items.Properties["state"].Enum = values(plan)
 	},
-	"get_attempt": allStates, "start_task_attempt": allStates, "stop_attempt": allStates, "run_workflow": allStates,
+	"get_attempt":        allStates,
+	"start_task_attempt": allStates,
+	"stop_attempt":       allStates,
+	"run_workflow":       allStates,
 	"list_task_attempts": func(s *jsonschema.Schema) { allStates(s.Properties["attempts"].Items) },
-	"merge_attempt":      mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
+	"merge_attempt":      mergeStatuses,
+	"rebase_attempt":     mergeStatuses,
+	"abort_merge":        abortStatuses,
+	"push_attempt":       mergeStatuses,
+	"change_target":      mergeStatuses,
 }
 
 // allStates lets the state in a reply be any of an attempt or a run; null stays possible where it is.
@@ -202,11 +226,15 @@ func values(states []board.State) (all []any) {
 
 func mergeStatuses(s *jsonschema.Schema) {
 	abortStatuses(s)
-	s.Properties["repos"].Items.Properties["rescue"] = &jsonschema.Schema{Type: "null", Description: "null; only abort_merge has it"}
+	s.Properties["repos"].Items.Properties["rescue"] = &jsonschema.Schema{
+		Type:        "null",
+		Description: "null; only abort_merge has it",
+	}
 }
 
 func abortStatuses(s *jsonschema.Schema) {
-	s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased, merge.Updated,
+	s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased,
+		merge.Updated,
 		merge.Conflicts, merge.Aborted, merge.Pushed, merge.Retargeted}
 }
 

@@ -41,13 +41,15 @@ var agents = []row{
 	}, Engine.CreateTask),
 	method(tool.Tool{
 		Name: "update_task", Title: "Change a task", Hints: sets,
-		Description: "Changes the given fields of a task; empty ones are cleared. Set status done when you accept the work.",
-		Recheck:     "call get_task to see what the task is now",
+		Description: "Changes the given fields of a task; empty ones are cleared. Set status done when you accept " +
+			"the work.",
+		Recheck: "call get_task to see what the task is now",
 	}, Engine.UpdateTask),
 	method(tool.Tool{
 		Name: "delete_task", Title: "Delete a task", Hints: sets,
-		Description: "Deletes a task and its worktrees. Unmerged branches stay; uncommitted work is kept in the git refs of rescued.",
-		Recheck:     "call get_task: the task was deleted only if it is no longer found",
+		Description: "Deletes a task and its worktrees. Unmerged branches stay; uncommitted work is kept in the git " +
+			"refs of rescued.",
+		Recheck: "call get_task: the task was deleted only if it is no longer found",
 	}, Engine.DeleteTask),
 	bare(tool.Tool{
 		Name: "list_executors", Title: "List executors", Hints: reads,
@@ -78,14 +80,20 @@ var agents = []row{
 		Smaller:     "give a smaller max_bytes, or paths for a part of the changes.",
 	}, merge.Diff),
 	method(tool.Tool{
-		Name: "follow_up", Title: "Follow up an attempt", Hints: follows, Session: "session_id", Outcome: followUpOutcome,
+		Name:        "follow_up",
+		Title:       "Follow up an attempt",
+		Hints:       follows,
+		Session:     "session_id",
+		Outcome:     followUpOutcome,
 		Description: "Gives an agent more work in its conversation, or resumes a run. Give attempt_id or session_id.",
-		Recheck:     "call get_attempt to see its state and what is queued; a call with the same request_id starts and queues nothing twice",
+		Recheck: "call get_attempt to see its state and what is queued; a call with the same request_id starts and " +
+			"queues nothing twice",
 	}, followUp),
 	function(tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes", Hints: follows, Outcome: commentOutcome,
 		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent as a follow-up.",
-		Recheck:     "call get_attempt to see whether a follow-up was started or queued; a call with the same request_id adds and sends nothing twice",
+		Recheck: "call get_attempt to see whether a follow-up was started or queued; a call with the same request_id " +
+			"adds and sends nothing twice",
 	}, merge.CommentAttempt),
 	method(tool.Tool{
 		Name: "stop_attempt", Title: "Stop an attempt", Hints: sets,
@@ -94,8 +102,9 @@ var agents = []row{
 	}, Engine.StopAttempt),
 	method(tool.Tool{
 		Name: "run_workflow", Title: "Run a workflow", Hints: starts, Outcome: runOutcome,
-		Description: "Runs agents through a workflow, one per step, in a new worktree, and returns at once. Its run_id is also an attempt_id.",
-		Recheck:     "call list_tasks: the run was made only if its task is listed there",
+		Description: "Runs agents through a workflow, one per step, in a new worktree, and returns at once. Its " +
+			"run_id is also an attempt_id.",
+		Recheck: "call list_tasks: the run was made only if its task is listed there",
 	}, runWorkflow),
 	bare(tool.Tool{
 		Name: "needs_attention", Title: "List what needs a person", Hints: reads,
@@ -111,15 +120,17 @@ var getRunTool = tool.Tool{
 // getContextTool is offered in a workspace alone (seed 004, "Workspace context data").
 var getContextTool = tool.Tool{
 	Name: "get_context", Title: "Get the context of this workspace", Hints: reads,
-	Description: "Returns the project, task, attempt, branch and repositories of this workspace. Call it first. If workflow_session_id is not null, call get_step with it.",
+	Description: "Returns the project, task, attempt, branch and repositories of this workspace. Call it first. If " +
+		"workflow_session_id is not null, call get_step with it.",
 }
 
 // merges are the tools that do something with the branches of attempts.
 var merges = []row{
 	function(tool.Tool{
 		Name: "merge_attempt", Title: "Merge an attempt", Hints: tool.Hints{Destructive: true}, Outcome: mergeOutcome,
-		Description: "Merges an attempt into its target branch. Conflicts are left in its worktree: use follow_up or abort_merge.",
-		Recheck:     "call get_attempt: of merged work, ahead is 0",
+		Description: "Merges an attempt into its target branch. Conflicts are left in its worktree: use follow_up or " +
+			"abort_merge.",
+		Recheck: "call get_attempt: of merged work, ahead is 0",
 	}, merge.Merge),
 	function(tool.Tool{
 		Name: "rebase_attempt", Title: "Rebase an attempt", Hints: sets, Outcome: mergeOutcome,
@@ -132,7 +143,10 @@ var merges = []row{
 		Recheck:     "call get_attempt to see whether the worktree has changes",
 	}, merge.Abort),
 	function(tool.Tool{
-		Name: "push_attempt", Title: "Push an attempt", Hints: tool.Hints{Destructive: true, Idempotent: true, Open: true}, Outcome: mergeOutcome,
+		Name:        "push_attempt",
+		Title:       "Push an attempt",
+		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
+		Outcome:     mergeOutcome,
 		Description: "Pushes an attempt's branch, under the same name.",
 		Recheck:     "call get_attempt, and push again",
 	}, merge.Push),

@@ -50,6 +50,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 			said = words
 		}
 	})
+
 	_, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil:
@@ -58,9 +59,12 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 		// A caller that cancels a call wants no answer, not even of its success.
 		return nil, fmt.Errorf("running workflow %q: %w: %w", t.Name, context.Canceled, err)
 	case errors.Is(err, tool.ErrStopping) && id != "" && !refused:
-		return nil, session.NotNow(codes.Stopping, "The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
-			"call workflow_status with execution_id '%s'; do not start it again.", t.Workflow.Name, t.Source, id).With("execution_id", id)
+		return nil, session.NotNow(codes.Stopping,
+			"The server is stopping. Workflow '%s' continues at its source '%s'. When the server is back, "+
+				"call workflow_status with execution_id '%s'; do not start it again.", t.Workflow.Name, t.Source,
+			id).With("execution_id", id)
 	}
+
 	return nil, err
 }
 
@@ -77,7 +81,10 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 		}
 		cancel(cause)
 	})
-	return calling, func() { stop(); cancel(nil) }
+	return calling, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 type callArgs struct {
@@ -93,7 +100,8 @@ func addCallWorkflowTool(s *tool.Set, r *Tools) {
 		Description: "Calls a workflow tool that is missing from your list of tools.",
 		Hints:       tool.Hints{Destructive: true, Open: true},
 		Output: &jsonschema.Schema{Type: "object",
-			Description: "The reply is that of workflow_status; for a workflow of this project, that of start_workflow."},
+			Description: "The reply is that of workflow_status; for a workflow of this project, that of " +
+				"start_workflow."},
 		Recheck: tool.SeeExecution,
 	}, func(ctx context.Context, c *tool.Caller, args callArgs) (*any, error) {
 		do, err := r.target(ctx, args.Name)

@@ -45,8 +45,16 @@ type toolInfo struct {
 	ExecutionType string  `json:"execution_type" jsonschema:"sync or async"`
 	Available     bool    `json:"available" jsonschema:"whether its source can be reached"`
 	// DescriptionChanged is when its source last changed the description or the input schema.
-	DescriptionChanged *time.Time      `json:"description_changed" jsonschema:"when the source last changed it, RFC 3339, or null"`
-	InputSchema        json.RawMessage `json:"input_schema" jsonschema:"JSON Schema of the arguments, or null unless name is given"`
+	DescriptionChanged *time.Time      `json:"description_changed"`
+	InputSchema        json.RawMessage `json:"input_schema"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (toolInfo) Tags() map[string]string {
+	return map[string]string{
+		"DescriptionChanged": `jsonschema:"when the source last changed it, RFC 3339, or null"`,
+		"InputSchema":        `jsonschema:"JSON Schema of the arguments, or null unless name is given"`,
+	}
 }
 
 func addListWorkflowTools(s *tool.Set, r *Tools) {
@@ -66,16 +74,23 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 	if args.Name != nil {
 		pattern, size = *args.Name, listedFull
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, session.Wrong(codes.InvalidArgument, "Argument \"name\" is %q, which is not a valid pattern: * matches any text, ? one character, [a-z] one of a range.", pattern).With("argument", "name").With("value", pattern)
+			return nil, session.Wrong(codes.InvalidArgument,
+				"Argument \"name\" is %q, which is not a valid pattern: * matches any text, ? one character, [a-z] "+
+					"one of a range.", pattern).With("argument", "name").With("value", pattern)
 		}
 	}
+
 	after, _, err := tool.CursorArgument(args.Cursor, "next_cursor")
 	if err != nil {
 		return nil, err
 	}
+
 	r.follow(ctx)
 	l := r.Listing(ctx)
-	reply := &ListReply{Tools: []toolInfo{}, Skipped: skipped(r.unused(ctx), append(unavailableSources(l.From), r.withheld(ctx)...), l.From.Skipped)}
+	reply := &ListReply{
+		Tools:   []toolInfo{},
+		Skipped: skipped(r.unused(ctx), append(unavailableSources(l.From), r.withheld(ctx)...), l.From.Skipped),
+	}
 	begin, found := slices.BinarySearchFunc(l.Tools, after, byName)
 	if found {
 		begin++
@@ -86,6 +101,7 @@ func (r *Tools) list(ctx context.Context, _ *tool.Caller, args listArgs) (*ListR
 				continue
 			}
 		}
+
 		if len(reply.Tools) == size {
 			reply.NextCursor = new(tool.Workflows.Encode(reply.Tools[size-1].Name))
 			break

@@ -51,10 +51,13 @@ func newListing(old *Listing, from *sources.Snapshot, exposed *catalog.Snapshot)
 		if l.jobs[t.Name] != nil {
 			continue // it gets another name when the catalog has seen this one
 		}
+
 		listed := old.of[t]
 		if listed == nil {
 			listed = listedWorkflow(t)
-			if i, found := slices.BinarySearchFunc(old.Tools, t.Name, byName); found && reflect.DeepEqual(old.Tools[i], listed) { // clients see no difference
+			// clients see no difference
+			i, found := slices.BinarySearchFunc(old.Tools, t.Name, byName)
+			if found && reflect.DeepEqual(old.Tools[i], listed) {
 				listed = old.Tools[i]
 			}
 		}
@@ -86,8 +89,13 @@ type listedMeta struct {
 
 func metaOf(w *sources.Workflow) listedMeta {
 	m := listedMeta{
-		Source: w.Source, ID: w.ID, Category: tool.Plain(w.Category), Version: tool.Plain(w.Version),
-		ExecutionType: map[bool]string{true: "async", false: "sync"}[w.Async], Metadata: w.Metadata, InputSchema: w.Adapted,
+		Source:        w.Source,
+		ID:            w.ID,
+		Category:      tool.Plain(w.Category),
+		Version:       tool.Plain(w.Version),
+		ExecutionType: map[bool]string{true: "async", false: "sync"}[w.Async],
+		Metadata:      w.Metadata,
+		InputSchema:   w.Adapted,
 	}
 	if len(m.Metadata) == 0 {
 		m.Metadata = json.RawMessage("null")
@@ -112,7 +120,8 @@ func listedWorkflow(t *sources.Tool) *mcp.Tool {
 	title := tool.Plain(t.Workflow.Name)
 	return &mcp.Tool{
 		Meta: mcp.Meta{WorkflowMeta: metaOf(&t.Workflow)},
-		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+performedBy[t.Performer]+"] "+tool.Plain(t.Description), descriptionChars),
+		Name: t.Name, Title: title, Description: jsontext.Clip("[From the source "+t.Source+performedBy[t.Performer]+
+			"] "+tool.Plain(t.Description), descriptionChars),
 		InputSchema: json.RawMessage(bytes.ReplaceAll(t.InputSchema, headerKey, noHeaderKey)), OutputSchema: runJSON(),
 		// What a workflow does is not known here: the hints assume the worst.
 		Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(true), OpenWorldHint: new(true)},
@@ -121,7 +130,9 @@ func listedWorkflow(t *sources.Tool) *mcp.Tool {
 
 // ListTools answers tools/list: the SDK's tools, which are in its first page, then those of
 // workflows (seed 003, 2.1).
-func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method string, req *mcp.ListToolsRequest) (mcp.Result, error) {
+func (r *Tools) ListTools(
+	ctx context.Context, next mcp.MethodHandler, method string, req *mcp.ListToolsRequest,
+) (mcp.Result, error) {
 	after, ours := "", false
 	if req.Params != nil {
 		if after, ours = tool.Workflows.Decode(req.Params.Cursor); ours {
@@ -135,6 +146,7 @@ func (r *Tools) ListTools(ctx context.Context, next mcp.MethodHandler, method st
 	if err != nil || !ok || list.NextCursor != "" {
 		return res, err
 	}
+
 	r.follow(ctx)
 	page := *list
 	if ours {
@@ -152,6 +164,7 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	if found {
 		begin++
 	}
+
 	size := 0
 	for i, t := range l.Tools[begin:] {
 		input, _ := t.InputSchema.(json.RawMessage)
@@ -174,7 +187,9 @@ type jobTool struct {
 }
 
 // startJSON is the output schema of start_workflow.
-var startJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(workflows.OutputSchema[machine.StartReply]()) })
+var startJSON = sync.OnceValue(func() json.RawMessage {
+	return tool.MustJSON(workflows.OutputSchema[machine.StartReply]())
+})
 
 // jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. Unchanged tools
 // are taken from old.
@@ -182,14 +197,22 @@ func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jo
 	if exposed == nil {
 		return nil
 	}
+
 	all := map[string]*jobTool{}
 	for _, w := range source.Workflows(exposed) {
 		title := tool.OneLine(w.Workflow.Summary, 200)
 		t := &jobTool{w, &mcp.Tool{
-			Meta: mcp.Meta{WorkflowMeta: listedMeta{ID: w.ID, Category: w.Category, Version: w.Version, ExecutionType: w.ExecutionType, Metadata: w.Metadata}},
+			Meta: mcp.Meta{WorkflowMeta: listedMeta{
+				ID:            w.ID,
+				Category:      w.Category,
+				Version:       w.Version,
+				ExecutionType: w.ExecutionType,
+				Metadata:      w.Metadata,
+			}},
 			Name: w.Name, Title: title,
 			Description: jsontext.Clip("Starts a workflow of this project: "+w.Description+"\n\n"+
-				"Returns its first step at once, as start_workflow does. Do what begin_step says, and report it with finished_step and the session_id given there.", descriptionChars),
+				"Returns its first step at once, as start_workflow does. Do what begin_step says, and report it with "+
+				"finished_step and the session_id given there.", descriptionChars),
 			InputSchema: w.InputSchema, OutputSchema: startJSON(),
 			Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(false), OpenWorldHint: new(false)},
 		}}
@@ -198,5 +221,6 @@ func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jo
 		}
 		all[w.Name] = t
 	}
+
 	return all
 }

@@ -17,7 +17,10 @@ import (
 // The rewritten schema is what tools/list gives.
 func TestListedWorkflowAsksForNoHeaders(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
-	listed := listedWorkflow(&sources.Tool{Name: "mirror", Workflow: sources.Workflow{ID: "m", Name: "mirror", InputSchema: schema}})
+	listed := listedWorkflow(&sources.Tool{
+		Name:     "mirror",
+		Workflow: sources.Workflow{ID: "m", Name: "mirror", InputSchema: schema},
+	})
 	got := string(listed.InputSchema.(json.RawMessage))
 	testkit.True(t, !strings.Contains(got, "x-mcp-header") && strings.Contains(got, `"region"`), "listed with %s", got)
 }
@@ -29,6 +32,7 @@ func TestPagesAreBounded(t *testing.T) {
 	for i := range 50 {
 		large.Tools = append(large.Tools, &mcp.Tool{Name: fmt.Sprintf("big-%02d", i), InputSchema: filler})
 	}
+
 	var names []string
 	pages := 0
 	for after, first := "", []*mcp.Tool{{Name: "get_step"}}; after != "" || pages == 0; pages++ {
@@ -41,6 +45,7 @@ func TestPagesAreBounded(t *testing.T) {
 			}
 		}
 		testkit.True(t, size <= pageBytes && size != 0, "page %d has %d bytes of schemas", pages, size)
+
 		after, _ = tool.Workflows.Decode(next)
 		first = nil
 	}

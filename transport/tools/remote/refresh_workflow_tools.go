@@ -46,20 +46,25 @@ func (r *Tools) refresh(ctx context.Context, _ *tool.Caller, _ tool.NoArgs) (*Re
 	if err != nil {
 		return nil, fmt.Errorf("refreshing the workflow tools: %w", err)
 	}
+
 	now := r.Listing(ctx)
 	if len(now.From.Sources) == 0 {
-		if err := r.untrusted(ctx, "No source was asked for its workflows. The user has not approved any:"); err != nil {
+		err := r.untrusted(ctx, "No source was asked for its workflows. The user has not approved any:")
+		if err != nil {
 			return nil, err
 		}
 	}
-	return &RefreshReply{report.Added, report.Removed, report.Changed, skipped(r.unused(ctx), append(report.Silent, r.withheld(ctx)...), report.Skipped)}, nil
+
+	return &RefreshReply{report.Added, report.Removed, report.Changed,
+		skipped(r.unused(ctx), append(report.Silent, r.withheld(ctx)...), report.Skipped)}, nil
 }
 
 // unused returns why the config, in use or as edited, has no tools.
 func (r *Tools) unused(ctx context.Context) []string {
 	var all []string
 	if err := r.Refused(); err != nil {
-		all = append(all, "an edit of .deepwork/config.yml is not valid, and the earlier version stays in use: "+err.Error())
+		all = append(all, "an edit of .deepwork/config.yml is not valid, and the earlier version stays in use: "+
+			err.Error())
 	}
 	if r.disabled(ctx) {
 		all = append(all, disabledText)
@@ -98,10 +103,17 @@ func skipped(config []string, away, workflows []sources.Skipped) []sources.Skipp
 	}
 	for i, w := range workflows {
 		if i == skippedShown {
-			all = append(all, sources.Skipped{Source: w.Source, Reason: fmt.Sprintf("and %d more workflows; the log names them", len(workflows)-i)})
+			all = append(all, sources.Skipped{
+				Source: w.Source,
+				Reason: fmt.Sprintf("and %d more workflows; the log names them", len(workflows)-i),
+			})
 			break
 		}
-		all = append(all, sources.Skipped{Source: w.Source, Workflow: tool.Plain(w.Workflow), Reason: tool.OneLine(tool.Plain(w.Reason), 500)})
+		all = append(all, sources.Skipped{
+			Source:   w.Source,
+			Workflow: tool.Plain(w.Workflow),
+			Reason:   tool.OneLine(tool.Plain(w.Reason), 500),
+		})
 	}
 	return all
 }

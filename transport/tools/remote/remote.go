@@ -77,12 +77,20 @@ func (r *Tools) Open(o Options) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.catalog = sources.Open(sources.Options{
-		Root: o.Root, Settings: o.Settings, Reserved: func() []string { // the names that no workflow of a source may have
+		// the names that no workflow of a source may have
+		Root: o.Root, Settings: o.Settings, Reserved: func() []string {
 			return slices.AppendSeq(r.set.Names(), maps.Keys(r.listing.Load().jobs))
 		}, Version: o.Version, Logger: r.set.Logger,
 	})
+
 	var err error
-	r.Runs, err = remote.Open(ctx, remote.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
+	r.Runs, err = remote.Open(ctx, remote.Options{
+		Database: o.Database,
+		Member:   o.Member,
+		Sources:  r.catalog,
+		Settings: o.Settings,
+		Logger:   r.set.Logger,
+	})
 	if err != nil {
 		cancel()
 		return errors.Join(err, r.catalog.Close(context.Background()))
@@ -130,6 +138,7 @@ func (r *Tools) Listing(ctx context.Context) *Listing {
 	}
 	next := newListing(old, from, exposed)
 	r.listing.Store(next)
+
 	// The tools of the set source are offered while jobs are exposed.
 	if !slices.Equal(old.Tools, next.Tools) || (exposed == nil) != (old.exposed == nil) {
 		r.set.Announce()
@@ -142,6 +151,7 @@ func (r *Tools) exposed(ctx context.Context, old *Listing) *catalog.Snapshot {
 	if r.Jobs == nil {
 		return nil
 	}
+
 	settings, err := r.Settings(ctx)
 	switch {
 	case err != nil:
@@ -179,9 +189,13 @@ var runJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(runSc
 
 // Measure adds the metrics of the runs and of the listing.
 func (r *Tools) Measure(m *telemetry.Metrics) {
-	m.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return r.Runs.Stats().Running })
+	m.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int {
+		return r.Runs.Stats().Running
+	})
 	m.Gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return r.Runs.Stats().Waiting })
-	m.Gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int { return len(r.listing.Load().Tools) })
+	m.Gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int {
+		return len(r.listing.Load().Tools)
+	})
 }
 
 // untrusted refuses a call that needs a source which the user has not approved: the name of its
@@ -199,7 +213,9 @@ func (r *Tools) untrusted(ctx context.Context, what string) error {
 func (r *Tools) checkApproval(ctx context.Context, x *remote.Run) error {
 	err := r.changed(r.catalog.Snapshot(), x.Source)
 	if settings, serr := r.Settings(ctx); serr == nil && err == nil {
-		err = session.UntrustedSources(r.Root, settings, fmt.Sprintf("Run '%s' may go on, but its source cannot be asked about it, because the user has not approved it:", x.ExecutionID), x.Source)
+		err = session.UntrustedSources(r.Root, settings,
+			fmt.Sprintf("Run '%s' may go on, but its source cannot be asked about it, because the user has not "+
+				"approved it:", x.ExecutionID), x.Source)
 	}
 	if refusal, ok := errors.AsType[*session.Error](err); ok {
 		return refusal.With("run", x).With("execution_id", x.ExecutionID)
@@ -226,6 +242,7 @@ func (r *Tools) withheld(ctx context.Context) []sources.Skipped {
 	}
 	return xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
 		return sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
-			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text, session.InShell(r.Root))}
+			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text,
+			session.InShell(r.Root))}
 	})
 }

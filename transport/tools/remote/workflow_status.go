@@ -17,10 +17,12 @@ type statusArgs struct {
 func addWorkflowStatus(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "workflow_status", Title: "Status of an execution",
-		Description: "Returns an execution's state, progress and result. Call it, not the workflow again, if a call was cut off or answered running.",
-		Hints:       tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
-		Output:      runSchema(),
-		Smaller:     "the execution ended, and its result is at its source: have the workflow return a reference instead of a large result.",
+		Description: "Returns an execution's state, progress and result. Call it, not the workflow again, if a call " +
+			"was cut off or answered running.",
+		Hints:  tool.Hints{ReadOnly: true, Idempotent: true, Open: true},
+		Output: runSchema(),
+		Smaller: "the execution ended, and its result is at its source: have the workflow return a reference instead " +
+			"of a large result.",
 	}, func(ctx context.Context, c *tool.Caller, args statusArgs) (*remote.Run, error) {
 		x, err := r.Runs.Status(ctx, c.Identity, args.ExecutionID)
 		if err != nil {
@@ -43,9 +45,12 @@ func sendable(x *remote.Run) *remote.Run {
 	if data, err := jsontext.Encode(x); err != nil || len(data) <= tool.MaxReplyBytes {
 		return x
 	}
+
 	lighter := *x
 	lighter.Result = nil
-	why := fmt.Sprintf("its result is too large to send: it has %d bytes of JSON, and a reply may have %d; get it at its source, and have the workflow return a reference instead of a large result", len(x.Result), tool.MaxReplyBytes)
+	why := fmt.Sprintf("its result is too large to send: it has %d bytes of JSON, and a reply may have %d; get it at "+
+		"its source, and have the workflow return a reference instead of a large result", len(x.Result),
+		tool.MaxReplyBytes)
 	if x.Error != nil {
 		why = *x.Error + "; " + why
 	}

@@ -40,8 +40,10 @@ func (o Options) withheld(ctx context.Context) *session.Error {
 	if o.Offered(ctx) {
 		return nil
 	}
-	return session.Wrong(codes.NotOffered, "This server does not offer its workflows to other servers. To offer them, start it with --toolsets %s,source, "+
-		"or set workflow_tools.expose_jobs: true in .deepwork/config.yml. Agents of this project use get_workflows and start_workflow.",
+	return session.Wrong(codes.NotOffered,
+		"This server does not offer its workflows to other servers. To offer them, start it with --toolsets "+
+			"%s,source, or set workflow_tools.expose_jobs: true in .deepwork/config.yml. Agents of this project use "+
+			"get_workflows and start_workflow.",
 		strings.Join(config.DefaultToolsets, ","))
 }
 
@@ -63,12 +65,15 @@ func Add(s *tool.Set, o Options) {
 	}, func(ctx context.Context, _ *tool.Caller, args listArgs) (*listReply, error) {
 		return list(Workflows(o.Jobs(ctx)), args.Cursor)
 	})
+
 	add(s, o, tool.Tool{
 		Name: "workflows-execute-tool", Title: "Run a workflow as a source",
-		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
-		Outcome:     func(r any) string { return string(r.(*StartedReply).Status) },
-		Recheck:     "call get_step: if no workflow is in progress on this connection, it lists those that were started",
+		Description: "For other servers; agents call start_workflow. Starts a workflow and returns at once. Its " +
+			"session_id is the execution_id: finished_step with it finishes the steps, from any connection.",
+		Outcome: func(r any) string { return string(r.(*StartedReply).Status) },
+		Recheck: "call get_step: if no workflow is in progress on this connection, it lists those that were started",
 	}, o.execute)
+
 	add(s, o, tool.Tool{
 		Name: "workflows-status-tool", Title: "Status as a source",
 		Description: "For other servers: returns state and progress of an execution, also after its end.",
@@ -78,6 +83,7 @@ func Add(s *tool.Set, o Options) {
 		Polled:      true,
 		Outcome:     statusOf,
 	}, o.executionOf)
+
 	add(s, o, tool.Tool{
 		Name: "workflows-cancel-tool", Title: "Cancel as a source",
 		Description: "For other servers: aborts an execution and returns its state. One that has ended stays as it is.",
@@ -111,6 +117,7 @@ func Workflows(jobs *catalog.Snapshot) (all []Workflow) {
 		if j.Bundled {
 			continue
 		}
+
 		for i := range j.Workflows {
 			if w := &j.Workflows[i]; len(w.Entries) > 0 {
 				all = append(all, newWorkflow(j, w))
@@ -126,8 +133,13 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 		steps += len(e)
 	}
 	return Workflow{
-		ID: j.Name + "/" + w.Name, Name: toolName(j.Name + "-" + w.Name), Description: fmt.Sprintf("%s (job %s: %s)", w.Summary, j.Name, j.Summary),
-		Category: "workflow", Version: j.Version, InputSchema: tool.MustJSON(tool.Input[inputArgs](tool.InputArguments(w, taken...)...)), ExecutionType: "async",
+		ID:            j.Name + "/" + w.Name,
+		Name:          toolName(j.Name + "-" + w.Name),
+		Description:   fmt.Sprintf("%s (job %s: %s)", w.Summary, j.Name, j.Summary),
+		Category:      "workflow",
+		Version:       j.Version,
+		InputSchema:   tool.MustJSON(tool.Input[inputArgs](tool.InputArguments(w, taken...)...)),
+		ExecutionType: "async",
 		Metadata: tool.MustJSON(struct {
 			Job      string `json:"job"`
 			Workflow string `json:"workflow"`
@@ -135,7 +147,8 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 
 			Performer sources.Performer `json:"performer"`
 		}{j.Name, w.Name, steps, sources.ByAgent}),
-		JobName: j.Name, Workflow: w,
+		JobName:  j.Name,
+		Workflow: w,
 	}
 }
 
@@ -152,7 +165,14 @@ func toolName(name string) string {
 // inputArgs is the input of a workflow, beside its own inputs.
 type inputArgs struct {
 	Goal       string  `json:"goal" arg:"What the user wants to achieve, at most 100,000 characters" max:"100000"`
-	InstanceID *string `json:"instance_id" arg:"Short name for the branch, such as acme, at most 200 characters. Default: the date"`
+	InstanceID *string `json:"instance_id"`
+}
+
+// Tags implements fieldtag.Tagger.
+func (inputArgs) Tags() map[string]string {
+	return map[string]string{
+		"InstanceID": `arg:"Short name for the branch, such as acme, at most 200 characters. Default: the date"`,
+	}
 }
 
 // taken are the names that the inputs of a workflow do not get.
@@ -160,7 +180,9 @@ var taken = []string{"goal", "instance_id"}
 
 // Start starts a session of a workflow with arguments of its input schema. subject names the called
 // tool in errors. A root session is not nested.
-func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*machine.StartReply, error) {
+func (w *Workflow) Start(
+	ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool,
+) (*machine.StartReply, error) {
 	var in inputArgs
 	more := tool.InputArguments(w.Workflow, taken...)
 	given, err := tool.Decode(subject, arguments, &in, more...)
@@ -168,7 +190,12 @@ func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, ar
 		return nil, err
 	}
 	return workflows.Start(ctx, c, workflow.StartArgs{
-		Goal: in.Goal, JobName: w.JobName, WorkflowName: w.Workflow.Name, Inputs: tool.InputValues(w.Workflow, more, given), InstanceID: in.InstanceID, Root: root,
+		Goal:         in.Goal,
+		JobName:      w.JobName,
+		WorkflowName: w.Workflow.Name,
+		Inputs:       tool.InputValues(w.Workflow, more, given),
+		InstanceID:   in.InstanceID,
+		Root:         root,
 	})
 }
 
@@ -206,7 +233,9 @@ func list(all []Workflow, cursor *string) (*listReply, error) {
 	if given {
 		i := slices.IndexFunc(all, func(w Workflow) bool { return w.ID == after })
 		if i < 0 {
-			return nil, session.Wrong(codes.InvalidArgument, "Argument \"cursor\" names workflow %q, which no longer exists: list again without a cursor.", jsontext.Clip(after, 100)).
+			return nil, session.Wrong(codes.InvalidArgument,
+				"Argument \"cursor\" names workflow %q, which no longer exists: list again without a cursor.",
+				jsontext.Clip(after, 100)).
 				With("argument", "cursor").With("value", jsontext.Clip(*cursor, 100))
 		}
 		all = all[i+1:]
@@ -233,7 +262,9 @@ func (o Options) execute(ctx context.Context, c *tool.Caller, args executeArgs) 
 	jobName, name, _ := strings.Cut(args.WorkflowID, "/")
 	j := o.Jobs(ctx).Job(jobName)
 	if j == nil || j.Bundled || j.Name != jobName || j.Workflow(name) == nil {
-		return nil, session.Wrong(codes.UnknownWorkflow, "There is no workflow with the id '%s'. workflows-list-tool lists the ids.", jsontext.Clip(args.WorkflowID, tool.MaxName)).
+		return nil, session.Wrong(codes.UnknownWorkflow,
+			"There is no workflow with the id '%s'. workflows-list-tool lists the ids.",
+			jsontext.Clip(args.WorkflowID, tool.MaxName)).
 			With("argument", "workflow_id").With("value", jsontext.Clip(args.WorkflowID, tool.MaxName))
 	}
 	w := newWorkflow(j, j.Workflow(name))
@@ -272,7 +303,11 @@ func executionSchema() *jsonschema.Schema {
 	output := tool.OutputSchema[struct {
 		Output machine.Outputs `json:"output"`
 	}](nil).Properties["output"]
-	s.Properties["output"] = &jsonschema.Schema{Types: []string{"null", "object"}, Description: s.Properties["output"].Description, AdditionalProperties: output.AdditionalProperties}
+	s.Properties["output"] = &jsonschema.Schema{
+		Types:                []string{"null", "object"},
+		Description:          s.Properties["output"].Description,
+		AdditionalProperties: output.AdditionalProperties,
+	}
 	return s
 }
 
@@ -285,9 +320,11 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 		return nil, err
 	}
 	if of := x.JobName + "/" + x.WorkflowName; of != args.WorkflowID {
-		return nil, session.Wrong(codes.WrongWorkflow, "Execution '%s' belongs to workflow '%s', not to '%s'. Pass that workflow_id, or another execution_id.",
+		return nil, session.Wrong(codes.WrongWorkflow,
+			"Execution '%s' belongs to workflow '%s', not to '%s'. Pass that workflow_id, or another execution_id.",
 			x.SessionID, of, jsontext.Clip(args.WorkflowID, tool.MaxName)).With("workflow_id", of)
 	}
+
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
 	switch x.Status {
 	case machine.Completed:
@@ -305,8 +342,10 @@ func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs)
 	if err != nil || now.Status != remote.Running {
 		return now, err
 	}
+
 	_, aborted := c.Workflows.Abort(ctx, workflow.AbortArgs{
-		Explanation: "cancelled through workflows-cancel-tool by the system that ordered it", SessionID: &args.ExecutionID,
+		Explanation: "cancelled through workflows-cancel-tool by the system that ordered it",
+		SessionID:   &args.ExecutionID,
 	})
 	// It may have ended in the meantime, which is fine.
 	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == remote.Running) {

@@ -45,7 +45,8 @@ func Text(t *testing.T, res *mcp.CallToolResult) string {
 	t.Helper()
 	text := res.Content[0].(*mcp.TextContent).Text
 	var same any
-	if err := json.Unmarshal([]byte(text), &same); res.StructuredContent != nil && (err != nil || !reflect.DeepEqual(same, res.StructuredContent)) {
+	err := json.Unmarshal([]byte(text), &same)
+	if res.StructuredContent != nil && (err != nil || !reflect.DeepEqual(same, res.StructuredContent)) {
 		text += "\n   structured: " + string(testkit.Get(json.Marshal(res.StructuredContent)).Must(t))
 	}
 	if delete(res.Meta, "io.modelcontextprotocol/serverInfo"); len(res.Meta) > 0 {
@@ -63,19 +64,31 @@ func Replay(t *testing.T, root string, toolsets []string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the agents are shell scripts, and replies have other paths")
 	}
-	s := testkit.Get(transport.NewServer(transport.Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: toolsets})).Must(t)
+
+	s := testkit.Get(transport.NewServer(transport.Options{
+		ProjectRoot:    root,
+		StandardJobs:   fstest.MapFS{},
+		AdditionalJobs: []string{},
+		Toolsets:       toolsets,
+	})).Must(t)
+
 	h := testkit.Get(s.Listen(t.Context(), web.Options{})).Must(t)
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
-	over := &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
+	over := &mcp.StreamableClientTransport{
+		Endpoint:   h.URL(),
+		HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), over,
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
 	defer func() {
 		cs.Close()
 		stop()
 		testkit.Works(t, <-served)
 		testkit.Works(t, s.Close(context.Background()))
 	}()
+
 	const file = "testdata/calls.txt"
 	var out strings.Builder
 	var seen []string
@@ -88,6 +101,7 @@ func Replay(t *testing.T, root string, toolsets []string) {
 			continue
 		}
 		fmt.Fprintf(&out, "-> %s\n", call)
+
 		until := ""
 		if text, rest, ok := strings.Cut(call, ": "); ok && strings.HasPrefix(text, "until ") {
 			until, call = strings.TrimPrefix(text, "until "), rest
@@ -106,6 +120,7 @@ func Replay(t *testing.T, root string, toolsets []string) {
 			}
 			return strings.Contains(reply, until)
 		})
+
 		reply = strings.NewReplacer(root, "ROOT", os.Getenv(state.Env), "STATE").Replace(reply)
 		for _, id := range ids.FindAllString(reply, -1) {
 			if !strings.Contains(" "+strings.Join(seen, " ")+" ", " "+id+" ") {

@@ -16,7 +16,9 @@ import (
 
 // call executes a call with a method. A list without entries is [] in the reply, unless its field may
 // be absent.
-func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, error)) func(context.Context, *tool.Caller, A) (*R, error) {
+func call[A, R any](
+	method func(tool.WorkflowCaller, context.Context, A) (*R, error),
+) func(context.Context, *tool.Caller, A) (*R, error) {
 	return func(ctx context.Context, c *tool.Caller, args A) (*R, error) {
 		r, err := method(c.Workflows, ctx, args)
 		if err != nil {
@@ -30,6 +32,7 @@ func call[A, R any](method func(tool.WorkflowCaller, context.Context, A) (*R, er
 				f.Set(reflect.MakeSlice(f.Type(), 0, 0))
 			}
 		}
+
 		return &reply, nil
 	}
 }
@@ -39,11 +42,14 @@ var Start = call(tool.WorkflowCaller.Start)
 
 // words describe the fields of these replies.
 var words = tool.Words{
-	"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
-	"state":                         {"started", "completed"},
-	"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
-	"type":                          {"file", "files", "string", "file_path"},
-	"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
+	"status": {string(machine.NeedsWork), string(machine.NextStep),
+		string(machine.WorkflowComplete)},
+	"state": {"started", "completed"},
+	"branch_status": {string(machine.BranchNamed), string(machine.BranchOutsideGit),
+		string(machine.BranchCreated), string(machine.BranchCheckedOut)},
+	"type": {"file", "files", "string", "file_path"},
+	"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files",
+		"filepath or list of filepaths", "text, up to 100,000 characters"},
 }
 
 // OutputSchema returns the schema of a reply of these tools. The fields of a step, the largest part,
@@ -66,12 +72,14 @@ func startSchema() *jsonschema.Schema {
 		if s.Defs == nil {
 			def := p.CloneSchemas()
 			def.Type, def.Types = "", []string{"null", "object"}
-			def.Description = "all that is needed to do a step; an entry of concurrent_steps lacks what begin_step says for it: session_id, branch_name, branch_status, project_root, job_dir, common_job_info"
+			def.Description = "all that is needed to do a step; an entry of concurrent_steps lacks what begin_step " +
+				"says for it: session_id, branch_name, branch_status, project_root, job_dir, common_job_info"
 			s.Defs = map[string]*jsonschema.Schema{"step": def}
 		}
 		p.Ref = "#/$defs/step"
 		p.Properties, p.PropertyOrder, p.Required = nil, nil, nil
 	}
+
 	return s
 }
 
@@ -111,37 +119,55 @@ type row func(*tool.Set)
 var (
 	getWorkflows = method(tool.Tool{
 		Name: "get_workflows", Title: "List workflows", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
-		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and again after editing a job.yml. To go on with one of resumable, call get_step with its session_id.",
+		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and " +
+			"again after editing a job.yml. To go on with one of resumable, call get_step with its session_id.",
 	}, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
 		return w.GetWorkflows(ctx)
 	})
 	startWorkflow = method(tool.Tool{
 		Name: "start_workflow", Title: "Start a workflow", Session: "parent_session_id", Recheck: seeStep,
-		Description: "Starts a workflow and returns its first step, begin_step. Follow its step_instructions, write step_expected_outputs to files, then call finished_step. " +
-			"Do concurrent_steps, if any, at the same time, as concurrent_group says. Keep session_id: it resumes the session after a restart. " +
+		Description: "Starts a workflow and returns its first step, begin_step. Follow its step_instructions, write " +
+			"step_expected_outputs to files, then call finished_step. Do concurrent_steps, if any, at the same time, " +
+			"as concurrent_group says. Keep session_id: it resumes the session after a restart. " +
 			"Within a step, this nests a workflow; the outer one resumes when it ends.",
 	}, tool.WorkflowCaller.Start)
 	finishedStep = method(tool.Tool{ // without step_id or request_id a second call may finish the next step
 		Name: "finished_step", Title: "Finish a step", Session: "session_id", Recheck: seeStep,
-		Description: "Reports a step as done, once its required outputs are written; they are checked and reviewed. Returns status:\n" +
-			"- needs_work: do what feedback says, then call again.\n" +
-			"- next_step: do begin_step and concurrent_steps, and report each. If begin_step is null, finish pending_concurrent_steps.\n" +
-			"- workflow_complete: tell the user summary and all_outputs, and do post_workflow_instructions, if any. If there is a resumed_workflow, call get_step.\n" +
+		Description: "Reports a step as done, once its required outputs are written; they are checked and reviewed. " +
+			"Returns status:\n- needs_work: do what feedback says, then call again.\n" +
+			"- next_step: do begin_step and concurrent_steps, and report each. If begin_step is null, finish " +
+			"pending_concurrent_steps.\n- workflow_complete: tell the user summary and all_outputs, and do " +
+			"post_workflow_instructions, if any. If there is a resumed_workflow, call get_step.\n" +
 			"If a reply is lost, repeat the call: nothing is done twice.",
 		Outcome: func(r any) string { return string(r.(*machine.FinishReply).Status) },
 	}, tool.WorkflowCaller.Finish)
 	abortWorkflow = method(tool.Tool{
-		Name: "abort_workflow", Title: "Abort a workflow", Session: "session_id", Recheck: seeStep, Hints: tool.Hints{Destructive: true},
-		Description: "Ends a workflow for good; files stay. To pause, just stop instead. If resumed_workflow is not null, call get_step.",
+		Name:    "abort_workflow",
+		Title:   "Abort a workflow",
+		Session: "session_id",
+		Recheck: seeStep,
+		Hints:   tool.Hints{Destructive: true},
+		Description: "Ends a workflow for good; files stay. To pause, just stop instead. If resumed_workflow is not " +
+			"null, call get_step.",
 	}, tool.WorkflowCaller.Abort)
 	getStep = method(tool.Tool{
-		Name: "get_step", Title: "Show the current step", Session: "session_id", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
-		Description: "Returns the current step again, with its instructions as they are now, the files of completed steps and what is pending; changes nothing. Call it after your context was compacted or a nested workflow ended, or to resume a session.",
-		Smaller:     "read the instructions in the job's folder, in the instructions_file of the step.",
+		Name:    "get_step",
+		Title:   "Show the current step",
+		Session: "session_id",
+		Hints:   tool.Hints{ReadOnly: true, Idempotent: true},
+		Description: "Returns the current step again, with its instructions as they are now, the files of completed " +
+			"steps and what is pending; changes nothing. Call it after your context was compacted or a nested " +
+			"workflow ended, or to resume a session.",
+		Smaller: "read the instructions in the job's folder, in the instructions_file of the step.",
 	}, tool.WorkflowCaller.Step)
 	goToStep = method(tool.Tool{
-		Name: "go_to_step", Title: "Go back to a step", Session: "session_id", Recheck: seeStep, Hints: tool.Hints{Destructive: true},
-		Description: "Goes back to an earlier step or restarts the current one, clearing its progress and that of all later steps; files stay. Then do begin_step.",
+		Name:    "go_to_step",
+		Title:   "Go back to a step",
+		Session: "session_id",
+		Recheck: seeStep,
+		Hints:   tool.Hints{Destructive: true},
+		Description: "Goes back to an earlier step or restarts the current one, clearing its progress and that " +
+			"of all later steps; files stay. Then do begin_step.",
 	}, tool.WorkflowCaller.GoTo)
 )
 
@@ -171,6 +197,7 @@ func method[A, R any](t tool.Tool, do func(tool.WorkflowCaller, context.Context,
 		default:
 			t.Output = OutputSchema[R]()
 		}
+
 		tool.Add(s, t, call(do))
 	}
 }

@@ -16,7 +16,11 @@ func main() {
 		if err != nil {
 			return "", err
 		}
-		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-06-18"}}
+		r.Header = http.Header{
+			"Content-Type":         {"application/json"},
+			"Accept":               {"application/json, text/event-stream"},
+			"Mcp-Protocol-Version": {"2025-06-18"},
+		}
 		if token := os.Getenv("DEEPWORK_MCP_TOKEN"); token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
@@ -36,9 +40,11 @@ func main() {
 	}
 	answer := ""
 	for _, body := range []string{
-		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"quick","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+			`"clientInfo":{"name":"quick","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"finished_step","arguments":{"session_id":%q,"step_id":%q,"outputs":{}}}}`,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"finished_step",`+
+			`"arguments":{"session_id":%q,"step_id":%q,"outputs":{}}}}`,
 			os.Getenv("DEEPWORK_SESSION_ID"), os.Getenv("DEEPWORK_STEP_ID")),
 	} {
 		var err error

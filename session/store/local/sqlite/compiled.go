@@ -62,6 +62,7 @@ func (d *DB) connect(dsn string, n int, more string) *sql.DB {
 	if err != nil {
 		panic(err) // the data source name has a form that this package gave it
 	}
+
 	info := d.info
 	db := sql.OpenDB(compiler{c, func() error { return inPlace(d.o.Path, info) }})
 	db.SetMaxOpenConns(n)
@@ -74,6 +75,7 @@ func (c compiler) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := c.inPlace(); err != nil {
 		return nil, err
 	}
+
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -101,6 +103,7 @@ func (c *compiled) take(ctx context.Context, query string) (driver.Stmt, error) 
 	if c.phase == lost {
 		return nil, errLost
 	}
+
 	if s := c.free[query]; s != nil {
 		delete(c.free, query)
 		return s, nil
@@ -132,6 +135,7 @@ func (c *compiled) QueryContext(ctx context.Context, query string, args []driver
 	if err != nil {
 		return nil, err
 	}
+
 	rows, err := s.(driver.StmtQueryContext).QueryContext(ctx, args)
 	if err != nil {
 		c.put(query, s)

@@ -108,6 +108,7 @@ func (d *DB) Exists() bool {
 	if open {
 		return true
 	}
+
 	_, err := os.Stat(d.o.Path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
@@ -174,6 +175,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	known := !d.retryAt.IsZero()
 	d.retryAt = time.Time{}
 	if !filepath.IsAbs(d.o.Path) {
@@ -194,6 +196,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	switch {
 	case d.o.ReadOnly && there:
 		err = d.openReadOnly(ctx, Source(d.o.Path, "ro"))
@@ -210,6 +213,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if !there || !errors.Is(err, task.ErrFull) {
 		return err
 	}
+
 	// In a read-only folder, or on a full disk, SQLite cannot create an index of its log: the file is read for
 	// a moment as if nobody changed it, provided that there is nothing in a log.
 	if log, _, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log > 0 {
@@ -237,7 +241,9 @@ func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 		if err == nil && v == 0 {
 			err = errUnmade
 		} else if err == nil && v < latest() {
-			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a command that writes it, such as deepwork serve; if it is a backup, restore it with the deepwork that wrote it, and use this one then", task.ErrVersion, v, latest())
+			err = fmt.Errorf("%w: it has version %d, and must be migrated to version %d before it can be read: run a "+
+				"command that writes it, such as deepwork serve; if it is a backup, restore it with the deepwork "+
+				"that wrote it, and use this one then", task.ErrVersion, v, latest())
 		}
 		return err
 	})
@@ -251,6 +257,7 @@ func (d *DB) openFile(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: %w", task.ErrFull, err)
 	}
+
 	// Prompts are private. If this fails, so does SQLite, whose error has the remedy.
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
@@ -260,6 +267,7 @@ func (d *DB) openFile(ctx context.Context) error {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err
 		}
+
 		// Readers and the writer then work concurrently. On a file system without shared memory the
 		// database is slower and no less safe.
 		var mode string
@@ -274,7 +282,8 @@ func (d *DB) openFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.reader, d.watcher = d.connect(Source(d.o.Path, "rw"), readers, readOnly), d.connect(Source(d.o.Path, "rw"), 1, readOnly)
+	d.reader, d.watcher = d.connect(Source(d.o.Path, "rw"), readers, readOnly),
+		d.connect(Source(d.o.Path, "rw"), 1, readOnly)
 	return d.writer.start(ctx)
 }
 
@@ -325,7 +334,8 @@ func ours(ctx context.Context, c interface {
 	var id, tables int
 	// One statement, so one state: another server may be migrating it.
 	err = c.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
-		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v, &id, &tables)
+		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v,
+		&id, &tables)
 	switch {
 	case err != nil:
 		return 0, err
@@ -334,8 +344,11 @@ func ours(ctx context.Context, c interface {
 	case id == applicationID && v > latest():
 		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest(), setAside)
 	case id != applicationID && (id != 0 || v != 0 || tables > 0):
-		return 0, fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with `deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
+		return 0,
+			fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with "+
+				"`deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
 	}
+
 	return v, nil
 }
 
@@ -348,15 +361,18 @@ func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 		if err != nil || v == latest() {
 			return err
 		}
+
 		t, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
+
 		if v, err = ours(ctx, t); err == nil && v < latest() {
 			if _, err = t.ExecContext(ctx, migrations[v]); err != nil {
 				err = fmt.Errorf("migrating it from version %d to %d: %w", v, v+1, err)
 			} else {
-				_, err = t.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, v+1))
+				_, err = t.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d",
+					applicationID, v+1))
 			}
 		}
 		if err == nil {
@@ -366,6 +382,7 @@ func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 			t.Rollback()
 			return err
 		}
+
 		if v > 0 {
 			d.o.Logger.Info("migrated the task board", "path", d.o.Path, "version", v+1)
 		}

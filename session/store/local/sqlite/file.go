@@ -55,6 +55,7 @@ func look(path string) (bool, error) {
 	case size > 0: // SQLite would treat it as an empty one
 		return true, damaged(path, fmt.Errorf("it is cut off after %d bytes", size))
 	}
+
 	if wal, _, err := sizeOf(path + "-wal"); err != nil {
 		return false, err
 	} else if wal > 0 {
@@ -62,8 +63,12 @@ func look(path string) (bool, error) {
 		if there {
 			state = "is empty"
 		}
-		return false, fmt.Errorf("%w: it %s, but its write-ahead log %s-wal has data: put the file back that belongs to it, or set the log aside with `deepwork check --set-aside` to begin an empty database", task.ErrDamaged, state, path)
+		return false,
+			fmt.Errorf("%w: it %s, but its write-ahead log %s-wal has data: put the file back that belongs to it, or "+
+				"set the log aside with `deepwork check --set-aside` to begin an empty database", task.ErrDamaged,
+				state, path)
 	}
+
 	return false, nil
 }
 
@@ -106,8 +111,8 @@ func (d *DB) tidy() {
 	pool.Close() // if it fails, empty files are left
 }
 
-// inPlace checks that a path still names the file that was opened, if one was. Writes to a deleted or replaced one would
-// be acknowledged and lost.
+// inPlace checks that a path still names the file that was opened, if one was. Writes to a deleted or
+// replaced one would be acknowledged and lost.
 func inPlace(path string, opened os.FileInfo) error {
 	if opened == nil {
 		return nil
@@ -115,7 +120,8 @@ func inPlace(path string, opened os.FileInfo) error {
 	if now, err := os.Stat(path); err == nil && os.SameFile(opened, now) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, path)
+	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server "+
+		"again for the file that is there now", task.ErrDamaged, path)
 }
 
 // explain converts an error of SQLite to one that callers know, with a remedy. One that another database has explained
@@ -125,12 +131,14 @@ func (d *DB) explain(err error) error {
 	if !ok || errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrFull) {
 		return err
 	}
+
 	path := d.o.Path
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: free space on the disk that holds %s and call again: %w", task.ErrFull, path, err)
 	case sqlite3.SQLITE_CANTOPEN:
-		return fmt.Errorf("%w: see that %s and its folder can be written, that their disk has room, and that not too many files are open (ulimit -n), and call again: %w", task.ErrFull, path, err)
+		return fmt.Errorf("%w: see that %s and its folder can be written, that their disk has room, and that not too "+
+			"many files are open (ulimit -n), and call again: %w", task.ErrFull, path, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("%w: make %s and its folder writable and call again: %w", task.ErrFull, path, err)
 	case sqlite3.SQLITE_IOERR:
@@ -138,19 +146,23 @@ func (d *DB) explain(err error) error {
 		case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC,
 			sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE,
 			sqlite3.SQLITE_IOERR_SHMMAP:
-			return fmt.Errorf("%w: see that the disk that holds %s has space and can be written, and call again: %w", task.ErrFull, path, err)
+			return fmt.Errorf("%w: see that the disk that holds %s has space and can be written, and call again: %w",
+				task.ErrFull, path, err)
 		}
 		return fmt.Errorf("reading %s: see that its disk works: %w", path, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return damaged(path, err)
 	}
+
 	return err
 }
 
 // damaged returns the error for a file that cannot be read, with a remedy. Nothing is done
 // automatically: there may be a copy, or something to save.
 func damaged(path string, why error) error {
-	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save what can be read with `sqlite3 %s .recover`, or set it aside with `deepwork check --set-aside` to begin an empty one: %w",
+	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save "+
+		"what can be read with `sqlite3 %s .recover`, or set it aside with `deepwork check --set-aside` to begin an "+
+		"empty one: %w",
 		task.ErrDamaged, path, filepath.Base(path), why)
 }
 
@@ -168,7 +180,8 @@ func busy(err error) bool {
 	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_PROTOCOL
 }
 
-const doBoard = "stop the servers and restore the database from a copy, save what can be read with `sqlite3 board.db .recover`, or set it aside with `deepwork check --set-aside`"
+const doBoard = "stop the servers and restore the database from a copy, save what can be read with `sqlite3 board.db " +
+	".recover`, or set it aside with `deepwork check --set-aside`"
 
 // Damage returns what SQLite finds wrong with the file, and else the references to missing rows.
 func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
@@ -180,7 +193,9 @@ func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
 	if found != nil {
 		return found
 	}
-	for _, what := range sqlstore.List[string](t, `SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM pragma_foreign_key_check`) {
+	for _, what := range sqlstore.List[string](t,
+		`SELECT coalesce(rowid, 0) || ' of ' || "table" || ' names a row of ' || parent FROM `+
+			`pragma_foreign_key_check`) {
 		found = append(found, session.Finding{Where: d.o.Path, What: "row " + what + " that is not there", Do: doBoard})
 	}
 	return found
@@ -189,7 +204,8 @@ func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
 // Relocate replaces each path of a repository, worktree, workspace or session by what to returns for it.
 func (d *DB) Relocate(ctx context.Context, to func(path string) string) error {
 	return d.Run(ctx, "correcting the paths on the task board", sqlstore.Writing, func(t sqlstore.Tx) {
-		for _, at := range [][2]string{{"repos", "path"}, {"attempt_repos", "repo_path"}, {"attempt_repos", "worktree"}, {"attempts", "workspace"}, {"workflow_sessions", "root"}} {
+		for _, at := range [][2]string{{"repos", "path"}, {"attempt_repos", "repo_path"}, {"attempt_repos", "worktree"},
+			{"attempts", "workspace"}, {"workflow_sessions", "root"}} {
 			table, column := at[0], at[1]
 			for _, path := range sqlstore.List[string](t, fmt.Sprintf(`SELECT DISTINCT %s FROM %s`, column, table)) {
 				if now := to(path); now != path {

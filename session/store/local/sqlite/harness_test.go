@@ -90,7 +90,12 @@ func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary 
 
 func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	t.Helper()
-	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{
+		TaskID:    s.ID,
+		Executor:  "X",
+		Branch:    "b",
+		Workspace: "/w",
+	}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
 func taskOf(t testing.TB, b board, id string) *task.Summary {
@@ -105,7 +110,9 @@ type spy struct {
 }
 
 func (s spy) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error) error {
-	return s.dialect.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error { return f(ctx, seen{q, s.see}) })
+	return s.dialect.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error {
+		return f(ctx, seen{q, s.see})
+	})
 }
 
 type seen struct {
@@ -206,6 +213,7 @@ var roles = map[string]func(board) error{
 			}
 			return err
 		})
+
 		return nil
 	},
 }
@@ -215,12 +223,15 @@ func load(ctx context.Context, b board) int {
 	if err != nil || len(list) == 0 {
 		panic(fmt.Sprint("there is no project: ", err))
 	}
+
 	var n atomic.Int64
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
 			for ; ctx.Err() == nil; n.Add(1) {
-				if _, err := b.CreateTask(context.Background(), task.NewTask{ProjectID: list[0].ID, Title: "loaded"}, task.Request{}); err != nil {
+				_, err := b.CreateTask(context.Background(), task.NewTask{ProjectID: list[0].ID, Title: "loaded"},
+					task.Request{})
+				if err != nil {
 					panic(err)
 				}
 			}
@@ -261,12 +272,14 @@ func together(b board, changes ...func(sqlstore.Querier) error) []error {
 					errs[i] = fmt.Errorf("panic: %v", p)
 				}
 			}()
-			errs[i] = b.Transact(context.Background(), sqlstore.Writing, func(_ context.Context, q sqlstore.Querier) error { return change(q) })
+			errs[i] = b.Transact(context.Background(), sqlstore.Writing,
+				func(_ context.Context, q sqlstore.Querier) error { return change(q) })
 		})
 		for b.queued() <= i {
 			time.Sleep(time.Millisecond)
 		}
 	}
+
 	goOn()
 	all.Wait()
 	return errs
@@ -295,14 +308,16 @@ func titled(t *testing.T, b board, tasks []*task.Summary, want ...string) {
 func outcomes(t *testing.T, errs []error, want ...string) {
 	t.Helper()
 	for i, err := range errs {
-		testkit.True(t, (err == nil) == (want[i] == "") && strings.Contains(fmt.Sprint(err), want[i]), "member %d: %v, want %q", i, err, want[i])
+		testkit.True(t, (err == nil) == (want[i] == "") && strings.Contains(fmt.Sprint(err), want[i]),
+			"member %d: %v, want %q", i, err, want[i])
 	}
 }
 
 // pages limits the size of a database; 1 is taken for the present size.
 func pages(t *testing.T, b board, most int) {
 	t.Helper()
-	testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", most)).Scan(new(int)))
+	testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(),
+		fmt.Sprintf("PRAGMA max_page_count = %d", most)).Scan(new(int)))
 }
 
 func someTasks(t *testing.T, b board, p task.Project, n int) (all []*task.Summary) {
@@ -333,6 +348,7 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 		}
 		return nil
 	})
+
 	change := func(to string) (errs []error, titles []string) {
 		var changes []func(sqlstore.Querier) error
 		for i, s := range tasks {
@@ -348,6 +364,7 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 	n, fails = 0, 2 // it fails all members
 	errs, _ = change("lost ")
 	testkit.True(t, !slices.Contains(errs, nil), "errors %v", errs)
+
 	titled(t, b, tasks, want...)
 	addTask(t, b, p, "afterwards")
 }
@@ -358,12 +375,17 @@ func TestAMemberThatFailsOrPanicsIsUndoneAlone(t *testing.T) {
 	outcomes(t, together(b,
 		retitle(tasks[0].ID, "first"),
 		func(q sqlstore.Querier) error {
-			return errors.Join(retitle(tasks[0].ID, "wrong")(q), retitle(tasks[1].ID, "wrong")(q), errors.New("refused"))
+			return errors.Join(retitle(tasks[0].ID, "wrong")(q), retitle(tasks[1].ID, "wrong")(q),
+				errors.New("refused"))
 		},
-		func(q sqlstore.Querier) error { _ = retitle(tasks[3].ID, "wrong")(q); panic("a bug") },
+		func(q sqlstore.Querier) error {
+			_ = retitle(tasks[3].ID, "wrong")(q)
+			panic("a bug")
+		},
 		func(q sqlstore.Querier) error { // sees what members before it have changed
 			var title string
-			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`, tasks[0].ID).Scan(&title)
+			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`,
+				tasks[0].ID).Scan(&title)
 			return errors.Join(err, retitle(tasks[2].ID, "after "+title)(q))
 		}), "", "refused", "panic: a bug", "")
 	titled(t, b, tasks, "first", "task 1", "after first", "task 3")
@@ -376,7 +398,10 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 			b, p := newBoard(t)
 			tasks := someTasks(t, b, p, 3)
 			n := 0
-			commits(t, b, func() error { n++; return nil })
+			commits(t, b, func() error {
+				n++
+				return nil
+			})
 			errs := together(b,
 				retitle(tasks[0].ID, "first"),
 				func(q sqlstore.Querier) error {
@@ -403,13 +428,21 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	tasks := someTasks(t, b, p, 3)
 	pages(t, b, 1)
 	attempt := func() error {
-		return second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: tasks[0].ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: strings.Repeat("x", 1<<20)}, task.Request{}))
+		return second(b.CreateAttempt(t.Context(), task.Attempt{
+			TaskID:    tasks[0].ID,
+			Executor:  "X",
+			Branch:    "b",
+			Workspace: "/w",
+		}, task.Execution{Prompt: strings.Repeat("x", 1<<20)}, task.Request{}))
 	}
 	err := attempt()
 	testkit.FailsWith(t, err, task.ErrFull)
-	testkit.True(t, code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path), "%v", err)
+	testkit.True(t, code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path),
+		"%v", err)
 	testkit.Same(t, taskOf(t, b, tasks[0].ID), tasks[0])
-	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
+
+	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)),
+		retitle(tasks[2].ID, "c"))
 	pages(t, b, 1<<20)
 	testkit.FailsWith(t, errs[1], task.ErrFull, "errors %v", errs)
 	testkit.Need(t, errs[2] == nil, "errors %v", errs)
@@ -428,10 +461,16 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 			return err
 		}
 	}
-	testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(1)(q) }))
-	testkit.FailsWith(t, b.Transact(t.Context(), sqlstore.Reading, func(context.Context, sqlstore.Querier) error { return task.ErrFull }), task.ErrFull)
+	testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error {
+		return look(1)(q)
+	}))
+	testkit.FailsWith(t, b.Transact(t.Context(), sqlstore.Reading, func(context.Context, sqlstore.Querier) error {
+		return task.ErrFull
+	}), task.ErrFull)
 	testkit.Works(t, errors.Join(together(b, func(sqlstore.Querier) error { return nil }, look(2))...))
-	testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(1)(q) }))
+	testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error {
+		return look(1)(q)
+	}))
 }
 
 func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
@@ -458,7 +497,9 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	tasks := someTasks(t, b, p, 2)
 	goOn := occupy(b)
 	change := func(ctx context.Context, i int) error {
-		return b.Transact(ctx, sqlstore.Writing, func(_ context.Context, q sqlstore.Querier) error { return retitle(tasks[i].ID, "late")(q) })
+		return b.Transact(ctx, sqlstore.Writing, func(_ context.Context, q sqlstore.Querier) error {
+			return retitle(tasks[i].ID, "late")(q)
+		})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -467,6 +508,7 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	cancel()
 	testkit.FailsWith(t, change(ended, 0), context.Canceled)
 	testkit.FailsWith(t, second(b.AllAttempts(ended)), context.Canceled)
+
 	b.patience = 20 * time.Millisecond
 	says(t, change(t.Context(), 1), store.ErrBusy, b.Where())
 	goOn()
@@ -491,8 +533,10 @@ func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	s := addTask(t, b, rootOf(t, b), "before")
 	testkit.Need(t, another(t, "die", path).Wait() != nil, "the child has ended well")
 	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
+
 	p := rootOf(t, b)
 	addTask(t, b, p, "afterwards")
+
 	// A process that is stopped while it has the turn, but is in no transaction, is passed over.
 	end := testkit.Get(b.writer.turn(new(time.Time))).Must(t) // its goroutine waits
 	defer end()

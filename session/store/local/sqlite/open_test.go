@@ -40,6 +40,7 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		testkit.Equal(t, testkit.Get(os.Stat(name)).Must(t).Mode().Perm(), 0o600)
 	}
+
 	reader := testkit.Get(b.reader.Conn(t.Context())).Must(t)
 	for _, c := range []*sql.Conn{b.writer.conn, reader} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
@@ -72,11 +73,15 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 	for range 200 {
 		addTask(t, b, p, strings.Repeat("x", 1000))
 	}
+
 	testkit.Must(t, b.Close())
 	testkit.FailsWith(t, second(b.Task(t.Context(), "x")), task.ErrClosed)
 	testkit.FailsWith(t, b.DeleteTask(t.Context(), "x"), task.ErrClosed)
+
 	good := testkit.Get(os.ReadFile(whole)).Must(t)
-	const aside, version = "set it aside with `deepwork check --set-aside` to begin an empty one", "it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside"
+	const aside, version = "set it aside with `deepwork check --set-aside` to begin an empty one",
+		"it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the " +
+			"database aside"
 	untouched := func(name string, data []byte, statements string, want error, text string) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
@@ -89,8 +94,10 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 					err = errors.Join(err, b.Close())
 				}
 				testkit.FailsWith(t, err, want, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
-				testkit.Contains(t, fmt.Sprint(err), text, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
-				testkit.Contains(t, fmt.Sprint(err), path, "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+				testkit.Contains(t, fmt.Sprint(err), text, "read-only %v: %v, want %v with %q", readOnly, err,
+					want, text)
+				testkit.Contains(t, fmt.Sprint(err), path, "read-only %v: %v, want %v with %q", readOnly, err,
+					want, text)
 			}
 			testkit.True(t, bytes.Equal(before, testkit.Get(os.ReadFile(path)).Must(t)), "the file was changed")
 		})
@@ -100,14 +107,21 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 	untouched("one byte", good[:1], "", task.ErrDamaged, aside)
 	untouched("half page", good[:100], "", task.ErrDamaged, aside)
 	untouched("zeros", make([]byte, len(good)), "", task.ErrDamaged, aside)
-	untouched("pages", append(good[:8192:8192], bytes.Repeat([]byte{0xA5}, len(good)-8192)...), "", task.ErrDamaged, "restore it from a copy") // found when they are read
+
+	// found when they are read
+	untouched("pages", append(good[:8192:8192], bytes.Repeat([]byte{0xA5}, len(good)-8192)...), "", task.ErrDamaged,
+		"restore it from a copy")
 	untouched("another program's", nil, "CREATE TABLE notes (text)", task.ErrDamaged, "the database of another program")
-	untouched("its id", nil, "PRAGMA application_id = 7; PRAGMA user_version = 1; CREATE TABLE projects (text)", task.ErrDamaged, "the database of another program")
-	untouched("newer", good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion, fmt.Sprintf(version, fmt.Sprint(latest()+1), latest()))
-	untouched("unreleased", good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), task.ErrVersion,
+	untouched("its id", nil, "PRAGMA application_id = 7; PRAGMA user_version = 1; CREATE TABLE projects (text)",
+		task.ErrDamaged, "the database of another program")
+	untouched("newer", good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion,
+		fmt.Sprintf(version, fmt.Sprint(latest()+1), latest()))
+	untouched("unreleased", good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID),
+		task.ErrVersion,
 		fmt.Sprintf(version, "8 of before the first release", latest()))
 	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: t.TempDir()})), task.ErrDamaged, "a folder")
 	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: "board.db"})), task.ErrInvalid, "a relative path")
+
 	for _, empty := range []bool{false, true} { // a log alone
 		path := filepath.Join(t.TempDir(), "board.db")
 		if empty {
@@ -136,11 +150,13 @@ func TestReadOnly(t *testing.T) {
 	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Dir(path))).Err(), fs.ErrNotExist, "reading made a folder")
+
 	version := func(b board) int64 { return testkit.Get(b.Version(t.Context())).Must(t) }
 	testkit.Equal(t, version(b), 0, "the version without a file")
 	testkit.Must(t, os.Mkdir(filepath.Dir(path), 0o700))
 	testkit.Must(t, raw(t, path, "PRAGMA journal_mode = WAL").Close()) // as a full disk or a kill leaves it
 	testkit.Equal(t, len(testkit.Get(open().AllAttempts(t.Context())).Must(t)), 0, "before the first transaction")
+
 	w := openAt(t, path, time.Now)
 	testkit.Equal(t, version(b), 0, "the version of a database that was made later")
 	p := rootOf(t, w)
@@ -150,6 +166,7 @@ func TestReadOnly(t *testing.T) {
 	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrFull, "for reading only")
 	before := version(b)
 	testkit.Equal(t, version(b), before, "the version without a change")
+
 	for _, idle := range []int{1, 0} { // 0: over another connection, as after a look that was given up
 		b.watcher.SetMaxIdleConns(idle)
 		before = version(b)
@@ -170,7 +187,8 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	refused := func(readOnly bool) {
 		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
 		testkit.Same(t, taskOf(t, b, s.ID), s)
-		testkit.FailsWith(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})), task.ErrFull)
+		testkit.FailsWith(t,
+			second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})), task.ErrFull)
 		testkit.Works(t, b.Close())
 	}
 	testkit.Must(t, os.Chmod(path, 0o400))
@@ -179,7 +197,8 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	t.Cleanup(func() { testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700)) })
 	refused(false)
 	refused(true)
-	for _, missing := range []string{filepath.Join(filepath.Dir(path), "x", "board.db"), filepath.Join(filepath.Dir(path), "new.db")} {
+	for _, missing := range []string{filepath.Join(filepath.Dir(path), "x", "board.db"),
+		filepath.Join(filepath.Dir(path), "new.db")} {
 		testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: missing})), task.ErrFull)
 	}
 }
@@ -195,10 +214,13 @@ func TestAFileThatCannotBeWrittenAtFirst(t *testing.T) {
 	}
 	b = openAt(t, path, time.Now)
 	testkit.Same(t, taskOf(t, b, s.ID), s)
+
 	retitle := task.TaskChange{Title: new("written")}
 	says(t, second(b.UpdateTask(t.Context(), s.ID, retitle)), task.ErrFull, "call again")
 	testkit.Must(t, errors.Join(os.Remove(path+"-wal"), os.Rename(path, path+".away")))
-	testkit.Until(t, "no other one is begun", func() bool { return errors.Is(second(b.Task(t.Context(), s.ID)), task.ErrDamaged) })
+	testkit.Until(t, "no other one is begun", func() bool {
+		return errors.Is(second(b.Task(t.Context(), s.ID)), task.ErrDamaged)
+	})
 	testkit.Must(t, os.Rename(path+".away", path))
 	testkit.Until(t, "it is written", func() bool { return second(b.UpdateTask(t.Context(), s.ID, retitle)) == nil })
 }
@@ -210,7 +232,8 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	statements := 0
 	before, err := spied(b, func(string, []any) {
 		if statements++; statements == 2 {
-			e := testkit.Get(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).Must(t) // in the middle of the reading
+			// in the middle of the reading
+			e := testkit.Get(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).Must(t)
 			testkit.Must(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})))
 		}
 	}).AttemptDetails(t.Context(), a.ID)
@@ -219,6 +242,7 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	testkit.Need(t, before.Attempt.LatestSessionID == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
 	testkit.Equal(t, before.Execution.State, task.Waiting, "two moments: %+v %+v", before.Attempt, before.Execution)
 	testkit.True(t, before.Session == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
+
 	now := testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t)
 	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }
@@ -239,24 +263,29 @@ func TestListsUseIndexes(t *testing.T) {
 		"details":           second(spy.AttemptDetails(t.Context(), a.ID)),
 		"open executions":   second(spy.OpenExecutions(t.Context())),
 		"a branch":          second(spy.BranchTaken(t.Context(), "b")),
-		"a creation":        second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"}, task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
-		"a claim":           second(spy.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})),
+		"a creation": second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"},
+			task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
+		"a claim": second(spy.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})),
 	} {
 		testkit.Works(t, err, "%v", what)
 	}
 	testkit.True(t, len(seen) >= 15, "only %v %v", len(seen), "statements")
+
 	testkit.Must(t, b.DB.Run(t.Context(), "explaining", sqlstore.Reading, func(x sqlstore.Tx) {
 		for query, args := range seen {
 			if strings.HasPrefix(query, "DELETE FROM changes") {
 				continue // once a minute
 			}
+
 			for _, s := range sqlstore.List[struct {
 				ID, Parent, NotUsed int
 				Detail              string
 			}](x, "EXPLAIN QUERY PLAN "+query, args...) {
 				// Those that run are few: they may be sorted.
-				testkit.True(t, !strings.HasPrefix(s.Detail, "SCAN") || s.Detail == "SCAN CONSTANT ROW", "%s\n%s", s.Detail, query)
-				testkit.True(t, !strings.Contains(s.Detail, "TEMP B-TREE") || strings.Contains(query, "'running') AND step_id IS NULL ORDER BY"), "%s\n%s", s.Detail, query)
+				testkit.True(t, !strings.HasPrefix(s.Detail, "SCAN") || s.Detail == "SCAN CONSTANT ROW", "%s\n%s",
+					s.Detail, query)
+				testkit.True(t, !strings.Contains(s.Detail, "TEMP B-TREE") ||
+					strings.Contains(query, "'running') AND step_id IS NULL ORDER BY"), "%s\n%s", s.Detail, query)
 			}
 		}
 	}))
@@ -274,18 +303,23 @@ func with(t *testing.T, scripts ...string) {
 // Servers that open a file at once migrate it one after the other, whether it is empty or has a version already.
 func TestMigrationByManyServers(t *testing.T) {
 	for i, name := range testkit.Get(fs.Glob(files, "migrations/*.sql")).Must(t) { // without a gap
-		testkit.True(t, i < latest() && strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
+		testkit.True(t, i < latest() && strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)),
+			"%s is not migration number %d", name, i+1)
 	}
+
 	path := filepath.Join(t.TempDir(), "board.db")
 	openByMany := func(want int) {
 		t.Helper()
 		var boards sync.WaitGroup
 		for range 4 {
-			boards.Go(func() { testkit.Works(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Must(t).Close()) })
+			boards.Go(func() {
+				testkit.Works(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Must(t).Close())
+			})
 		}
 		boards.Wait()
 		got := schemaOf(t, path)
-		testkit.Equal(t, got["version"]+" "+got["application"], fmt.Sprint(want, " ", applicationID), "version and application")
+		testkit.Equal(t, got["version"]+" "+got["application"], fmt.Sprint(want, " ", applicationID),
+			"version and application")
 	}
 	openByMany(latest())
 	b := openAt(t, path, noon)
@@ -294,10 +328,14 @@ func TestMigrationByManyServers(t *testing.T) {
 	with(t, "CREATE TABLE second (x)", "ALTER TABLE second ADD COLUMN y")
 	openByMany(latest())
 	testkit.Equal(t, schemaOf(t, path)["table second"], "CREATE TABLE second (x, y)", "the later scripts made")
+
 	b = openAt(t, path, noon)
 	testkit.Same(t, taskOf(t, b, s.ID), s, "the task")
-	testkit.Must(t, raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1)).Close()) // by a newer deepwork, beside one that runs
-	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrVersion, fmt.Sprintf("it has version %d, and this deepwork uses version %d: use", latest()+1, latest()))
+
+	// by a newer deepwork, beside one that runs
+	testkit.Must(t, raw(t, path, fmt.Sprintf("PRAGMA user_version = %d", latest()+1)).Close())
+	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrVersion,
+		fmt.Sprintf("it has version %d, and this deepwork uses version %d: use", latest()+1, latest()))
 }
 
 // A migration that fails leaves the board at its version, and nothing of itself. A reader does not migrate.
@@ -307,8 +345,10 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	version := latest()
 	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
-	testkit.Fails(t, second(openBoard(t.Context(), Options{Path: path})), fmt.Sprintf("migrating it from version %d to %d", version, version+1))
-	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion, "if it is a backup, restore it with the deepwork that wrote it")
+	testkit.Fails(t, second(openBoard(t.Context(), Options{Path: path})),
+		fmt.Sprintf("migrating it from version %d to %d", version, version+1))
+	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion,
+		"if it is a backup, restore it with the deepwork that wrote it")
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 
@@ -317,7 +357,9 @@ func schemaOf(t *testing.T, path string) (all map[string]string) {
 	db := raw(t, path)
 	defer db.Close()
 	var text string
-	testkit.Must(t, db.QueryRow(`SELECT json_group_object(name, sql) FROM (SELECT type || ' ' || name AS name, coalesce(sql, '') AS sql FROM sqlite_schema
+	testkit.Must(t,
+		db.QueryRow(`SELECT json_group_object(name, sql) FROM (SELECT type || ' ' || name AS name, coalesce(sql, `+
+			`'') AS sql FROM sqlite_schema
 		UNION ALL SELECT 'version', CAST(user_version AS TEXT) FROM pragma_user_version
 		UNION ALL SELECT 'application', CAST(application_id AS TEXT) FROM pragma_application_id)`).Scan(&text))
 	testkit.Must(t, json.Unmarshal([]byte(text), &all))
@@ -332,16 +374,21 @@ func fill(t testing.TB, b board, p task.Project) {
 		for i := range 10_000 {
 			of := id(1, i)
 			at = at.Add(time.Second)
-			x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
-				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at))
+			x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, `+
+				`created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+				of, p.ID, fmt.Sprintf("Task number %d", i),
+				"What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)],
+				task.FormatTime(at), task.FormatTime(at))
 			for j := range 3 {
 				attempt, when := id(2, 3*i+j), task.FormatTime(at.Add(time.Duration(j)*time.Minute))
 				state := []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted}[(i+j)%4]
-				x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+				x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, `+
+					`caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
 					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when)
 				x.Exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
 					id(3, 3*i+j), attempt, "CODEX", when, when)
-				x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
+				x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, `+
+					`state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
 					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when)
 			}
 		}
@@ -354,7 +401,8 @@ func id(table, n int) string {
 
 // bare runs the query of list_tasks as a program would that had nothing else.
 func bare(b *testing.B, db *sql.DB, summary, project string) (rows int) {
-	r := testkit.Get(db.Query(summary+`WHERE t.project_id = ? ORDER BY t.created_at DESC, t.id LIMIT 50`, project)).Must(b)
+	r := testkit.Get(db.Query(summary+`WHERE t.project_id = ? ORDER BY t.created_at DESC, t.id LIMIT 50`, project)).
+		Must(b)
 	defer r.Close()
 	to := make([]any, len(testkit.Get(r.Columns()).Must(b)))
 	for i := range to {
@@ -363,6 +411,7 @@ func bare(b *testing.B, db *sql.DB, summary, project string) (rows int) {
 	for ; r.Next(); rows++ {
 		testkit.Must(b, r.Scan(to...))
 	}
+
 	return rows
 }
 
@@ -375,7 +424,9 @@ func BenchmarkListTasks(b *testing.B) {
 	db := testkit.Get(sql.Open("sqlite", Source(path, "ro"))).Must(b)
 	defer db.Close()
 	var summary string
-	testkit.Must(b, second(spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1))))
+	testkit.Must(b, second(spied(board, func(query string, _ []any) {
+		summary = strings.TrimSuffix(query, "WHERE t.id = ?")
+	}).Task(b.Context(), id(1, 1))))
 	var spent, spentBare time.Duration
 	for b.Loop() { // in turns, so that both meet the same machine
 		begun := time.Now()
@@ -384,6 +435,7 @@ func BenchmarkListTasks(b *testing.B) {
 		testkit.Need(b, len(list) == 50, "%v %v %v %v", len(list), total, next, err)
 		testkit.Need(b, total == 10_000, "%v %v %v %v", len(list), total, next, err)
 		testkit.Need(b, next != "", "%v %v %v %v", len(list), total, next, err)
+
 		spent += time.Since(begun)
 		begun = time.Now()
 		testkit.Equal(b, bare(b, db, summary, p.ID), 50)

@@ -19,9 +19,11 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 	if err == nil {
 		err = f()
 	}
+
 	if !busy(err) {
 		return d.explain(err)
 	}
+
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	for since := time.Now(); busy(err); {
@@ -30,6 +32,7 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 		}
 		err = f()
 	}
+
 	return d.explain(err)
 }
 
@@ -37,9 +40,11 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 // is when the waiting began, or was logged last.
 func (d *DB) pause(ctx context.Context, since *time.Time, pace time.Duration) error {
 	if waited := time.Since(*since); waited > d.patience/2 {
-		d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path, session.MS("waited_ms", waited))
+		d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path,
+			session.MS("waited_ms", waited))
 		*since = time.Now()
 	}
+
 	err := wait.For(ctx, pace)
 	if d.closing.Err() != nil {
 		return task.ErrClosed
@@ -55,8 +60,12 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 	if mode == sqlstore.Reading || mode == sqlstore.Looking {
 		return d.read(ctx, mode == sqlstore.Looking, f)
 	}
+
 	within := context.WithoutCancel(ctx)
-	return d.write(ctx, member{synced: mode != sqlstore.Unsynced, change: func(q sqlstore.Querier) error { return f(within, q) }})
+	return d.write(ctx, member{
+		synced: mode != sqlstore.Unsynced,
+		change: func(q sqlstore.Querier) error { return f(within, q) },
+	})
 }
 
 // read runs f on one state of the database, or, if it only looks, its one statement.
@@ -75,6 +84,7 @@ func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sql
 			return err
 		}
 		defer c.Close()
+
 		began, err := c.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -93,6 +103,7 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	if !d.Exists() {
 		return 0, nil
 	}
+
 	release, err := d.use(ctx)
 	if err != nil {
 		return 0, err
@@ -101,17 +112,23 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	if d.watcher == nil { // there was no file when the database was opened for reading only
 		return 0, nil
 	}
+
 	err = d.retry(ctx, func() error {
 		c, err := d.watcher.Conn(ctx)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+
 		if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&v); err != nil {
 			return err
 		}
+
 		// Each connection counts on its own. The driver makes another one after a call that was given up.
-		return c.Raw(func(of any) error { v += of.(*compiled).number << 32; return nil })
+		return c.Raw(func(of any) error {
+			v += of.(*compiled).number << 32
+			return nil
+		})
 	})
 	return v, err
 }
@@ -123,12 +140,14 @@ func feed(d *DB) sqlstore.Feed {
 		State: `SELECT CAST(last AS TEXT),
 				?1 = CAST(CAST(?1 AS INTEGER) AS TEXT) AND CAST(?1 AS INTEGER) BETWEEN first - 1 AND last,
 				CAST(?1 AS INTEGER) < last
-			FROM (SELECT coalesce((SELECT min(position) FROM changes), 1) AS first, coalesce((SELECT max(position) FROM changes), 0) AS last)`,
+			FROM (SELECT coalesce((SELECT min(position) FROM changes), 1) AS first, coalesce((SELECT max(position) ` +
+			`FROM changes), 0) AS last)`,
 		After: `SELECT kind, id FROM changes WHERE position > CAST(?1 AS INTEGER) ORDER BY position`,
 		// The newest one stays, since it says which position is the last. What is older than one that goes
 		// goes, too, whatever its time: the clock may have been set.
 		Prune: `DELETE FROM changes WHERE position < (SELECT max(position) FROM changes)
-			AND position <= (SELECT max(coalesce((SELECT max(position) FROM changes WHERE at < ?1), 0), (SELECT max(position) FROM changes) - ?2))`,
+			AND position <= (SELECT max(coalesce((SELECT max(position) FROM changes WHERE at < ?1), 0), (SELECT ` +
+			`max(position) FROM changes) - ?2))`,
 		Version: d.Version,
 	}
 }

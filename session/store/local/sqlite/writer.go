@@ -54,7 +54,14 @@ type writer struct {
 }
 
 func newWriter(d *DB, pool *sql.DB) *writer {
-	return &writer{db: d, pool: pool, sync: true, wake: wait.NewSignal(), ended: make(chan struct{}), stuck: map[string]bool{}}
+	return &writer{
+		db:    d,
+		pool:  pool,
+		sync:  true,
+		wake:  wait.NewSignal(),
+		ended: make(chan struct{}),
+		stuck: map[string]bool{},
+	}
 }
 
 // start takes the connection and starts the goroutine. The caller calls close.
@@ -62,11 +69,15 @@ func (w *writer) start(ctx context.Context) (err error) {
 	if w.conn, err = w.pool.Conn(ctx); err != nil {
 		return err
 	}
-	err = w.conn.Raw(func(c any) error { w.compiled = c.(*compiled); return nil })
+	err = w.conn.Raw(func(c any) error {
+		w.compiled = c.(*compiled)
+		return nil
+	})
 	if err == nil {
 		w.stop = make(chan struct{})
 		go w.run()
 	}
+
 	return err
 }
 
@@ -76,6 +87,7 @@ func (w *writer) close() error {
 		close(w.stop)
 		<-w.ended
 	}
+
 	var err error
 	if w.conn != nil {
 		err = w.conn.Close()
@@ -98,6 +110,7 @@ func (w *writer) do(ctx context.Context, m *member) error {
 		w.leave(m, ended(ctx))
 		<-m.done
 	}
+
 	if m.panicked != nil {
 		panic(m.panicked)
 	}
@@ -155,6 +168,7 @@ func (w *writer) run() {
 		case <-w.stop:
 			return
 		}
+
 		for w.wanted() {
 			w.serve()
 		}
@@ -171,7 +185,8 @@ func ended(ctx context.Context) error {
 
 // bounded returns a context that ends, with a store.ErrBusy, when a call has waited long enough.
 func (d *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d.patience, fmt.Errorf("%w: %s was locked for %v", store.ErrBusy, d.o.Path, d.patience))
+	return context.WithTimeoutCause(ctx, d.patience,
+		fmt.Errorf("%w: %s was locked for %v", store.ErrBusy, d.o.Path, d.patience))
 }
 
 // write makes a change on the writer's connection.
@@ -182,8 +197,10 @@ func (d *DB) write(ctx context.Context, m member) error {
 	}
 	defer release()
 	if d.writer == nil {
-		return fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make room on its disk, or it and its folder writable, and call again", task.ErrFull, d.o.Path)
+		return fmt.Errorf("%w: %s was opened for reading only; if that was not asked for, make room on its disk, or "+
+			"it and its folder writable, and call again", task.ErrFull, d.o.Path)
 	}
+
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	return d.retry(ctx, func() error {
@@ -226,7 +243,8 @@ func (w *writer) turn(since *time.Time) (end func(), err error) {
 			if err != nil {
 				if !w.unordered {
 					w.unordered = true
-					w.db.o.Logger.Warn("processes cannot take turns in writing the task board", "path", w.db.o.Path, "error", err)
+					w.db.o.Logger.Warn("processes cannot take turns in writing the task board", "path", w.db.o.Path,
+						"error", err)
 				}
 				return nil, nil
 			}
@@ -244,6 +262,7 @@ func (w *writer) turn(since *time.Time) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	turn, err := lock(turnSuffix)
 	unlock(next)
 	return func() { unlock(turn) }, err
@@ -308,6 +327,7 @@ func (w *writer) begin(group []*member) error {
 	if err := inPlace(w.db.o.Path, w.db.info); err != nil {
 		return err
 	}
+
 	if synced := slices.ContainsFunc(group, func(m *member) bool { return m.synced }); synced != w.sync {
 		level := "NORMAL"
 		if synced {
@@ -330,6 +350,7 @@ func (w *writer) begin(group []*member) error {
 			_ = w.commit(nil)
 		}
 	}
+
 	return err
 }
 
@@ -345,6 +366,7 @@ func (w *writer) each(group []*member) []*member {
 			w.try(m)
 			w.release(m)
 		}
+
 		if w.compiled.phase != lost {
 			continue
 		}
@@ -353,7 +375,8 @@ func (w *writer) each(group []*member) []*member {
 		}
 		for _, earlier := range group[:i] {
 			if !earlier.failed() {
-				earlier.err = fmt.Errorf("nothing was changed, since another change in the same transaction failed: %w", cmp.Or(m.err, errLost))
+				earlier.err = fmt.Errorf("nothing was changed, since another change in the same transaction failed: %w",
+					cmp.Or(m.err, errLost))
 			}
 		}
 		w.giveBack(group[i+1:])
@@ -378,6 +401,7 @@ func (w *writer) release(m *member) {
 	if w.compiled.phase == lost {
 		return
 	}
+
 	var err error
 	if m.failed() {
 		err = w.exec("ROLLBACK TO member")
@@ -398,6 +422,7 @@ func (w *writer) commit(group []*member) (err error) {
 			w.compiled.phase = outside
 		}
 	}
+
 	left := w.compiled.phase == inside
 	w.compiled.phase = outside
 	if left {

@@ -35,16 +35,19 @@ func Twice(names string, run func() int) int {
 		}
 		return run()
 	}
-	if tests == "" || os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" || value("test.list") != "" || value("test.fuzzworker") == "true" {
+	if tests == "" || os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" ||
+		value("test.list") != "" || value("test.fuzzworker") == "true" {
 		return run()
 	}
+
 	missing, err := unknown(names)
 	if err != nil {
 		fmt.Println("FAIL: listing the tests to run with PostgreSQL:", err)
 		return 1
 	}
 	if len(missing) > 0 {
-		fmt.Println("FAIL: the list of tests to run with PostgreSQL names some that do not exist: correct or remove", strings.Join(missing, ", "))
+		fmt.Println("FAIL: the list of tests to run with PostgreSQL names some that do not exist: correct or remove",
+			strings.Join(missing, ", "))
 		return 1
 	}
 
@@ -59,6 +62,7 @@ func Twice(names string, run func() int) int {
 	}
 	defer os.Remove(said.Name())
 	defer said.Close()
+
 	os.Setenv(againVariable, "0")
 	code := run()
 	err = again.Wait()
@@ -69,6 +73,7 @@ func Twice(names string, run func() int) int {
 		fmt.Println("FAIL: with PostgreSQL:", err)
 		return 1
 	}
+
 	return code
 }
 
@@ -101,9 +106,11 @@ func startAgain() (again *exec.Cmd, said *os.File, err error) {
 	if _, err := Shared(); err != nil {
 		return nil, nil, err
 	}
+
 	if said, err = os.CreateTemp("", "again"); err != nil {
 		return nil, nil, err
 	}
+
 	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { // files that this process writes
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		return name == "test.testlogfile" || name == "test.gocoverdir" || strings.HasSuffix(name, "profile")
@@ -116,5 +123,6 @@ func startAgain() (again *exec.Cmd, said *os.File, err error) {
 
 // Leaks is goleak.Find. It knows that a connection which was cut off waits for its server for up to 15 seconds.
 func Leaks(o ...goleak.Option) error {
-	return goleak.Find(append(o, goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))...)
+	return goleak.Find(append(o,
+		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))...)
 }

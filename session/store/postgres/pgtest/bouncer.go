@@ -40,6 +40,7 @@ func StartBouncer(raw string) (*Pooler, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("pgbouncer is %w", ErrMissing)
 	}
+
 	dir, err := newDir()
 	if err != nil {
 		return nil, err
@@ -58,8 +59,11 @@ func StartBouncer(raw string) (*Pooler, error) {
 	if password, ok := u.User.Password(); ok {
 		login += " password=" + password
 	}
+
 	config := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%s %s\n[pgbouncer]\nlisten_addr =\nlisten_port = 5432\nunix_socket_dir = %s\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 20\nmax_client_conn = 500\nserver_login_retry = 1\n",
+	text := fmt.Sprintf("[databases]\n* = host=%s port=%s %s\n[pgbouncer]\nlisten_addr =\nlisten_port = "+
+		"5432\nunix_socket_dir = %s\nauth_type = any\npool_mode = transaction\ndefault_pool_size = "+
+		"20\nmax_client_conn = 500\nserver_login_retry = 1\n",
 		host, port, login, dir)
 	if err = os.WriteFile(config, []byte(text), 0o644); err == nil {
 		b.process, err = start(dir, "", syscall.SIGKILL, program, config)
@@ -68,12 +72,14 @@ func StartBouncer(raw string) (*Pooler, error) {
 		b.Close()
 		return nil, fmt.Errorf("starting PgBouncer: %w", err)
 	}
+
 	for began := time.Now(); time.Since(began) < readyWithin && b.process.alive(); time.Sleep(5 * time.Millisecond) {
 		if c, err := net.Dial("unix", socketIn(dir)); err == nil {
 			c.Close()
 			return b, nil
 		}
 	}
+
 	said, _ := os.ReadFile(filepath.Join(dir, "log"))
 	b.Close()
 	return nil, fmt.Errorf("pgbouncer does not start:\n%s", said)

@@ -21,14 +21,15 @@ const watch = `if [ -n "$4" ]; then exec 9<"$4"; flock 9; else cat >/dev/null; f
 while kill -0 "$1" && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; rm -rf "$3"`
 
 // start starts a program as an unprivileged user, with its output in the file log of a folder. If
-// this process ends, or, if users is not "", all that have that file locked, a signal ends the program and the folder is
-// removed.
+// this process ends, or, if users is not "", all that have that file locked, a signal ends the program and
+// the folder is removed.
 func start(dir, users string, last syscall.Signal, program string, args ...string) (*daemon, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
+
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ func lock(path string, alone bool) error {
 	if err != nil {
 		return err
 	}
+
 	how := syscall.LOCK_SH
 	if alone {
 		how = syscall.LOCK_EX
@@ -26,6 +27,7 @@ func lock(path string, alone bool) error {
 	for err = syscall.EINTR; err == syscall.EINTR; {
 		err = syscall.Flock(int(f.Fd()), how)
 	}
+
 	locked.Store(path, f)
 	return err
 }

@@ -29,6 +29,7 @@ func Exhaust(raw string) (release func(), err error) {
 			release()
 			return nil, err
 		}
+
 		held = append(held, c)
 		kind := make([]byte, 1)
 		if _, err = c.Write(startup(raw)); err == nil {
@@ -38,6 +39,7 @@ func Exhaust(raw string) (release func(), err error) {
 			return release, nil
 		}
 	}
+
 	release()
 	return nil, fmt.Errorf("the server takes more than %d connections", len(held))
 }

@@ -32,6 +32,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	if base := os.Getenv(urlVariable); base != "" && base != off {
 		return &Server{base: base}, nil
 	}
+
 	start := share
 	if f := flag.Lookup("test.bench"); runtime.GOOS != "linux" || f != nil && f.Value.String() != "" {
 		start = func() (*Server, error) { return Start() } // with fsync, which counts
@@ -73,7 +74,8 @@ func Need(t testing.TB, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrMissing) && os.Getenv(requiredVariable) != "1":
-		t.Skipf("skipped without PostgreSQL: %v; install it (Debian: apt-get install postgresql pgbouncer), or set %s to the URL of a server", err, urlVariable)
+		t.Skipf("skipped without PostgreSQL: %v; install it (Debian: apt-get install postgresql pgbouncer), or set "+
+			"%s to the URL of a server", err, urlVariable)
 	default:
 		t.Fatalf("PostgreSQL for tests: %v", err)
 	}

@@ -24,10 +24,12 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+
 		fmt.Println(s.base)
 		os.Stdout.Close()
 		select {} // until it is killed
 	}
+
 	_ = flag.Set("test.parallel", "4") // they wait for processes
 	goleak.VerifyTestMain(m)
 }
@@ -72,7 +74,10 @@ func refused(t *testing.T, url, sql, what string) {
 
 func until(t *testing.T, url, sql, want string) {
 	t.Helper()
-	testkit.Until(t, want, func() bool { said, _ := query(t, url, sql); return said == want })
+	testkit.Until(t, want, func() bool {
+		said, _ := query(t, url, sql)
+		return said == want
+	})
 }
 
 func wants(t *testing.T, url, sql, want string) {

@@ -39,7 +39,9 @@ type Message struct {
 	FromServer bool
 	Type       byte   // 0 for the first one of a client
 	Body       []byte // without the length
-	Commits    bool   // it confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT, DELETE or CALL outside a transaction
+	// it confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT, DELETE or CALL outside a
+	// transaction
+	Commits bool
 }
 
 // Completes reports whether a message is the server's CommandComplete of a command such as "COMMIT".
@@ -107,6 +109,7 @@ func (p *Proxy) RefuseAt(match func(Message) bool) <-chan struct{} {
 		if !match(m) {
 			return false
 		}
+
 		p.refuse = true
 		for c := range p.conns {
 			c.Close()
@@ -167,6 +170,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer server.Close()
+
 	open := false
 	p.set(func() {
 		if open = p.conns != nil && !p.refuse; open {
@@ -176,7 +180,11 @@ func (p *Proxy) serve(client net.Conn) {
 	if !open {
 		return
 	}
-	defer p.set(func() { delete(p.conns, client); delete(p.conns, server) })
+	defer p.set(func() {
+		delete(p.conns, client)
+		delete(p.conns, server)
+	})
+
 	var both sync.WaitGroup
 	forward := func(to, from net.Conn, fromServer bool) {
 		defer client.Close()
@@ -248,16 +256,19 @@ func (s *stream) next(to io.Writer, from io.Reader) error {
 		case <-s.p.over:
 		}
 	}
+
 	if frozen != nil {
 		<-frozen
 	}
 	_, err := to.Write(whole[:cut])
+
 	if all {
 		s.p.Sever()
 	}
 	if cut < len(whole) {
 		return errCut
 	}
+
 	return err
 }
 
@@ -266,6 +277,7 @@ func (s *stream) follow(m *Message) {
 	if !m.FromServer {
 		return
 	}
+
 	switch {
 	case m.Type == 'Z' && len(m.Body) == 1: // ReadyForQuery
 		s.inside = m.Body[0] != 'I'

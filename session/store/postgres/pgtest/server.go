@@ -37,6 +37,7 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := newDir()
 	if err != nil {
 		return nil, err
@@ -52,7 +53,8 @@ func newServer(dir string, options ...string) *Server {
 
 // first makes the data of a server, and starts it; it removes its folder if that fails.
 func (s *Server) first() error {
-	_, err := s.program("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	_, err := s.program("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"--no-sync")
 	if err == nil {
 		err = s.Start()
 	}
@@ -69,11 +71,13 @@ func share() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := newServer(filepath.Join(os.TempDir(), fmt.Sprint("pgtest-", os.Getuid())), "fsync=off", "max_connections=400")
 	s.bin, s.users = bin, s.dir+".users"
 	if err := lock(s.users, false); err != nil {
 		return nil, err
 	}
+
 	starting := s.dir + ".starting"
 	if err := lock(starting, true); err != nil {
 		return nil, err
@@ -82,6 +86,7 @@ func share() (*Server, error) {
 	if c, err := net.Dial("unix", socketIn(s.dir)); err == nil {
 		return s, c.Close()
 	}
+
 	err = errors.Join(os.RemoveAll(s.dir), os.Mkdir(s.dir, 0o700))
 	if u := unprivileged(); err == nil && u != nil {
 		err = chown(s.dir, u)
@@ -89,6 +94,7 @@ func share() (*Server, error) {
 	if err == nil {
 		err = s.first()
 	}
+
 	s.process = nil // nobody stops it
 	return s, err
 }
@@ -106,9 +112,11 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // Start starts a server that was stopped or killed, and waits until it accepts connections.
 func (s *Server) Start() error {
 	args := []string{"-D", s.data()}
-	for _, o := range append([]string{"listen_addresses=", "unix_socket_directories=" + s.dir, "fsync=on", "shared_buffers=64MB"}, s.options...) {
+	for _, o := range append([]string{"listen_addresses=", "unix_socket_directories=" + s.dir, "fsync=on",
+		"shared_buffers=64MB"}, s.options...) {
 		args = append(args, "-c", o)
 	}
+
 	began := time.Now()
 	for time.Since(began) < readyWithin {
 		d, err := start(s.dir, s.users, syscall.SIGQUIT, filepath.Join(s.bin, "postgres"), args...)
@@ -118,10 +126,12 @@ func (s *Server) Start() error {
 		for s.process = d; time.Since(began) < readyWithin && d.alive(); time.Sleep(10 * time.Millisecond) {
 			state, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 			lines := strings.Split(string(state), "\n")
-			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 && (strings.HasPrefix(lines[7], "ready") || strings.HasPrefix(lines[7], "standby")) {
+			if lines[0] == fmt.Sprint(d.cmd.Process.Pid) && len(lines) > 7 &&
+				(strings.HasPrefix(lines[7], "ready") || strings.HasPrefix(lines[7], "standby")) {
 				return nil
 			}
 		}
+
 		// It ended: processes of a killed one are about to end.
 		s.process = nil
 		d.end(syscall.SIGKILL)
@@ -161,6 +171,7 @@ func programs() (string, error) {
 	if os.Getenv(urlVariable) == off {
 		return "", fmt.Errorf("postgres and initdb are taken for %w", ErrMissing)
 	}
+
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), "initdb")); err == nil {
@@ -168,11 +179,14 @@ func programs() (string, error) {
 			}
 		}
 	}
+
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
 		return "", fmt.Errorf("postgres and initdb are %w", ErrMissing)
 	}
-	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return len(a) - len(b) + strings.Compare(a, b) })), nil
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int {
+		return len(a) - len(b) + strings.Compare(a, b)
+	})), nil
 }
 
 // newDir returns a new folder that only the server's user and root can enter.

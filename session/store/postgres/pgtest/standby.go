@@ -18,9 +18,12 @@ func (s *Server) Follow() error {
 		return err
 	}
 	s.standby = &Server{dir: dir, bin: s.bin, options: s.options}
-	if _, err := s.program("pg_basebackup", "-h", s.dir, "-U", "postgres", "-D", s.standby.data(), "-R", "-c", "fast", "--no-sync"); err != nil {
+
+	if _, err := s.program("pg_basebackup", "-h", s.dir, "-U", "postgres", "-D", s.standby.data(), "-R", "-c", "fast",
+		"--no-sync"); err != nil {
 		return err
 	}
+
 	if err := s.standby.Start(); err != nil {
 		return err
 	}
@@ -32,10 +35,12 @@ func (s *Server) Follow() error {
 		_, err = sql("SELECT pg_reload_conf()")
 	}
 	for began, state := time.Now(), ""; err == nil && !strings.Contains(state, "sync"); {
-		if state, err = sql("SELECT sync_state FROM pg_stat_replication WHERE sync_state = 'sync'"); time.Since(began) > readyWithin {
+		state, err = sql("SELECT sync_state FROM pg_stat_replication WHERE sync_state = 'sync'")
+		if time.Since(began) > readyWithin {
 			return fmt.Errorf("the standby does not follow within %v", readyWithin)
 		}
 	}
+
 	return err
 }
 
@@ -45,9 +50,12 @@ func (s *Server) FailOver() error {
 	if err := s.Kill(); err != nil {
 		return err
 	}
-	if _, err := s.program("pg_ctl", "promote", "-D", s.standby.data(), "-w", "-t", fmt.Sprint(int(readyWithin/time.Second))); err != nil {
+
+	if _, err := s.program("pg_ctl", "promote", "-D", s.standby.data(), "-w", "-t",
+		fmt.Sprint(int(readyWithin/time.Second))); err != nil {
 		return err
 	}
+
 	if err := os.Remove(socketIn(s.dir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
