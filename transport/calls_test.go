@@ -252,7 +252,7 @@ func TestTracesOfCalls(t *testing.T) {
 }
 
 // A workflow at a source is in the trace of the call, and so are what the source does for it and the look
-// that finds the end of its task; the looks before that are no calls.
+// that finds the end of its task; the looks before that are not calls.
 func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	receiver := telemetrytest.New(t)
 	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test", Content: true})

@@ -31,7 +31,7 @@ const (
 	sessionTemplate = sessionURI + "{session_id}"
 )
 
-// goalArgument is the argument of prompts that is no input of their workflow.
+// goalArgument is the argument of prompts that is not an input of their workflow.
 const goalArgument = "goal"
 
 // A library offers the jobs of a catalog as MCP's prompts and resources: a prompt

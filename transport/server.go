@@ -87,7 +87,7 @@ type engines struct {
 	// a step by the job of a session
 	defined func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error)
 
-	// the span of an agent that calls; nil means that callers are no agents of a run
+	// the span of an agent that calls; nil means that callers are not agents of a run
 	agent     func(identity string) telemetry.Ref
 	longCalls store.LongCalls // of tasks; nil means that there are none
 	here      string          // see tasks.Set

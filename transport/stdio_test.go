@@ -135,7 +135,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// A session whose input ends at once may be over before ServeStdio has looked for its connection: that is no error.
+// A session whose input ends at once may be over before ServeStdio has looked for its connection: that is not an error.
 func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serverOn(t, t.TempDir(), nil)

@@ -70,7 +70,7 @@ func (t *tail) text() string {
 
 func lastBytes(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
-// fromLine drops the line in whose middle s may begin, unless that is all there is.
+// fromLine drops the partial line at the beginning of s, unless s has no other.
 func fromLine(s string) string {
 	if i := strings.IndexByte(s, '\n'); i >= 0 && strings.TrimSpace(s[i:]) != "" {
 		return s[i+1:]

@@ -156,8 +156,8 @@ func (c *Call) HasParts() bool {
 	return c.parts
 }
 
-// About returns a context for what is about a span. If ctx is of a call whose caller has not said where it
-// belongs, that span is its parent.
+// About returns a context whose log records and spans refer to a span. If ctx is of a call whose caller has
+// not said where it belongs, that span is its parent.
 func About(ctx context.Context, what Ref) context.Context {
 	c, ok := trace.SpanFromContext(ctx).(*Call)
 	if !ok {

@@ -130,7 +130,7 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 		inside, after := 0, 0 // of the entries in a for_each: which, and the member after it
 		for m, id := range entry {
 			at := slices.Concat(at, w.at[e][m])
-			if last := len(at) - 1; !o.d.Has(at) { // an id that is no list
+			if last := len(at) - 1; !o.d.Has(at) { // an id that is not a list
 				at = at[:last]
 			}
 			if f := w.Forms[e]; f != nil && f.ForEach != nil { // its steps come one after the other

@@ -302,7 +302,7 @@ func (d *decoder) checkHooks(hooks []Hook, at place, path ...any) {
 	}
 }
 
-// notMapping is what given returns for a value that is no mapping, and has that error already.
+// notMapping is what given returns for a value that is not a mapping, and has that error already.
 const notMapping = "no mapping"
 
 // given returns which of these keys a mapping has, and their number.

@@ -132,7 +132,7 @@ func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
-	for _, id := range []string{"e1", "task:1", "id:task:1"} { // none is a task of MCP, and the workflow is no tool
+	for _, id := range []string{"e1", "task:1", "id:task:1"} { // none is a task of MCP, and the workflow is not a tool
 		f := &fakery{list: listOf(workflow("tool:a", "slow"))}
 		f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
 			return text(`{"execution_id":"` + id + `","status":"RUNNING"}`), nil

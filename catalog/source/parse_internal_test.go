@@ -250,7 +250,7 @@ func TestLegalNames(t *testing.T) {
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
-	// Millions of elements that are no workflows are not held at once.
+	// Millions of elements that are not workflows are not held at once.
 	p, err := list([]byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]"))
 	testkit.Need(t, err == nil, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 	testkit.Need(t, len(p.skipped) == maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)

@@ -194,7 +194,7 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")}
 			}, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
 
-		// What is no file, or too much.
+		// What is not a file, or too much.
 		"job linked": {broken: true, prepare: func(v *victim) {
 			testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
 			v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")

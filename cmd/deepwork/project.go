@@ -212,7 +212,7 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 }
 
 // checkOtherFolders returns an error if only another state folder has state of the project, and prints a note
-// if another one has some too, or if the project was moved and has none here yet. A store that is no file
+// if another one has some too, or if the project was moved and has none here yet. A store that is not a file
 // does not depend on it.
 func (a *app) checkOtherFolders(ctx context.Context, folder *state.Folder) error {
 	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {

@@ -233,7 +233,7 @@ func TestRunOnPostgres(t *testing.T) {
 	p.clean()
 }
 
-// A limit of the provider is waited for, and is no try.
+// A limit of the provider is waited for, and is not a try.
 func TestRunWaitsForALimit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))

@@ -41,7 +41,7 @@ type runEvent struct {
 	CostUSD    *float64 `json:"cost_usd,omitempty"`
 	Message    *string  `json:"message,omitempty"` // what the agent said last
 	Reason     *string  `json:"reason,omitempty"`  // why it failed, waits or ended
-	Command    *string  `json:"command,omitempty"` // with which a person answers for whom it waits
+	Command    *string  `json:"command,omitempty"` // by which the person that it waits for answers
 	unfinished bool     // of an agent that has ended without finishing its step
 	Until      *string  `json:"until,omitempty"` // when a limit of the provider is over
 }
@@ -67,7 +67,7 @@ func newRunLines(a *app) *runLines {
 func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunReply, detach bool) error {
 	defer surviveBrokenPipes()() // it leads agents, here or in the background, although nobody reads what it prints
 	v := newRunLines(a)
-	for _, x := range r.Steps { // of before it was resumed
+	for _, x := range r.Steps { // from before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
 	}
 	if a.json || r.Open {

@@ -135,7 +135,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	return nil
 }
 
-// needsProject reports whether a folder is no project, and there are others to choose from.
+// needsProject reports whether a folder is not a project, and there are others to choose from.
 func needsProject(root string) bool {
 	if _, err := os.Lstat(filepath.Join(root, ".deepwork")); err == nil {
 		return false

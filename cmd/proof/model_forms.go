@@ -17,7 +17,7 @@ const (
 // itemSteps are the steps of items: the last one is passed by a person.
 var itemSteps = [...]string{"s1", personStep}
 
-// A form is what an entry of a workflow is besides its steps in order; the zero value is no form. What it is about
+// A form is what an entry of a workflow is besides its steps in order; the zero value is not a form. What it is about
 // is the output said.
 type form struct {
 	each   bool   // of a list

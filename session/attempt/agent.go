@@ -200,7 +200,7 @@ func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 
 	// The agent whose slot this is may have used up the budget of the run since its leader looked.
 	if why, err := l.OverBudget(ctx); err != nil || why != "" || ctx.Err() != nil {
-		return r.notRun() // its leader is told the same
+		return r.notRun() // its leader gets the same answer
 	}
 	return nil
 }

@@ -364,7 +364,7 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 	}
 }
 
-// What is no id of an execution names no folder of records; that links in them are not followed is tested
+// What is not an id of an execution names no folder of records; that links in them are not followed is tested
 // with the runner.
 func TestRecordsOutsideAreLeftAlone(t *testing.T) {
 	home, untouched := newVictim(t)

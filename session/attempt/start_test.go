@@ -56,7 +56,7 @@ func (p *project) unreadable(good func() bool) func(*Options) {
 	}
 }
 
-// What was claimed by a server that died waits while the config cannot be read: it is no fault of the attempt's.
+// What was claimed by a server that died waits while the config cannot be read: it is not a fault of the attempt's.
 func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	p, first := opened(t, passive)
 	r := first.begin(first.newTask("! say once"))

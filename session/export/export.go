@@ -267,7 +267,7 @@ func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 }
 
 // spareFiles are files in the folder of exports that are written again and then exchanged with an export, whose
-// file becomes the spare. A file that is made anew and renamed over another one costs ten times as much: some
+// file becomes the spare. A file that is made again and renamed over another one costs ten times as much: some
 // file systems write such a file to disk at once (auto_da_alloc of ext4). Each spare is used again only after
 // the others, so that what opened an export before has read it.
 type spareFiles struct {
@@ -293,7 +293,7 @@ type version struct {
 
 // replace puts an export in the place of a file, atomically. Of two processes that do so at the same time the
 // higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
-// was replaced is no spare.
+// was replaced is not a spare.
 func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) error {
 	spare, err := s.fill(dir, v.body, keep)
 	if err == nil {

@@ -127,7 +127,7 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	return done[0].Conversation
 }
 
-// isSingle reports whether a step is no member of a group, which begin at one time, and is not done for items.
+// isSingle reports whether a step is not a member of a group, which begin at one time, and is not done for items.
 func isSingle(s *machine.State, stepID string) bool {
 	done := s.Progress(stepID) // nil for items
 	return done != nil && !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {

@@ -98,8 +98,8 @@ type SessionPart struct {
 }
 
 // JudgedPart is the kind of the part that has what a step hands in for a person to judge, and has handed in before; its
-// key is the step's id. It is no part of the session's state, is only read by Sessions.Judged, and is dropped when the
-// session ends.
+// key is the step's id. It is not a part of the session's state, is only read by Sessions.Judged, and is
+// dropped when the session ends.
 const JudgedPart = "judged"
 
 // A SessionRecord is a whole session.

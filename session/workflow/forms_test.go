@@ -68,7 +68,8 @@ func TestForms_ForEach(t *testing.T) {
 		`{"todo":"list.json","out":["r.md","r.md","r.md"]}`, "at the end")
 }
 
-// What is no list is refused, null too, of which no item would be made; an empty list is one, however it is handed in.
+// What is not a list is refused, null too, of which no item would be made; an empty list is one, however it
+// is handed in.
 func TestForms_NoList(t *testing.T) {
 	p := newProject(t).alpha("[list, {for_each: todo, steps: [port]}, {for_each: more, steps: [read]}, end]",
 		testStep{

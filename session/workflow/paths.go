@@ -303,7 +303,7 @@ func misfit(s *schema.Schema, data []byte) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// unfit answers a call whose outputs do not satisfy their schemas. It is no try of the step's reviews, and
+// unfit answers a call whose outputs do not satisfy their schemas. It is not a try of the step's reviews, and
 // nothing that an agent can say passes over it.
 func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step

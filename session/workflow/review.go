@@ -201,7 +201,7 @@ func (m hold) receive(_ context.Context, a *sessionActor) {
 	}
 }
 
-// end ends a review of this process: what its reviewers say from now on is not heard.
+// end ends a review of this process. Verdicts that arrive later are ignored.
 func (a *sessionActor) end(r *review) {
 	if a.reviews[r.stepID] == r {
 		delete(a.reviews, r.stepID)

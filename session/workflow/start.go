@@ -78,15 +78,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 
 func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
 	e := c.engine
-	if strings.TrimSpace(a.Goal) == "" {
-		return nil, "", blankGoal()
-	}
-
-	j, err := findJob(ctx, e.Catalog, a.JobName)
-	if err != nil {
-		return nil, "", err
-	}
-	wf, err := findWorkflow(j, a.WorkflowName)
+	j, wf, err := c.toBegin(ctx, a)
 	if err != nil {
 		return nil, "", err
 	}
@@ -107,11 +99,10 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 
 	how, err := e.Reviewing(ctx)
-	if err != nil {
-		return nil, "", err
+	if err == nil {
+		err = e.enter(ctx)
 	}
-
-	if err := e.enter(ctx); err != nil {
+	if err != nil {
 		return nil, "", err
 	}
 
@@ -148,7 +139,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 
-	by, row := *who.MovedBy, store.Session{}
+	by := *who.MovedBy
 	if a.Root {
 		by = ""
 	}
@@ -156,7 +147,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	if row = rows[0]; !a.Root {
+	if !a.Root {
 		c.push(rows)
 		reply := *r
 		reply.Stack, r = c.onTop(stack, rows), &reply
@@ -164,12 +155,12 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 
 	c.moved(nil)
 	if b.BranchDue {
-		err = e.makeBranch(ctx, row.ID, who)
+		err = e.makeBranch(ctx, rows[0].ID, who)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	return r, row.ID, nil
+	return r, rows[0].ID, nil
 }
 
 // makeBranch makes the branch of a session that has begun.
@@ -180,10 +171,20 @@ func (e *Engine) makeBranch(ctx context.Context, id string, who caller) error {
 	return err
 }
 
-func blankGoal() error {
-	return session.Wrong(codes.InvalidArgument,
-		"Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").
-		With("argument", "goal")
+// toBegin returns the job and the workflow that a call names.
+func (c *Conn) toBegin(ctx context.Context, a StartArgs) (*job.Job, *job.Workflow, error) {
+	if strings.TrimSpace(a.Goal) == "" {
+		return nil, nil, session.Wrong(codes.InvalidArgument,
+			"Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").
+			With("argument", "goal")
+	}
+
+	j, err := findJob(ctx, c.engine.Catalog, a.JobName)
+	if err != nil {
+		return nil, nil, err
+	}
+	wf, err := findWorkflow(j, a.WorkflowName)
+	return j, wf, err
 }
 
 // otherName says that the workflow that was started has another name than the call gives.

@@ -68,7 +68,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
 	r.NextCursor = next
 	r.Notice = machine.Notice(r.Notice,
-		fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.",
+		fmt.Sprintf("The instructions are those the step began with; the current ones cannot be used: %v.",
 			errors.Unwrap(err)))
 	return r, nil
 }

@@ -398,7 +398,7 @@ func TestRule13_FilePaths(t *testing.T) {
 	}
 }
 
-// Rule 21: the author's account is asked for, and judged; that is no try.
+// Rule 21: the author's account is asked for, and judged; that is not a try.
 func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	p := newProject(t).format2("", "process_requirements: {Good: The author MUST read what exists.}")
 	_, rev, c, id := p.reviewed()

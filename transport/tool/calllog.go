@@ -53,8 +53,8 @@ type CallLog struct {
 // OtherTools is the name in the metrics of tools that other systems name: their number is unbounded.
 const OtherTools = "workflow_tool"
 
-// LookLog returns the log of a look at the task of a call of a tool. It is no call, so it is neither counted nor traced
-// while goesOn reports that the work goes on: the look that finds the end is.
+// LookLog returns the log of a look at the task of a call of a tool. It is not a call, so it is neither
+// counted nor traced while goesOn reports that the work goes on: the look that finds the end is.
 func (s *Set) LookLog(name string, goesOn func(reply any) bool) CallLog {
 	log := CallLog{Tool: name, Polled: true, outcomeOf: s.tools[name].Outcome, goesOn: goesOn}
 	if !s.Has(name) {

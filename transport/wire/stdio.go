@@ -164,7 +164,7 @@ func (c *Stdio) Read(context.Context) (jsonrpc.Message, error) {
 }
 
 // take queues the messages of a line: several in a batch, which older versions of MCP allow. Their replies
-// are written one by one. What is no message is answered.
+// are written one by one. What is not a message is answered.
 func (c *Stdio) take(l line) {
 	text := l.text
 	switch {
@@ -268,7 +268,7 @@ func (c *Stdio) send(msg jsonrpc.Message) error {
 	return c.write(text)
 }
 
-// refuse answers what is no message, or one whose id is another's.
+// refuse answers what is not a message, or one whose id is another's.
 func (c *Stdio) refuse(code int64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	c.logger.Warn("refusing a line of input", "fault", reason)

@@ -57,7 +57,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// What is no message is answered, and the rest is read; the input ends only when every call is answered.
+// What is not a message is answered, and the rest is read; the input ends only when every call is answered.
 func TestLines(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	many := func(n int) string {

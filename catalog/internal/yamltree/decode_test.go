@@ -120,7 +120,7 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// Warnings are no faults, and come with them only on request.
+// Warnings are not faults, and come with them only on request.
 func TestWarnings(t *testing.T) {
 	d, _ := decoder("- name: a\n  kind: odd\n", false)
 	d.WarnAt([]any{0, "name"}, "is %s", "short")

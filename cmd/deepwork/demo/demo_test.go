@@ -63,7 +63,7 @@ func TestPlay(t *testing.T) {
 		testkit.True(t, strings.Contains(string(testkit.Get(os.ReadFile(filepath.Join(d.Dir, name))).Must(t)),
 			map[bool]string{true: "git", false: d.project()}[strings.HasPrefix(name, "newsletter")]), "%s", name)
 	}
-	d.Dir = testkit.Dir(t) // and git is no server
+	d.Dir = testkit.Dir(t) // and git is not a server
 	testkit.Fails(t, d.Run(t.Context()), "connecting to a server")
 }
 

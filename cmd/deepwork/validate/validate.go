@@ -75,7 +75,7 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 		checks, cfg = append(checks, c), c.config
 	} else if c := checkMisnamed(display(filepath.Join(root, ".deepwork")), "a project's config",
 		config.FileName); c != nil {
-		c.kind = aFolder // it is no job
+		c.kind = aFolder // it is not a job
 		checks = append(checks, c)
 	}
 	folder := filepath.Join(root, ".deepwork", "jobs")

@@ -307,7 +307,7 @@ func Answer(stdout []byte) []byte {
 		}
 
 		last = event{}
-		decode(line, &last) // what is not JSON is no event
+		decode(line, &last) // what is not JSON is not an event
 		if last.Type == "" {
 			other = append(other, line...)
 			continue

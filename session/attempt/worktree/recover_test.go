@@ -62,7 +62,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				testkit.FailsWith(t, notRemoved(t, k), ErrNotOurs, "remove")
 				testkit.FailsWith(t, testkit.Get(k.Recover(t.Context(), nobodys)).Err(), ErrNotOurs, "recover")
 				testkit.FailsWith(t, k.Check(attemptID, attemptID, []string{path}), ErrNotOurs, "check")
-				if c.at != attemptID+"/web" { // that it is no folder is known before
+				if c.at != attemptID+"/web" { // that it is not a folder is known before
 					testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err(), "", "status")
 					_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
 					testkit.Fails(t, err, "", "diff")

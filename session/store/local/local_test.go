@@ -63,7 +63,7 @@ func names(t *testing.T, s *File) (all []string) {
 	return all
 }
 
-// A backup has its name once it is complete, and is no place of servers; a project's own database is written
+// A backup has its name once it is complete, and is not a place of servers; a project's own database is written
 // while none runs.
 func TestBackups(t *testing.T) {
 	f := project(t)

@@ -128,7 +128,7 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 }
 
 // lead makes the transitions of a group, for all of its members: the end of the context of the one that
-// leads is none of the others'.
+// leads is not one of the others'.
 func (d database) lead(ctx context.Context, now time.Time, group []*member) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()

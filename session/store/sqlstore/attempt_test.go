@@ -421,7 +421,7 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	steps := testkit.Get(b.Steps(t.Context(), other.ID)).Must(t)
 	equal(t, "those of another run", len(steps), 1, steps[0].State, task.Waiting)
 
-	// the one that waited used nothing, and the leader is no agent
+	// the one that waited used nothing, and the leader is not an agent
 	equal(t, len(testkit.Get(b.Used(t.Context(), a.ID)).Must(t)), 2)
 	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{})), task.ErrEnded)
 	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{})), task.ErrEnded)

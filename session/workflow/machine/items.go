@@ -82,7 +82,7 @@ type ListWanted struct {
 	Most   int // items
 }
 
-// Lists returns the outputs of a step that later entries go through. What items make is no such list.
+// Lists returns the outputs of a step that later entries go through. What items make is not such a list.
 func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	here := def.Workflow.Find(st.ID)
 	for i, f := range def.Workflow.Forms {

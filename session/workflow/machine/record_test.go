@@ -289,7 +289,7 @@ func TestTheTextsOfASessionAreBounded(t *testing.T) {
 }
 
 // Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room.
-// It is shortened in lists. Records have it as an object, so that it is no path.
+// It is shortened in lists. Records have it as an object, so that it is not a path.
 func TestRule14_TextsInReplies(t *testing.T) {
 	def := memoryDefinition(t, "[a, b]")
 	of := func(outputs Outputs) *State {

@@ -63,7 +63,7 @@ type DB struct {
 	watcher *sql.DB
 	info    os.FileInfo // of the file that was opened for writing, or is to be
 	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
-	retryAt time.Time   // when a file that could only be read as it was is opened anew; zero if it is not one
+	retryAt time.Time   // when a file that could only be read as it was is opened again; zero if it is not one
 	closed  bool
 }
 
@@ -160,7 +160,7 @@ func (d *DB) use(ctx context.Context) (release func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
-// openAgain is how long a file is read as if nobody changed it, until it is opened anew.
+// openAgain is how long a file is read as if nobody changed it, until it is opened again.
 const openAgain = time.Second
 
 // due reports whether the database is to be opened, or anew.
@@ -310,7 +310,7 @@ func wrap(doing string, err error) error {
 // applicationID marks the file as a board, in SQLite's header.
 const applicationID = 0x6477646b // dwdk
 
-// unreleasedID marks boards of before the first release, whose versions were numbered otherwise.
+// unreleasedID marks boards from before the first release, whose versions were numbered otherwise.
 const unreleasedID = 0x64776264 // dwbd
 
 //go:embed migrations/*.sql
