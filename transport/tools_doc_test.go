@@ -76,7 +76,7 @@ func TestToolsDocument(t *testing.T) {
 	index.line("| code | what to do |\n|---|---|")
 	for _, c := range codeConstants(t) {
 		index.line("| `%s` | %s |", strings.Trim(c.Values[0].(*ast.BasicLit).Value, `"`),
-			cell(strings.TrimSpace(c.Comment.Text())))
+			cell(strings.Join(strings.Fields(c.Doc.Text()), " ")))
 	}
 	generated("tools.md", index)
 }
@@ -281,7 +281,7 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 	unused := map[string]bool{}
 	for _, c := range codes {
 		code := c.Values[0].(*ast.BasicLit).Value
-		testkit.True(t, code > last && len(strings.TrimSpace(c.Comment.Text())) >= 10,
+		testkit.True(t, code > last && len(strings.TrimSpace(c.Doc.Text())) >= 10,
 			"%s: %s is listed twice, is not in its place, or does not say what to do", codesFile, code)
 		last, unused[c.Names[0].Name] = code, true
 		quoted = append(quoted, code)
