@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,6 +323,34 @@ func TestPagesAreFollowed(t *testing.T) {
 	r.refresh(t)
 	testkit.Fails(t, r.Snapshot().Sources[0].Err, "its pages repeat")
 	r.tools(t, "one", "two")
+}
+
+// A source whose pages never end is asked for a bounded number of them.
+func TestPagesThatNeverEnd(t *testing.T) {
+	for method, reason := range map[string]string{
+		"tools/list": "listing its tools: its list does not end",
+		"tools/call": "its list does not end",
+	} {
+		f := &fakery{list: listOf(workflow("1", "one"))}
+		server := f.server()
+		var asked atomic.Int64
+		server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, m string, r mcp.Request) (mcp.Result, error) {
+				if m != method {
+					return next(ctx, m, r)
+				}
+				n := asked.Add(1)
+				if m == "tools/list" {
+					return &mcp.ListToolsResult{Tools: []*mcp.Tool{}, NextCursor: fmt.Sprint(n)}, nil
+				}
+				return structured(fmt.Sprintf(`{"workflows":[],"nextCursor":"%d"}`, n)), nil
+			}
+		})
+
+		r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
+		r.until(t, reason, func(s *source.Snapshot) bool { return strings.Contains(show(s), reason) })
+		testkit.True(t, asked.Load() <= 30, "%s: asked %d times", method, asked.Load())
+	}
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {

@@ -11,6 +11,7 @@ const (
 	maxQuery       = 128 << 20      // bytes of all pages of one query
 	maxGrown       = 32 << 20       // bytes that the references of all its input schemas take when they are written out
 	maxPages       = 1000           // of one query
+	maxEmptyPages  = 20             // of one query, without anything new
 	maxCursor      = 64 << 10       // bytes
 	maxWorkflows   = 10_000         // of one source
 	maxSkipped     = 100            // reasons kept of one source; the rest is counted

@@ -134,18 +134,45 @@ var errClosed = errors.New("the connection was closed by this server")
 // findTools finds out which of these tools the source has.
 func (l *link) findTools(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)
-	for tool, err := range l.session.Tools(ctx, nil) {
-		if err != nil {
-			return fmt.Errorf("listing its tools: %w", err)
-		}
+	err := l.eachTool(ctx, func(tool *mcp.Tool) error {
 		if slices.Contains(wanted, tool.Name) {
 			tools[tool.Name] = true
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+
 	if old := l.tools.Load(); old == nil || !maps.Equal(*old, tools) {
 		l.tools.Store(&tools)
 	}
 	return nil
+}
+
+// eachTool calls f with each tool that the source lists, up to maxPages pages of them. The SDK's iterator would ask
+// for pages for as long as there is a cursor.
+func (l *link) eachTool(ctx context.Context, f func(*mcp.Tool) error) error {
+	var pages pages
+	for cursor := ""; ; {
+		r, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return fmt.Errorf("listing its tools: %w", err)
+		}
+		for _, tool := range r.Tools {
+			if err := f(tool); err != nil {
+				return err
+			}
+		}
+
+		cursor = r.NextCursor
+		if err := pages.goOn(cursor, len(r.Tools)); err != nil {
+			return fmt.Errorf("listing its tools: %w", err)
+		}
+		if cursor == "" {
+			return nil
+		}
+	}
 }
 
 // has reports whether the source is known to have a tool.

@@ -18,7 +18,7 @@ type listing struct {
 	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
 	workflows []*offered
 	ids       map[string]bool
-	cursors   map[string]bool
+	pages     pages
 	skipped   []Skipped
 	more      int // number of further skipped workflows
 	bytes     int
@@ -29,7 +29,7 @@ type listing struct {
 func newListing(source string, before []*offered) *listing {
 	l := &listing{
 		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)),
-		ids: make(map[string]bool, len(before)), cursors: make(map[string]bool),
+		ids: make(map[string]bool, len(before)),
 	}
 	for _, w := range before {
 		l.known[w.sum] = w
@@ -52,6 +52,8 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(list))
 	d.Token() // the list's bracket; the page is known to be JSON
+
+	had := len(l.workflows)
 
 	// One by one, so that millions of zeros are not all in memory.
 	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
@@ -88,16 +90,41 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 			l.workflows = append(l.workflows, w)
 		}
 	}
-	switch {
-	case next == "":
-		return "", nil
-	case l.cursors[next]:
-		return "", fmt.Errorf("its nextCursor %q was returned before: its pages repeat", jsontext.Clip(next, 80))
-	case len(l.cursors) >= maxPages-1:
-		return "", fmt.Errorf("its list has more than %d pages", maxPages)
+	return next, l.pages.goOn(next, len(l.workflows)-had)
+}
+
+// errEndless is the error of a source whose list does not end. It is not asked again soon.
+var errEndless = errors.New("its list does not end")
+
+// pages counts the pages of a list that a source gives page by page.
+type pages struct {
+	cursors map[string]bool
+	empty   int // pages without anything new
+}
+
+// goOn refuses to ask for the page at a cursor if the list does not end: the cursor was there before, there are too
+// many pages, or too many had nothing new. made is how much the page before the cursor had.
+func (p *pages) goOn(cursor string, made int) error {
+	if cursor == "" {
+		return nil
 	}
-	l.cursors[next] = true
-	return next, nil
+	if p.cursors == nil {
+		p.cursors = make(map[string]bool)
+	}
+	if made == 0 {
+		p.empty++
+	}
+
+	switch {
+	case p.cursors[cursor]:
+		return fmt.Errorf("its nextCursor %q was returned before: its pages repeat", jsontext.Clip(cursor, 80))
+	case len(p.cursors) >= maxPages-1:
+		return fmt.Errorf("%w: it has more than %d pages", errEndless, maxPages)
+	case p.empty > maxEmptyPages:
+		return fmt.Errorf("%w: more than %d of its pages have nothing new", errEndless, maxEmptyPages)
+	}
+	p.cursors[cursor] = true
+	return nil
 }
 
 // splitPage finds the list of workflows in an answer, and the cursor of the next page.

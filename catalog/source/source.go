@@ -303,7 +303,7 @@ func (s *source) queryNow(ctx context.Context, l *link, a *schedule) error {
 	}
 
 	s.failed(err, true)
-	if a.failures++; a.failures <= s.policy.Load().retries {
+	if a.failures++; a.failures <= s.policy.Load().retries && !errors.Is(err, errEndless) {
 		a.next = time.Now().Add(a.pause.Next())
 		return nil
 	}

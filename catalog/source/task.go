@@ -116,17 +116,13 @@ func (s *source) task(ctx context.Context, method, id string) (*Answer, error) {
 
 // tools adds the tools of a server that the config names, as synchronous workflows.
 func (s *source) tools(ctx context.Context, l *link, all *listing) error {
-	for tool, err := range l.session.Tools(ctx, nil) {
-		if err != nil {
-			return fmt.Errorf("listing its tools: %w", err)
-		}
-
+	return l.eachTool(ctx, func(tool *mcp.Tool) error {
 		named := slices.ContainsFunc(s.def.Tools, func(glob string) bool {
 			is, _ := path.Match(glob, tool.Name) // the config was checked
 			return is
 		})
 		if !named || slices.Contains(s.own(), tool.Name) {
-			continue
+			return nil
 		}
 
 		page, err := jsontext.Encode([]any{map[string]any{
@@ -143,12 +139,8 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 			_, err = all.add(page)
 			all.tool = ""
 		}
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
+		return err
+	})
 }
 
 // own returns the tools of a source that are for its workflows.
