@@ -255,7 +255,8 @@ func TestImportsRunDown(t *testing.T) {
 				continue
 			}
 			lines := set.Position(f.Body.Rbrace).Line - set.Position(f.Body.Lbrace).Line
-			testkit.True(t, lines <= 90, "%s: a function has %d lines; expected at most 90", set.Position(f.Pos()), lines)
+			testkit.True(t, lines <= 90, "%s: a function has %d lines; expected at most 90",
+				set.Position(f.Pos()), lines)
 		}
 
 		return nil
