@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 )
 
@@ -50,7 +51,9 @@ func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each reviewer too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	// What reviewers are not given.
-	os.Setenv("CLAUDECODE", "1")
+	for _, name := range config.ConversationEnv {
+		os.Setenv(name, "1")
+	}
 	os.Setenv("SHOP_TOKEN", "secret")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)

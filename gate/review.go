@@ -15,6 +15,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/actor/telemetry"
+	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 )
 
@@ -191,10 +192,11 @@ func (s Settings) argv(p prompt, t *Task) []string {
 // maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
 const maxArgument = 120_000
 
-// Environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a
-// server started within Claude Code inherits it, and claude refuses to start with it.
+// Environment is the server's own, without its secrets and what binds a program to the conversation in which the
+// server was started, and ReviewEnv.
 func Environment(root string, secrets []string) []string {
-	return append(process.Without(os.Environ(), append(secrets, "CLAUDECODE")...), ReviewEnv+"=1", "PWD="+root)
+	return append(process.Without(os.Environ(), append(secrets, config.ConversationEnv...)...), ReviewEnv+"=1",
+		"PWD="+root)
 }
 
 // explain describes for people the failure of a reviewer that did not exit with 0.

@@ -206,9 +206,9 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	}
 
 	c.Called = admitted.lastActive
-	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, executors.TokenEnv + "=" + token,
-		config.MCPConfigEnv + "=" + c.MCP.File,
-		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
+	c.Env = append(executors.WithoutProxy(), config.MCPURLEnv+"="+c.MCP.URL, executors.TokenEnv+"="+token,
+		config.MCPConfigEnv+"="+c.MCP.File,
+		config.SessionEnv+"="+g.Session, config.StepEnv+"="+g.Step)
 
 	w.mu.Lock()
 	w.grants[identity] = admitted

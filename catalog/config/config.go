@@ -197,6 +197,19 @@ const (
 	ProjectEnv     = "DEEPWORK_PROJECT" // the name of the project in that store
 )
 
+// ConversationEnv has the names of the variables that coding agents set for the programs that they start. They bind a
+// further agent to the conversation of the first one, or keep it from starting. Variables by which people configure
+// these agents, such as CODEX_HOME and CLAUDE_CODE_USE_BEDROCK, are not among them.
+var ConversationEnv = []string{
+	"CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID",
+	"CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_HOST_SESSION_ID",
+	"CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_TASK_LIST_ID", "CLAUDE_PROJECT_DIR", "CLAUDE_ENV_FILE",
+	"CODEX_THREAD_ID", "CODEX_SESSION_ID", "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
+	"OPENCODE", "OPENCODE_PID", "OPENCODE_RUN_ID", "OPENCODE_PROCESS_ROLE", "OPENCODE_SESSION_ID",
+	"OPENCODE_SERVER_USERNAME", "OPENCODE_SERVER_PASSWORD",
+	"GEMINI_CLI", "CURSOR_AGENT",
+}
+
 // JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used, since the working directory of a
 // server is its client's choice: catalog.FolderFaults says so.
 func JobsFolders() (folders []string) {

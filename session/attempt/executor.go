@@ -90,9 +90,9 @@ func (e *Engine) ListExecutors(ctx context.Context, who session.Caller) (*Execut
 }
 
 // environment is added to the server's own for an attempt's programs: it leads a deepwork there back to this
-// board. CLAUDECODE is left out: a server started within Claude Code inherits it, and claude refuses to start with it.
+// board. What binds a program to the conversation in which the server was started is left out.
 func (e *Engine) environment(cfg *config.Config, attempt string) []string {
-	env := append(cfg.Secrets(), "CLAUDECODE")
+	env := append(cfg.Secrets(), config.ConversationEnv...)
 	if e.Shared != nil {
 		env = append(env, e.Shared.Env...)
 	}

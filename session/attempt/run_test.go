@@ -28,6 +28,7 @@ func TestAttemptRuns(t *testing.T) {
 		os.MkdirAll(filepath.Join(p.Root, ".deepwork", "jobs"), 0o755)))
 	s := p.open()
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env CLAUDECODE",
+		"! env OPENCODE_PID", "! env CODEX_THREAD_ID", "! env CLAUDE_CODE_CHILD_SESSION",
 		"! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well",
 		"! exit 0")
@@ -68,7 +69,8 @@ func TestAttemptRuns(t *testing.T) {
 		filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"))
 	testkit.ContainsAll(t, s.output(r.AttemptID)+"\n",
 		[]string{"agent first\n", "# Add a basket\n", "Put things into it.\n", "Be quick.\n",
-			"pwd " + repo.WorktreePath + "\n", "MODE=quick\nCLAUDECODE=\n",
+			"pwd " + repo.WorktreePath + "\n",
+			"MODE=quick\nCLAUDECODE=\nOPENCODE_PID=\nCODEX_THREAD_ID=\nCLAUDE_CODE_CHILD_SESSION=\n",
 			config.AttemptEnv + "=" + r.AttemptID + "\n", config.BoardEnv + "=" + s.boardPath() + "\n",
 			config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs") + "\n"})
 	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") && p.Git(p.Root, "log", "-1",

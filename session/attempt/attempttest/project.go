@@ -42,7 +42,9 @@ func Main(m *testing.M, onPostgres string) {
 
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Setenv("CLAUDECODE", "1") // which agents are not given
+	for _, name := range config.ConversationEnv { // which agents are not given
+		os.Setenv(name, "1")
+	}
 
 	// What the person who runs the tests has set up for git and for jobs does not matter.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)

@@ -249,6 +249,18 @@ func JobsFolders(root, others string) string {
 	return config.JobsFoldersEnv + "=" + folders + others
 }
 
+// WithoutProxy returns variables by which programs reach this machine, where their server listens, without a proxy.
+func WithoutProxy() (env []string) {
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		hosts := cmp.Or(os.Getenv(name), os.Getenv("NO_PROXY"), os.Getenv("no_proxy"))
+		if hosts != "*" {
+			hosts = strings.TrimPrefix(hosts+",127.0.0.1,localhost,::1", ",")
+		}
+		env = append(env, name+"="+hosts)
+	}
+	return env
+}
+
 // Local runs command lines on this machine. It stores each log in its own folder, <logs>/attempts/<id>: the
 // output in log, and each execution in runs/<execution>.
 type Local struct {

@@ -154,3 +154,16 @@ func TestForStep(t *testing.T) {
 	testkit.Same(t, r.ForStep("CODEX", mcp, "").Command, []string{"./my-codex"})
 	testkit.Equal(t, r.Names("CODEX"), false)
 }
+
+// A proxy is never asked for this machine, whatever else is exempt from it.
+func TestAgentsReachTheirServerWithoutAProxy(t *testing.T) {
+	for set, want := range map[string]string{
+		"":                 "127.0.0.1,localhost,::1",
+		"intranet.example": "intranet.example,127.0.0.1,localhost,::1",
+		"*":                "*",
+	} {
+		t.Setenv("NO_PROXY", set)
+		t.Setenv("no_proxy", "")
+		testkit.Same(t, WithoutProxy(), []string{"NO_PROXY=" + want, "no_proxy=" + want})
+	}
+}
