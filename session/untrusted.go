@@ -16,6 +16,7 @@ var ToUser = strings.NewReplacer(
 	"since the user approved", "since you approved",
 	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that",
 	"You can change that", "or their own one", "or your own one",
+	"the user has not said", "you have not said", "in their own config", "in your own config",
 	"Ask the user to run", "Run", "Ask the user to review it and run", "Review it and run", "ask them to run", "run",
 	"Tell the user; once that is corrected, they run", "Once that is corrected, run",
 	"Tell the user; restart the server after", "Restart servers after", " Tell the user.", "",

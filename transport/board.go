@@ -176,7 +176,7 @@ func Workspace(
 	if err != nil {
 		own = &config.User{}
 	}
-	choice, err := backend.Choose(o.Store, o.Project, own)
+	choice, err := backend.Choose(o.Store, o.Project, own, project.Root)
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func (p *opening) openStores() error {
 	if err != nil {
 		own = &config.User{} // calls are refused
 	}
-	if p.choice, err = backend.Choose(p.options.Store, p.options.Project, own); err != nil {
+	if p.choice, err = backend.Choose(p.options.Store, p.options.Project, own, p.projectState.Root); err != nil {
 		return err
 	}
 	if p.stores, err = backend.Open(p.ctx, p.projectState, p.choice, false, p.logger); err != nil {
@@ -236,7 +236,8 @@ func (p *opening) current(ctx context.Context) (*config.Config, error) {
 	}
 
 	c, err := p.settings.Current(ctx)
-	if now, _ := backend.Choose(p.options.Store, p.options.Project, p.settings.User()); err == nil && now != p.choice {
+	now, _ := backend.Choose(p.options.Store, p.options.Project, p.settings.User(), p.projectState.Root)
+	if err == nil && now != p.choice {
 		return nil, session.NotNow(codes.RestartNeeded,
 			"Your own config names another store than the one that this server was started with. Tell the user: the "+
 				"server must be restarted, or the config corrected.")

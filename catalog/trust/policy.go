@@ -273,6 +273,8 @@ type Record struct {
 	Grants []Grant `json:"grants"` // the latest last
 	// Checks are the checks of steps that are approved, each separately, the latest last.
 	Checks Set `json:"checks,omitempty"`
+	// Bound are the projects of databases whose sessions and board the folder uses.
+	Bound []string `json:"bound,omitempty"`
 }
 
 // A Ledger stores the user's decisions about one project in a file outside of it. Its methods may
@@ -371,12 +373,21 @@ func (l *Ledger) Grant(ctx context.Context, s Set, now time.Time) error {
 
 // Revoke removes all grants.
 func (l *Ledger) Revoke(ctx context.Context) error {
-	return l.change(ctx, func(r *Record) { r.Grants, r.Checks = nil, nil })
+	return l.change(ctx, func(r *Record) { r.Grants, r.Checks, r.Bound = nil, nil, nil })
 }
 
 // Deny removes all grants, and refuses everything until the next Grant.
 func (l *Ledger) Deny(ctx context.Context) error {
-	return l.change(ctx, func(r *Record) { r.Denied, r.Grants, r.Checks = true, nil, nil })
+	return l.change(ctx, func(r *Record) { r.Denied, r.Grants, r.Checks, r.Bound = true, nil, nil, nil })
+}
+
+// Bind records that the folder uses a project of a database.
+func (l *Ledger) Bind(ctx context.Context, project string) error {
+	return l.change(ctx, func(r *Record) {
+		if !slices.Contains(r.Bound, project) {
+			r.Bound = append(slices.Clone(r.Bound), project)
+		}
+	})
 }
 
 func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
@@ -391,7 +402,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 
 	r, err := l.Read()
 	if err == nil {
-		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants), Checks: r.Checks}
+		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants), Checks: r.Checks, Bound: r.Bound}
 		change(r)
 		var text []byte
 		if text, err = json.Marshal(r); err == nil { // with indentation, values would not be equal to those of a config

@@ -87,7 +87,7 @@ func (a *app) onPath(command string) string {
 		store = "URL"
 	}
 	for _, f := range []struct{ flag, value, commands string }{
-		{" --path ", path, of}, {" --store ", store, "board check run serve sessions store ui where"},
+		{" --path ", path, of}, {" --store ", store, "board check run serve sessions store trust ui where"},
 		{" --project ", a.project, "check serve sessions store ui where"},
 	} {
 		if f.value != "" && slices.Contains(strings.Fields(f.commands), of) && !strings.Contains(command, f.flag) {

@@ -65,7 +65,7 @@ func (a *app) choice(ctx context.Context, root string) (backend.Choice, error) {
 	if err != nil {
 		return backend.Choice{}, err
 	}
-	return backend.Choose(a.store, a.project, own)
+	return backend.Choose(a.store, a.project, own, root)
 }
 
 // stores opens the stores of a project. The caller closes them.
@@ -347,6 +347,9 @@ still belong to the old folder.`,
 
 				// other machines may have a folder of that path
 				if c, err := a.choice(cmd.Context(), folder.Root); err == nil && c.URL != "" {
+					if err := backend.Bind(cmd.Context(), folder, c); err != nil {
+						return err
+					}
 					fmt.Fprintf(a.err, "deepwork: note: in the database, attempts that were begun in %s still belong "+
 						"to that folder, and only there they can be merged or continued, and their worktrees "+
 						"removed: move the project back for that; what they have committed is on their branches\n",

@@ -20,6 +20,7 @@ import (
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
 	"deepwork/session/state"
+	"deepwork/session/store/backend"
 )
 
 // trustFlags select actions other than approving.
@@ -40,7 +41,10 @@ instructions in jobs. The checks of steps in jobs are listed with the rest: of t
 the command, folder and limit, and the content of the script. Removing a reviewer from the config needs no ` +
 			`approval. To trust
 all projects in a folder, name it under trusted_folders in your own config (deepwork
-where prints its path).`,
+where prints its path).
+
+If the folder would use a project of a shared database for the first time, you are shown
+what it would use, and asked whether it belongs to that project.`,
 		Example: `  deepwork trust
   deepwork trust --list`,
 		Args: argumentCount(0, 0, ""),
@@ -51,7 +55,7 @@ where prints its path).`,
 			return a.trust(context.Background(), f)
 		},
 	}
-	a.onProject("", cmd)
+	storeFlagOn(a.onProject("", cmd), &a.store, storeUsage)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "show what was approved for this project, and ask nothing")
 	flags.BoolVar(&f.revoke, "revoke", false, "take back all approvals of this project")
@@ -104,7 +108,33 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return nil
 	}
 
+	if err := a.bind(ctx, folder); err != nil {
+		return err
+	}
 	return a.approve(ctx, folder, ledger, record)
+}
+
+// bind asks whether the folder belongs to the project of the database that it would use, unless that is known.
+func (a *app) bind(ctx context.Context, folder *state.Folder) error {
+	choice, err := a.choice(ctx, folder.Root)
+	if err != nil || choice.URL == "" {
+		return err
+	}
+	s, err := backend.Look(ctx, folder, choice)
+	if err != nil || !s.Unbound {
+		return nil // what uses the store reports the error
+	}
+
+	s.Problem = ""
+	a.describeStatus(s)
+	if err := confirm(fmt.Sprintf("\nA remote and commits do not prove that a folder belongs to a project. "+
+		"This one would use all of the above,\nand what is in it would reach the agents of the project.\n"+
+		"Does %s belong to the project %s? Type yes: ", inline(folder.Root), inline(s.Project)),
+		"the answer is not \"yes\": the folder does not use the project, and nothing was approved; "+
+			"--project gives it another name", ", or name the project with --project"); err != nil {
+		return err
+	}
+	return backend.Bind(ctx, folder, choice)
 }
 
 // needsNone says why a project needs no approval.

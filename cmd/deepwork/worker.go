@@ -92,7 +92,7 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 		return fmt.Errorf("a worker has no projects: set worker.projects in your own config, %s, to their names in "+
 			"the store and their folders here", config.UserFile())
 	}
-	choice, err := backend.Choose(a.store, "", own)
+	choice, err := backend.Choose(a.store, "", own, "")
 	if err == nil && choice.URL == "" {
 		err = fmt.Errorf("a worker needs the store that it shares with other machines: pass --store, set %s, or set "+
 			"store in %s", config.StoreEnv, config.UserFile())

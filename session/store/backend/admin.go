@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"deepwork/actor/presence"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store/local"
 	"deepwork/session/store/transfer"
@@ -28,6 +30,7 @@ type Status struct {
 	Problem    string         `json:"problem,omitempty"`
 	Counts     map[string]int `json:"counts"`
 	Servers    []Server       `json:"servers"`
+	Unbound    bool           `json:"-"` // the problem is that the user has not said that the folder belongs to it
 }
 
 // A Server is a process that uses the files of a project, or a place where processes use a database.
@@ -47,7 +50,7 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 		return s, nil
 	}
 
-	pg, _, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
+	pg, b, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return s, err
 	}
@@ -76,6 +79,9 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 			"attempts":        now.Attempts,
 			"remote runs":     now.Executions,
 		}
+		if refused := b.admit(ctx, false, true); refused != nil {
+			s.Problem, s.Unbound = refused.Error(), session.CodeOf(refused) == codes.Untrusted
+		}
 	}
 
 	for _, p := range now.Places {
@@ -83,6 +89,15 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	}
 
 	return s, nil
+}
+
+// Bind records that a folder belongs to the project of a choice, for a user who has said so.
+func Bind(ctx context.Context, f *state.Folder, c Choice) error {
+	pg, b, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.remember(ctx), pg.Close(ctx))
 }
 
 func files(ctx context.Context, f *state.Folder, s *Status) {
@@ -149,12 +164,12 @@ func Copy(ctx context.Context, f *state.Folder, from, to Choice) (counts transfe
 			continue
 		}
 
-		pg, place, err := connection(ctx, f, &c, false, nil, slog.New(slog.DiscardHandler))
+		pg, b, err := connection(ctx, f, &c, false, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}
 		defer pg.Close(ctx)
-		sides = append(sides, pg.Side(place))
+		sides = append(sides, pg.Side(b.place))
 	}
 	return transfer.Copy(ctx, sides[0], sides[1])
 }

@@ -6,9 +6,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -23,11 +26,16 @@ type Choice struct {
 }
 
 // Choose returns the choice of flags, which may be empty, else of the environment, else of the user's
-// own config.
-func Choose(url, project string, own *config.User) (Choice, error) {
+// own config, for the project at root, a path without links.
+func Choose(url, project string, own *config.User, root string) (Choice, error) {
 	c := Choice{
 		URL:     cmp.Or(url, os.Getenv(config.StoreEnv), own.Store),
 		Project: cmp.Or(project, os.Getenv(config.ProjectEnv)),
+	}
+	for _, name := range slices.Sorted(maps.Keys(own.WorkerProjects)) {
+		if c.Project == "" && process.Resolved(own.WorkerProjects[name]) == root {
+			c.Project = name
+		}
 	}
 	if c.URL == "" && project != "" {
 		return c,

@@ -88,11 +88,13 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 // A flag goes before the environment, and that before the user's config; a project needs a database to be in.
 func TestChoices(t *testing.T) {
 	const url, own, variable = "postgres://a/flag", "postgres://a/own", "postgres://a/variable"
+	worker, here := testkit.Dir(t), ""
 	chosen := func(flag, project, env, envProject, own string, want Choice) {
 		t.Helper()
 		t.Setenv(config.StoreEnv, env)
 		t.Setenv(config.ProjectEnv, envProject)
-		testkit.Equal(t, testkit.Get(Choose(flag, project, &config.User{Store: own})).Must(t), want)
+		user := &config.User{Store: own, WorkerProjects: map[string]string{"w": worker}}
+		testkit.Equal(t, testkit.Get(Choose(flag, project, user, here)).Must(t), want)
 	}
 	chosen("", "", "", "", "", Choice{})
 	chosen("", "", "", "", own, Choice{URL: own})
@@ -101,8 +103,11 @@ func TestChoices(t *testing.T) {
 	chosen("", "", "", "b", own, Choice{URL: own, Project: "b"})
 	chosen("", "c", "", "b", own, Choice{URL: own, Project: "c"})
 	chosen("", "", "", "b", "", Choice{Project: "b"}) // it is for those that have a database
+	here = worker
+	chosen("", "", "", "", own, Choice{URL: own, Project: "w"})
+	chosen("", "", "", "b", own, Choice{URL: own, Project: "b"})
 	t.Setenv(config.ProjectEnv, "")
-	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{})).Err(),
+	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{}, "")).Err(),
 		"--project names a project in a database, and none is chosen")
 }
 

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -25,29 +26,33 @@ import (
 // the choice has another one. It does not connect.
 func connection(
 	ctx context.Context, f *state.Folder, c *Choice, readOnly bool, alone func() bool, logger *slog.Logger,
-) (*postgres.Store, task.Place, error) {
+) (*postgres.Store, *binding, error) {
 	remote, root, err := git.Identity(ctx, f.Root)
 	if err != nil {
-		return nil, task.Place{}, fmt.Errorf(
+		return nil, nil, fmt.Errorf(
 			"the name of a project in a database is bound to its repository, which git cannot read here: %w", err)
 	}
 	if c.Project == "" && os.Getenv("CI") != "" {
-		return nil, task.Place{},
+		return nil, nil,
 			fmt.Errorf("the store needs the name of the project, which is not derived from the repository in CI: "+
 				"pass --project or set %s", config.ProjectEnv)
 	}
-	if c.Project == "" {
+	b := &binding{folder: f, given: c.Project != ""}
+	if !b.given {
 		c.Project = nameOf(remote, f.Root)
 	}
-	place, err := session.PlaceOf(f)
-	if err != nil {
-		return nil, task.Place{}, err
+	if b.place, err = session.PlaceOf(f); err != nil {
+		return nil, nil, err
 	}
 	pg, err := postgres.Open(postgres.Options{
 		URL: c.URL, Project: c.Project, Repository: postgres.Repository{Remote: remote, RootCommit: root},
-		Machine: place.MachineID, Root: f.Root, ReadOnly: readOnly, Alone: alone, Logger: logger,
+		Machine: b.place.MachineID, Root: f.Root, ReadOnly: readOnly, Alone: alone, Logger: logger,
+		Admit: func(ctx context.Context, first bool) error { return b.admit(ctx, first, readOnly) },
 	})
-	return pg, place, err
+	if err == nil {
+		b.name, b.where = c.Project, pg.Where()
+	}
+	return pg, b, err
 }
 
 // shared returns the stores of a project in a database.
@@ -57,7 +62,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 		others, _ := member.Others()
 		return len(others) == 0
 	}
-	pg, place, err := connection(ctx, f, &c, readOnly, alone, logger)
+	pg, b, err := connection(ctx, f, &c, readOnly, alone, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +74,13 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 		// Its calls report what is wrong.
 	} else if err := pg.Open(soon); errors.Is(err, store.ErrUnavailable) {
 		logger.Warn("the store does not answer: calls are refused until it does", "error", err)
+	} else if session.CodeOf(err) == codes.Untrusted {
+		logger.Info("calls are refused until the user says that the folder belongs to the project", "error", err)
 	} else if err != nil {
 		return nil, errors.Join(err, pg.Close(ctx))
 	}
 
-	return Of(pg, member, &place, c.Project), nil
+	return Of(pg, member, &b.place, c.Project), nil
 }
 
 // members are the processes of this machine that share a database with others.

@@ -49,6 +49,9 @@ type Options struct {
 	Machine    string     // the id of this installation; with Root it is the place
 	Root       string     // of the project on this machine
 	ReadOnly   bool       // nothing is created, migrated or written
+	// Admit returns why the folder may not use the project's name, which fits its repository; first says that this
+	// call has bound it. nil admits.
+	Admit func(ctx context.Context, first bool) error
 	// Alone reports whether no other process of the place uses the project; nil means that none does.
 	Alone  func() bool
 	Logger *slog.Logger

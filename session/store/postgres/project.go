@@ -50,14 +50,15 @@ func (r Repository) same(o Repository) bool {
 
 // bind returns the scope of the project's name, which the first use binds to the repository.
 func (s *Store) bind(ctx context.Context) (scope int64, err error) {
-	mine := s.o.Repository.normalized()
+	mine, first := s.o.Repository.normalized(), false
 	if mine != (Repository{}) && !s.o.ReadOnly {
-		_, err := s.exec(ctx,
+		n, err := s.exec(ctx,
 			`INSERT INTO @scopes (name, remote, root_commit) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING`,
 			s.o.Project, mine.Remote, mine.RootCommit)
 		if err != nil {
 			return 0, err
 		}
+		first = n > 0
 	}
 
 	var bound Repository
@@ -76,7 +77,10 @@ func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 				"repository that has one", task.ErrNotFound, s.o.Project, s.o.Root, unidentified)
 	}
 
-	return scope, s.refusal(bound)
+	if err := s.refusal(bound); err != nil || s.o.Admit == nil {
+		return scope, err
+	}
+	return scope, s.o.Admit(ctx, first)
 }
 
 // unidentified describes a folder whose Repository is zero.
