@@ -206,27 +206,8 @@ func TestInitAsks(t *testing.T) {
 		if c.name == "again" {
 			writeFiles(t, root, map[string]string{".deepwork/config.yml": board})
 		}
-		master, slave, err := tty.Open(100, 40)
-		if errors.Is(err, tty.ErrNone) {
-			t.Skip(err)
-		}
-		must(t, err)
-		cmd := exec.CommandContext(t.Context(), "deepwork", append([]string{"init", "--path", root}, c.flags...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		must(t, errors.Join(cmd.Start(), slave.Close()))
-		screen, asked := "", 0
-		for buffer := make([]byte, 1024); err == nil; { // until the terminal has no process any more
-			var n int
-			n, err = master.Read(buffer)
-			screen += string(buffer[:n])
-			if asked < len(c.answers) && strings.Count(screen, "]: ") > asked {
-				testkit.Get(master.WriteString(c.answers[asked] + "\n")).Must(t)
-				asked++
-			}
-		}
-		must(t, master.Close())
-		testkit.Works(t, cmd.Wait(), "%s: %s", c.name, screen)
+		screen, asked, err := answering(t, c.answers, append([]string{"init", "--path", root}, c.flags...)...)
+		testkit.Works(t, err, "%s: %s", c.name, screen)
 		testkit.True(t, asked == len(c.answers) && strings.Count(screen, "]: ") == asked, "%s: after %d questions:\n%s",
 			c.name, asked, screen)
 
@@ -265,4 +246,45 @@ func onScreen() {
 	_ = cmd.Wait()
 	fmt.Print(strings.ReplaceAll(shown.String(), "\r\n", "\n"))
 	os.Exit(cmd.ProcessState.ExitCode())
+}
+
+// Before init asks it refuses what no answer would change.
+func TestInitAsksNothingBeforeItRefuses(t *testing.T) {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{".deepwork": "a file"})
+	for says, flags := range map[string][]string{
+		"is not a directory": {"--path", root}, "emacs": {"--path", t.TempDir(), "--client", "emacs"},
+	} {
+		screen, asked, err := answering(t, []string{"claude", "workflows", "no"}, append([]string{"init"}, flags...)...)
+		testkit.Fails(t, err, "exit status")
+		testkit.Equal(t, asked, 0, "%s: questions", screen)
+		testkit.Contains(t, screen, says)
+	}
+}
+
+// answering runs deepwork at a terminal and answers its questions in their order. It returns what the terminal shows, and
+// how many questions there were.
+func answering(t *testing.T, answers []string, args ...string) (screen string, asked int, err error) {
+	t.Helper()
+	master, slave, err := tty.Open(100, 40)
+	if errors.Is(err, tty.ErrNone) {
+		t.Skip(err)
+	}
+	must(t, err)
+
+	cmd := exec.CommandContext(t.Context(), "deepwork", args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	must(t, errors.Join(cmd.Start(), slave.Close()))
+	for buffer := make([]byte, 1024); err == nil; { // until the terminal has no process any more
+		var n int
+		n, err = master.Read(buffer)
+		screen += string(buffer[:n])
+		if asked < len(answers) && strings.Count(screen, "]: ") > asked {
+			testkit.Get(master.WriteString(answers[asked] + "\n")).Must(t)
+			asked++
+		}
+	}
+	must(t, master.Close())
+	return screen, asked, cmd.Wait()
 }

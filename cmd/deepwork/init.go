@@ -72,14 +72,18 @@ set it.`,
   deepwork init --url http://127.0.0.1:8000/mcp`,
 		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.askInit(cmd, &f); err != nil {
-				return err
-			}
-			p, err := f.check(cmd)
-			if err != nil {
+			if _, err := f.check(cmd); err != nil { // nobody is asked before what is refused anyway
 				return err
 			}
 			if err := a.checkPlace(); err != nil {
+				return err
+			}
+			if err := a.askInit(cmd, &f); err != nil {
+				return err
+			}
+
+			p, err := f.check(cmd)
+			if err != nil {
 				return err
 			}
 			return a.init(p)
@@ -188,13 +192,6 @@ func (a *app) init(p preparation) error {
 		return err
 	}
 	dir := filepath.Join(root, ".deepwork")
-	if err := durable.Inside(root, dir); err != nil {
-		return err
-	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a directory; move it away and run init again", dir)
-	}
-
 	whole := true
 	report := func(path, done string, err error) {
 		if err != nil {
@@ -387,12 +384,17 @@ func layOutExample(jobs string) (string, error) {
 // inside another project; without --path it warns of the home folder.
 func (a *app) checkPlace() error {
 	here, err := a.givenRoot()
+	dir := filepath.Join(here, ".deepwork")
 	if err == nil {
-		err = canBegin(here)
+		err = cmp.Or(canBegin(here), durable.Inside(here, dir))
+	}
+	if info, failed := os.Stat(dir); err == nil && failed == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory; move it away and run init again", dir)
 	}
 	if err != nil || a.path != "" {
 		return err
 	}
+
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in "+
 			"it would be inside this project")

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"deepwork/actor/durable"
 )
@@ -108,25 +111,28 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	return done, put(target, text, info.Mode().Perm())
 }
 
-// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. It knows the form
-// that clients and people write, with each member of JSON on lines of its own. A text that already has the server is
-// returned unchanged, unless its entry is another one and replace is true; one of another form is a *LeftAloneError.
-// It also reports whether there is an entry already.
-func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error) {
+// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. A text that already
+// has the server is returned unchanged, unless its entry is another one and replace is true; one that it cannot edit is
+// a *LeftAloneError. It also reports whether there is an entry already.
+func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error) {
+	text, marked := bytes.CutPrefix(file, byteOrderMark)
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}")
+		if e.key == "" {
+			text = nil
+		}
+	}
+
 	before, err := e.decode(text)
 	if err != nil {
 		return nil, false, err
 	}
-
 	whole, err := e.decode([]byte(e.Whole()))
 	if err != nil {
 		return nil, false, err
 	}
 
-	key, insert := e.key, e.insert
-	if key == "" {
-		key, insert = "mcp_servers", e.appendTo
-	}
+	key := cmp.Or(e.key, "mcp_servers")
 	own := whole[key].(map[string]any)[e.name]
 	servers, ok := before[key].(map[string]any)
 	if _, has := before[key]; has && !ok {
@@ -135,33 +141,69 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 	there, has := servers[e.name]
 	program := otherProgram(there)
 	fields, _ := there.(map[string]any)
+	if has && (reflect.DeepEqual(there, own) || !e.required && program == "" && (!replace || fields["command"] != nil)) {
+		return file, true, nil
+	}
+
+	if servers == nil {
+		servers = map[string]any{}
+		before[key] = servers
+	}
+	others := len(servers) > 0
+	servers[e.name] = own // so that before is what the file must say afterwards
+	for _, edit := range e.edits(string(text), has, others) {
+		if after, err := e.decode([]byte(edit)); err == nil && reflect.DeepEqual(before, after) {
+			out = []byte(edit)
+			break
+		}
+	}
+	if marked {
+		out = slices.Concat(byteOrderMark, out)
+	}
+
 	remedy := "run init with --replace to put this one in its place"
 	if e.key == "" {
 		remedy = "remove [mcp_servers." + e.name + "] first, since a table of TOML is not replaced"
 	}
 	switch {
-	case !has:
-		out = []byte(insert(string(text), len(servers) > 0))
-	case reflect.DeepEqual(there, own) || !e.required && program == "" && (!replace || fields["command"] != nil):
-		return text, true, nil
-	case !replace && program != "":
-		return nil, true, leftAlone("its entry %q starts another program, %s; %s", e.name, program, remedy)
-	case !replace && e.name != serverName:
-		return nil, true, leftAlone("it has a %q of its own", e.name)
-	case !replace || e.key == "":
-		return nil, true, leftAlone("it has another entry of the name %q; %s", e.name, remedy)
-	default:
-		out = e.replace(text)
+	case out == nil && e.key != "":
+		return nil, has, leftAlone("it has another form than expected: %q, or %q in it, is there twice", key, e.name)
+	case out == nil && !has:
+		return nil, has, leftAlone("it has another form than expected, with %s in a table of its own", key)
+	case replace && e.key != "" || !has:
+		return out, has, nil
+	case program != "":
+		return nil, has, leftAlone("its entry %q starts another program, %s; %s", e.name, program, remedy)
+	case e.name != serverName:
+		return nil, has, leftAlone("it has a %q of its own", e.name)
 	}
-	if servers == nil {
-		servers = map[string]any{}
-		before[key] = servers
+	return nil, has, leftAlone("it has another entry of the name %q; %s", e.name, remedy)
+}
+
+// byteOrderMark begins the files of some editors.
+var byteOrderMark = []byte("\ufeff")
+
+// edits returns texts that may be the file with the entry, the best laid out first.
+func (e Entry) edits(text string, has, others bool) []string {
+	if e.key == "" {
+		return []string{e.appendTo(text)}
 	}
-	servers[e.name] = own
-	if after, err := e.decode(out); err != nil || !reflect.DeepEqual(before, after) {
-		return nil, has, leftAlone("it has another form than expected, with %s on a line of its own", key)
+
+	_, value, _ := strings.Cut(e.text, ": ")
+	var oneLine bytes.Buffer
+	_ = json.Compact(&oneLine, []byte(value)) // it is ours
+	if has {
+		at := gjson.Get(text, e.key+"."+e.name).Index
+		line := text[strings.LastIndexByte(text[:at], '\n')+1 : at]
+		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		oneLine.Reset()
+		oneLine.WriteString(strings.ReplaceAll(value, "\n", newlineOf(text)+indent))
 	}
-	return out, has, nil
+	set, err := sjson.SetRaw(text, e.key+"."+e.name, oneLine.String())
+	if err != nil || has {
+		return []string{set}
+	}
+	return append(e.inserted(text, others), set)
 }
 
 // otherProgram returns the command of an entry if that is not this program, or "": of the name deepwork, which PATH
@@ -181,48 +223,6 @@ func otherProgram(entry any) string {
 	}
 
 	return strconv.Quote(command)
-}
-
-// replace replaces the value of the server in a text of JSON.
-func (e Entry) replace(text []byte) []byte {
-	_, value, _ := strings.Cut(e.text, ": ")
-	d := json.NewDecoder(bytes.NewReader(text))
-	for _, key := range []string{e.key, e.name} {
-		if !seek(d, key) {
-			return text
-		}
-	}
-
-	var old json.RawMessage
-	if d.Decode(&old) != nil {
-		return text
-	}
-	start, end := int(d.InputOffset())-len(old), int(d.InputOffset())
-	line := text[bytes.LastIndexByte(text[:start], '\n')+1 : start]
-	indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
-	value = strings.ReplaceAll(value, "\n", newlineOf(string(text))+string(indent))
-	return slices.Concat(text[:start], []byte(value), text[end:])
-}
-
-// seek reads the object that comes next up to the value of a key, and reports whether it has that.
-func seek(d *json.Decoder, key string) bool {
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return false
-	}
-
-	for d.More() {
-		name, err := d.Token()
-		if err != nil || name == key {
-			return err == nil
-		}
-
-		var skipped json.RawMessage
-		if d.Decode(&skipped) != nil {
-			return false
-		}
-	}
-
-	return false
 }
 
 // decode decodes a config file. Its error is a *LeftAloneError.
@@ -256,7 +256,7 @@ func newlineOf(text string) string {
 var inlineServers = regexp.MustCompile(`(?m)^[ \t]*["']?mcp_servers["']?[ \t]*=`)
 
 // appendTo appends the table to a text of TOML.
-func (e Entry) appendTo(text string, _ bool) string {
+func (e Entry) appendTo(text string) string {
 	if inlineServers.MatchString(text) { // the parser would take it, but others refuse it
 		return text
 	}
@@ -271,10 +271,10 @@ func (e Entry) appendTo(text string, _ bool) string {
 	return text + gap + strings.ReplaceAll(e.text, "\n", newline)
 }
 
-// insert inserts the entry where a text of JSON has the expected form.
-func (e Entry) insert(text string, others bool) string {
+// inserted returns texts with the entry where one of JSON has the expected form.
+func (e Entry) inserted(text string, others bool) (all []string) {
 	if strings.TrimSpace(text) == "{}" {
-		return e.Whole()
+		return []string{e.Whole()}
 	}
 
 	newline := newlineOf(text)
@@ -287,7 +287,7 @@ func (e Entry) insert(text string, others bool) string {
 		return strings.Join(lines, newline)
 	}
 
-	key := regexp.MustCompile(`\n([ \t]+)` + regexp.QuoteMeta(strconv.Quote(e.key)) + `: \{(\}?)`)
+	key := regexp.MustCompile(`\n([ \t]+)` + regexp.QuoteMeta(strconv.Quote(e.key)) + `\s*:\s*\{(\}?)`)
 	if at := key.FindStringSubmatchIndex(text); at != nil {
 		unit, end := text[at[2]:at[3]], at[4]
 		added := newline + indented(e.text, unit, 2)
@@ -297,14 +297,12 @@ func (e Entry) insert(text string, others bool) string {
 		case at[4] < at[5]: // {} on the line
 			added += newline + unit
 		}
-		return text[:end] + added + text[end:]
+		all = append(all, text[:end]+added+text[end:])
 	}
 
-	first := regexp.MustCompile(`\A\{\r?\n([ \t]+)`).FindStringSubmatchIndex(text)
-	if first == nil {
-		return text
+	if first := regexp.MustCompile(`\A\s*\{\s*?\n([ \t]+)`).FindStringSubmatchIndex(text); first != nil {
+		member := strconv.Quote(e.key) + ": {\n  " + strings.ReplaceAll(e.text, "\n", "\n  ") + "\n},"
+		all = append(all, text[:first[2]]+indented(member, text[first[2]:first[3]], 1)+newline+text[first[2]:])
 	}
-
-	member := strconv.Quote(e.key) + ": {\n  " + strings.ReplaceAll(e.text, "\n", "\n  ") + "\n},"
-	return text[:first[2]] + indented(member, text[first[2]:first[3]], 1) + newline + text[first[2]:]
+	return all
 }

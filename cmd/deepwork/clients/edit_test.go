@@ -48,25 +48,58 @@ func TestAdd(t *testing.T) {
 
 func TestAddLeavesAlone(t *testing.T) {
 	for in, want := range map[string]string{
-		"":            "cannot be parsed",
 		"{\n// no\n}": "cannot be parsed",
 		`{"a": 1,}`:   "cannot be parsed",
 		`{"a": 1} x`:  "cannot be parsed",
 		`[]`:          "not a JSON object",
 		`{"mcpServers":{"deepwork":{"command":"uvx"}}}`: `starts another program, "uvx"`,
-		`null`:                                              "not a JSON object",
-		`{"mcpServers": []}`:                                `"mcpServers" is not an object`,
-		`{"mcpServers": null}`:                              `"mcpServers" is not an object`,
-		`{"mcpServers":{"a":{"command":"a"}}}`:              "another form",
-		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}":         "another form",
+		`null`:                 "not a JSON object",
+		`{"mcpServers": []}`:   `"mcpServers" is not an object`,
+		`{"mcpServers": null}`: `"mcpServers" is not an object`,
 		"{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}": "another form",
-		"\ufeff{}":                                          "cannot be parsed",
 		strings.Repeat("[", 20_000):                         "cannot be parsed",
 	} {
 		got, _, err := All[0].Stdio().addTo([]byte(in), false)
 		_, ok := err.(*LeftAloneError)
 		testkit.True(t, ok && strings.Contains(err.Error(), want),
 			"addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
+	}
+}
+
+// The entry is added to any valid config, and everything else in it stays.
+func TestAddToAnyForm(t *testing.T) {
+	for _, in := range []string{
+		"", " \n", "{}", "\ufeff{}\r\n", "\ufeff{\n  \"a\": 1\n}\n", `{"mcpServers":{"a":{"command":"a"}}}`, `{"a": [1, "é"], "b": {}}`,
+		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}", "\n{\n\n  \"mcpServers\":\n  {\n    \"a\": {}\n  }\n}", "{ \"mcpServers\" : { } }",
+	} {
+		out, _, err := All[0].Stdio().addTo([]byte(in), false)
+		testkit.Works(t, err, "%q", in)
+		testkit.Equal(t, strings.HasPrefix(string(out), "\ufeff"), strings.HasPrefix(in, "\ufeff"), "%q: the byte order mark", in)
+
+		want := map[string]any{}
+		if text := strings.TrimSpace(strings.TrimPrefix(in, "\ufeff")); text != "" {
+			testkit.Must(t, json.Unmarshal([]byte(text), &want))
+		}
+		servers, _ := want["mcpServers"].(map[string]any)
+		if servers == nil {
+			servers = map[string]any{}
+		}
+		servers["deepwork"] = map[string]any{"command": "deepwork", "args": []any{"serve", "--path", "."}}
+		want["mcpServers"] = servers
+		var got map[string]any
+		testkit.Works(t, json.Unmarshal(bytes.TrimPrefix(out, byteOrderMark), &got), "%q", out)
+		testkit.Same(t, got, want, "%q became %q", in, out)
+	}
+}
+
+// --replace is proposed only where it helps.
+func TestRemedyOfAnotherEntry(t *testing.T) {
+	const entry = `"mcpServers":{"deepwork":{"command":"uvx"}}`
+	for in, helps := range map[string]bool{"{" + entry + "}": true, "{" + entry + ", " + entry + "}": false} {
+		_, _, err := All[0].Stdio().addTo([]byte(in), false)
+		testkit.Equal(t, strings.Contains(err.Error(), "--replace"), helps, "%s: %v", in, err)
+		_, _, err = All[0].Stdio().addTo([]byte(in), true)
+		testkit.Equal(t, err == nil, helps, "%s: %v", in, err)
 	}
 }
 
@@ -115,6 +148,9 @@ func FuzzAddToJSON(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, in []byte) {
+		if in = bytes.TrimPrefix(in, byteOrderMark); len(bytes.TrimSpace(in)) == 0 {
+			return
+		}
 		out, before, after := added(t, All[0].Stdio(), in, json.Unmarshal)
 		if out == nil {
 			return
