@@ -161,7 +161,7 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 			add("board send %s \"Go on: ...\" (to have more done)", id)
 		}
 	case run != nil && run.Began:
-		add("run resume %s%s (to continue it)", id, run.Kept.LargerBudget(run.State, run.Cost))
+		add("run resume %s%s (to continue it)", id, run.Kept.LargerBudget(run.Cost))
 	default:
 		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
 			add("board send %s \"Go on.\" (to continue in its worktree)", id)

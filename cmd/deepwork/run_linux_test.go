@@ -357,6 +357,8 @@ func TestField14_EveryNextWorks(t *testing.T) {
 		"run failed":      {true, "a exit 3", nil, nil, "failed", "run resume"},
 		"run interrupted": {true, "a await never", nil, nil, "interrupted", "run resume"},
 		"run paused":      {true, "a finish", []string{"--max-unknown", "0"}, nil, "paused", "run resume"},
+		"run that has failed, and used up its budget": {true, "a exit 3", []string{"--max-unknown", "1"}, nil,
+			"failed", "run resume"},
 		"run stopped": {true, "a exit 3", nil, func(p *runProject) {
 			p.plan("a await never")
 			r := p.resume()
@@ -414,4 +416,14 @@ func TestField18_TheUserIsAddressed(t *testing.T) {
 	testkit.Equal(t, forPeople(session.Changed("/p", errors.New("it is new"))).Error(),
 		"This would run a program that has changed since you approved it: it is new. Nothing was run or changed. "+
 			"Review it and run `deepwork trust --path /p` in a terminal, then try again.")
+}
+
+// A run whose budget is used up would pause at once: it is not resumed without a larger one.
+func TestAResumeWithAUsedUpBudgetIsRefused(t *testing.T) {
+	t.Parallel()
+	p := aState{run: true, orders: "a finish", budget: []string{"--max-unknown", "0"}}.made(t)
+	out, code := p.sh("deepwork run resume latest")
+	testkit.Equal(t, code, 1, "%s", out)
+	testkit.Contains(t, out, "--max-unknown 10")
+	testkit.Equal(t, p.status().State, "paused")
 }

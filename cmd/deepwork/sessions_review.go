@@ -206,7 +206,7 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 				now = "The run goes on automatically."
 			default:
 				now = fmt.Sprintf("Its run is %s; to go on: %s.", r.State.Words(),
-					a.onPath("deepwork run resume "+board.Short(r.RunID)))
+					a.onPath("deepwork run resume "+board.Short(r.RunID)+r.Kept.LargerBudget(r.Cost)))
 			}
 		}
 

@@ -67,6 +67,11 @@ func (e *Engine) ResumeRun(
 		return nil, err
 	}
 
+	if !at.State.Open() {
+		if err := withinRunBudget(ctx, b, at, run); err != nil {
+			return nil, err
+		}
+	}
 	changed := !reflect.DeepEqual(was, *run)
 	if at.State.Open() && (advice != "" || led && changed) {
 		return nil, goesOn
@@ -96,6 +101,21 @@ func (e *Engine) ResumeRun(
 
 	e.wakeUp()
 	return e.RunReply(ctx, b, id)
+}
+
+// withinRunBudget refuses to resume a run that would pause at once, since a budget of its own is used up.
+func withinRunBudget(ctx context.Context, v board.View, at *task.Attempt, run *board.Run) error {
+	cost, err := v.Cost(ctx, at.TaskID, at.ID)
+	if err != nil {
+		return board.Fault("reading the cost of the run", err)
+	}
+	larger := run.LargerBudget(cost)
+	if larger == "" {
+		return nil
+	}
+	return session.NotNow(codes.BudgetReached,
+		"The run %s would pause at once, since its budget is used up. Nothing was resumed. Resume it with a larger "+
+			"one: deepwork run resume %s%s", at.ID, board.Short(at.ID), larger).With("run_id", at.ID)
 }
 
 // isLed reports whether a process leads a run, which then has its budgets in memory.

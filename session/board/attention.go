@@ -81,7 +81,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 			if err != nil {
 				return nil, Fault("reading the cost of the run", err)
 			}
-			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(state, cost)
+			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(cost)
 		case state == Failed || state == Interrupted:
 			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
 		}

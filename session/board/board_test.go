@@ -517,18 +517,16 @@ func TestCostsThatAreNotKnownAreNull(t *testing.T) {
 func TestBudgetsOfARun(t *testing.T) {
 	for _, c := range []struct {
 		run   Run
-		state State
 		cost  *Cost
 		flags string
 	}{
-		{Run{MaxCostUSD: new(0.0), MaxUnknown: new(0)}, Running, nil, ""},
-		{Run{MaxCostUSD: new(0.0), MaxUnknown: new(0)}, Paused, nil, " --max-cost 1.00 --max-unknown 10"},
-		{Run{MaxCostUSD: new(2.0), MaxUnknown: new(3)}, Paused, &Cost{USD: new(2.0), Unknown: 2}, " --max-cost 4.00"},
-		{Run{MaxCostUSD: new(2.0), MaxUnknown: new(3)}, Paused, &Cost{USD: new(1.9), Unknown: 3}, " --max-unknown 16"},
-		{Run{}, Paused, &Cost{USD: new(9.0), Unknown: 3}, ""},
+		{Run{MaxCostUSD: new(0.0), MaxUnknown: new(0)}, nil, " --max-cost 1.00 --max-unknown 10"},
+		{Run{MaxCostUSD: new(2.0), MaxUnknown: new(3)}, &Cost{USD: new(2.0), Unknown: 2}, " --max-cost 4.00"},
+		{Run{MaxCostUSD: new(2.0), MaxUnknown: new(3)}, &Cost{USD: new(1.9), Unknown: 3}, " --max-unknown 16"},
+		{Run{}, &Cost{USD: new(9.0), Unknown: 3}, ""},
 	} {
 		testkit.Works(t, c.run.CheckBudgets())
-		testkit.Equal(t, c.run.LargerBudget(c.state, c.cost), c.flags, "%+v", c)
+		testkit.Equal(t, c.run.LargerBudget(c.cost), c.flags, "%+v", c)
 	}
 	testkit.Fails(t, (&Run{MaxCostUSD: new(-0.1)}).CheckBudgets(), "max_cost_usd is -0.1")
 	testkit.Fails(t, (&Run{MaxUnknown: new(-1)}).CheckBudgets(), "max_unknown is -1")

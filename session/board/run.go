@@ -58,13 +58,9 @@ func (r *Run) CheckBudgets() error {
 	return nil
 }
 
-// LargerBudget returns the flags of deepwork run resume that double the budgets which have paused the run, "" if it
-// is in another state. cost is nil if none of its agents has ended.
-func (r *Run) LargerBudget(s State, cost *Cost) (flags string) {
-	if s != Paused {
-		return ""
-	}
-
+// LargerBudget returns the flags of deepwork run resume that double the budgets which are used up, "" if none is.
+// cost is nil if none of its agents has ended.
+func (r *Run) LargerBudget(cost *Cost) (flags string) {
 	usd, unknown := 0.0, 0
 	if cost != nil {
 		usd, unknown = *cmp.Or(cost.USD, &usd), cost.Unknown
