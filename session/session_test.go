@@ -85,7 +85,7 @@ func TestField21_RefusalsNameWhatChanged(t *testing.T) {
 			"a source":   Untrusted("/my p", a, config.SourcesKey).Error(),
 			"an agent":   Untrusted("/my p", a, config.AgentsKey).Error(),
 			"sources":    UntrustedSources("/my p", cfg, "Not asked:").Error(),
-			"the notice": UntrustedNotice("/my p", a),
+			"the notice": UntrustedNotice("/my p", &config.Config{Approval: a}),
 		} {
 			testkit.Contains(t, text, "`deepwork trust --path '/my p'` in a terminal", what)
 			testkit.True(t, strings.Contains(text, c.want) &&
@@ -110,8 +110,8 @@ func TestWhatIsNotApproved(t *testing.T) {
 	testkit.Contains(t, UntrustedSources("/p", cfg, "Not asked:", "s3").Error(), "Not asked: 's3' (./ci). Nothing")
 	testkit.Works(t, UntrustedSources("/p", cfg, "Not asked:", "s9"))
 	for n, want := range map[int]string{10: "s9), so", 11: "s9, 1 more), so"} {
-		testkit.Contains(t, UntrustedNotice("/p",
-			approval(config.Withheld{Asked: append([]config.Asked{agents}, asked[:n]...)})), want)
+		a := approval(config.Withheld{Asked: append([]config.Asked{agents}, asked[:n]...)})
+		testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: a}), want)
 	}
 	denied := approval(config.Withheld{Asked: append(asked[:1:1], agents), Denied: true})
 	faulty := approval(config.Withheld{Asked: asked[:1], Fault: "it is a link"})
@@ -126,16 +126,22 @@ func TestWhatIsNotApproved(t *testing.T) {
 		"The config, or their own one, asks to run or use ./ci")
 	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(),
 		"It cannot be approved: it is a link. Tell the user")
-	testkit.Contains(t, UntrustedNotice("/p", denied),
+	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: denied}),
 		"The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
-	testkit.Contains(t, UntrustedNotice("/p", kept), "so what was approved before stays in force")
+	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: kept}), "so what was approved before stays in force")
 
 	for _, a := range []*config.Approval{nil, {}, kept} {
 		testkit.Works(t, Untrusted("/p", a, config.SourcesKey))
 	}
 	testkit.Works(t, Untrusted("/p", faulty, config.AgentsKey), "agents were not asked for")
-	testkit.Equal(t, UntrustedNotice("/p", nil)+UntrustedNotice("/p", &config.Approval{})+UntrustedNotice("/p",
-		approval(config.Withheld{Asked: []config.Asked{agents}})), "")
+	plain := approval(config.Withheld{Asked: []config.Asked{agents}})
+	for _, a := range []*config.Approval{nil, {}, plain} {
+		testkit.Equal(t, UntrustedNotice("/p", &config.Config{Approval: a}), "")
+	}
+	own := &config.Config{Approval: plain, QualityGate: config.QualityGate{AgentReviewCommand: []string{"judge"}}}
+	testkit.Contains(t, UntrustedNotice("/p", own), "their own reviewer does not run in it")
+	testkit.Contains(t, Untrusted("/p", plain, config.ReviewerKey, "judge", "-x").Error(),
+		"The call would start the reviewer in it: judge -x. Nothing was run or changed.")
 }
 
 func TestWhatACallerMay(t *testing.T) {

@@ -27,8 +27,12 @@ var ToUser = strings.NewReplacer(
 // not approved (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if
 // the key alone does not say that.
 func Untrusted(root string, a *config.Approval, key string, command ...string) error {
-	if a == nil || a.Withheld == nil || a.Use != nil {
+	if !a.Unapproved() {
 		return nil
+	}
+	ofUser := map[string]string{config.AgentsKey: "start a coding agent", config.ReviewerKey: "start the reviewer"}[key]
+	if ofUser != "" {
+		key = config.AgentsKey
 	}
 
 	asked, ok := a.Withheld.Of(key)
@@ -36,8 +40,8 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 		return nil
 	}
 	what := "Its config asks to run or use " + asked.Text + " (" + asked.Key + ")"
-	if key == config.AgentsKey {
-		what = "The call would start a coding agent in it"
+	if ofUser != "" {
+		what = "The call would " + ofUser + " in it"
 		if len(command) > 0 {
 			what += ": " + strings.Join(command, " ")
 		}
@@ -97,10 +101,18 @@ func Changed(root string, err error) error {
 }
 
 // UntrustedNotice says which parts of a project's config are not in force because the user has not
-// approved them. It returns "" if only the start of agents is not approved.
-func UntrustedNotice(root string, a *config.Approval) string {
-	if a == nil || a.Withheld == nil || a.Withheld.Plain() {
+// approved them. It returns "" if only the start of agents is not approved, and the user has no reviewer of their own.
+func UntrustedNotice(root string, c *config.Config) string {
+	a, q := c.Approval, c.QualityGate
+	if a == nil || a.Withheld == nil {
 		return ""
+	}
+	if a.Withheld.Plain() {
+		if !a.Unapproved() || q.AgentReviewCommand == nil && q.ReviewerExecutor == "" {
+			return ""
+		}
+		return fmt.Sprintf("The user has not approved this folder, so their own reviewer does not run in it, and steps "+
+			"that it reviews cannot be finished: ask them to run `deepwork trust --path %s` in a terminal.", InShell(root))
 	}
 
 	var keys []string

@@ -127,16 +127,19 @@ func jsonText(v any) (string, error) {
 // refused returns why the reviewer of the config may not run, or nil.
 func (r *reviewing) refused(c *config.Config) error {
 	command := c.QualityGate.AgentReviewCommand
+	var err error
 	if name := c.QualityGate.ReviewerExecutor; name != "" {
-		recipe, err := resolve(c, name)
-		if err = cmp.Or(session.Untrusted(r.root, c.Approval, config.AgentsKey), err); err != nil {
-			return err
-		}
+		var recipe executors.Recipe
+		recipe, err = resolve(c, name)
 		command = recipe.Command
 	}
-	if len(command) == 0 {
+	if len(command) == 0 && err == nil {
 		return cmp.Or(session.Untrusted(r.root, c.Approval, "quality_gate.agent_review_command"),
 			session.Untrusted(r.root, c.Approval, "quality_gate.reviewer_executor"))
+	}
+	// One of the user's own config needs the files, and programs such as claude --print obey what lies beside them.
+	if err := cmp.Or(session.Untrusted(r.root, c.Approval, config.ReviewerKey, command...), err); err != nil {
+		return err
 	}
 	for _, root := range []string{r.root, r.work} { // a workspace has its branch's own files
 		if err := trust.Check(root, c.Approval, command); err != nil {

@@ -78,6 +78,15 @@ func Answer(text string) {
 
 var answer sync.Once // of this process, which has one standard output
 
+// Home returns the user's home folder, in which programs start that nothing in a project may influence.
+func Home() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return rootDir()
+	}
+	return home
+}
+
 // rootDir is a folder that is never removed or unmounted.
 func rootDir() string {
 	self, _ := os.Executable()

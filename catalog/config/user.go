@@ -131,6 +131,9 @@ type Asked struct {
 // AgentsKey is the key of what every project asks for: starting agents in it.
 const AgentsKey = "agents"
 
+// ReviewerKey stands for running the user's own reviewer, which AgentsKey includes.
+const ReviewerKey = "reviewer"
+
 // SourcesKey is the prefix of the keys of sources.
 const SourcesKey = "workflow_tools.sources."
 
@@ -176,6 +179,10 @@ func (c *Config) WithheldSources() (all []Asked) {
 	}
 	return all
 }
+
+// Unapproved reports whether the user has not approved the folder: then nothing starts in it, not even programs of the
+// user's own config.
+func (a *Approval) Unapproved() bool { return a != nil && a.Withheld != nil && a.Use == nil }
 
 // noApproval is the approval if nobody is to be asked.
 var noApproval = &Approval{}

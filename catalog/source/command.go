@@ -31,15 +31,15 @@ type commandWire struct {
 	ending  sync.WaitGroup
 }
 
-// startCommand starts a source in the project root, program being the path of its command's. Its
+// startCommand starts a source in a folder, program being the path of its command's. Its
 // standard error is logged at debug.
-func startCommand(s *config.WorkflowSource, program, root string, logger *slog.Logger) (*commandWire, error) {
+func startCommand(s *config.WorkflowSource, program, dir string, logger *slog.Logger) (*commandWire, error) {
 	env := environment(os.Environ(), s.PassEnv)
 	for name, value := range s.Env {
 		env = append(env, name+"="+value)
 	}
 	service, err := process.Serve(process.Spec{
-		Command: append([]string{program}, s.Command[1:]...), Dir: root, Env: env, Grace: stopGrace,
+		Command: append([]string{program}, s.Command[1:]...), Dir: dir, Env: env, Grace: stopGrace,
 	}, func(line string) { logger.Debug("a source writes", "line", process.Tail(line, 1000)) })
 	if err != nil {
 		return nil, err

@@ -75,19 +75,19 @@ func (o *owner) configure(ctx context.Context) error {
 	now := make(map[string]*source, len(wanted))
 	order := make([]*source, 0, len(wanted))
 	for _, def := range wanted {
-		s := old[def.Name]
+		s, apart := old[def.Name], def.URL == "" && settings.Approval.Unapproved()
 		delete(old, def.Name)
 		switch {
 		case s == nil:
-			s = o.start(def, nil, p)
-		case sameSource(s.def, def):
+			s = o.start(def, nil, p, apart)
+		case sameSource(s.def, def) && s.apart == apart:
 			if old := s.policy.Swap(&p); *old != p {
 				s.adjusted.Wake()
 			}
 		default:
 			c.options.Logger.Info("a source's definition changed; connecting it again", "source", def.Name)
 			s.cancel()
-			s = o.start(def, s, p)
+			s = o.start(def, s, p, apart)
 		}
 		now[def.Name] = s
 		order = append(order, s)
@@ -114,9 +114,10 @@ func sameSource(a, b config.WorkflowSource) bool {
 
 // start starts a source after the one that it replaces has ended: a command may need the port or
 // files of its predecessor.
-func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
+func (o *owner) start(def config.WorkflowSource, before *source, p policy, apart bool) *source {
 	c := o.c
 	s := newSource(def, c.options, before, p, c.offers, c.grace)
+	s.apart = apart
 	before = cmp.Or(before, o.leaving[def.Name])
 	ctx, cancel := context.WithCancel(c.ctx)
 	s.cancel = cancel

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/process"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -36,6 +37,7 @@ type offer struct {
 // offer.
 type source struct {
 	def     config.WorkflowSource
+	apart   bool // it is a command that started outside of the project
 	options Options
 	logger  *slog.Logger
 	changed wait.Signal     // the offer changed
@@ -203,7 +205,11 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 		if err != nil {
 			program = s.def.Command[0] // starting it says what is wrong
 		}
-		c, err := startCommand(&s.def, program, s.options.Root, s.logger)
+		dir := s.options.Root
+		if settings.Approval.Unapproved() { // it is of the user's own config
+			dir = process.Home()
+		}
+		c, err := startCommand(&s.def, program, dir, s.logger)
 		if err != nil {
 			return nil, err
 		}

@@ -168,6 +168,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
 	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
+	a.showOwn(ctx, folder.Root)
 	fault := slices.Concat(set, checks).Fault()
 	if fi, err := os.Stat(file); err == nil {
 		fault = cmp.Or(trust.FaultOf(folder.Root, file, fi), fault)
@@ -213,6 +214,28 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 
 	fmt.Fprintln(a.out, "Approved. Running servers use it from their next call on.")
 	return nil
+}
+
+// showOwn prints what of the user's own config starts in a folder with their approval.
+func (a *app) showOwn(ctx context.Context, root string) {
+	own, err := config.Open(root).Own(ctx)
+	if err != nil {
+		return // it is refused elsewhere
+	}
+	c := own.Over(config.Default())
+	lines := ""
+	for _, s := range c.WorkflowTools.Sources {
+		if s.URL == "" {
+			lines += fmt.Sprintf("  source %s: %s\n", s.Name, inline(strings.Join(s.Command, " ")))
+		}
+	}
+	if q := c.QualityGate; q.AgentReviewCommand != nil || q.ReviewerExecutor != "" {
+		lines += fmt.Sprintf("  reviewer: %s\n", inline(q.ReviewerExecutor+strings.Join(q.AgentReviewCommand, " ")))
+	}
+	if lines != "" {
+		fmt.Fprintf(a.out, "\nOf your own config this starts in the folder, too. Until you approve, a source starts in your home "+
+			"folder\ninstead, and a reviewer not at all:\n%s", lines)
+	}
 }
 
 func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -166,14 +164,10 @@ func (n *notifier) record(known []string) error {
 func (n *notifier) run(ctx context.Context, command []string, item Attention) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = filepath.Dir(n.board.State().Notified())
-	}
 	line, err := json.Marshal(Notification{item, n.board.Root()})
 	if err != nil {
 		return err
 	}
-	_, err = process.Run(ctx, process.Spec{Command: command, Dir: home, Stdin: append(line, '\n')})
+	_, err = process.Run(ctx, process.Spec{Command: command, Dir: process.Home(), Stdin: append(line, '\n')})
 	return err
 }

@@ -42,7 +42,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
 			r.Notice = machine.Notice(r.Notice,
-				session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval))
+				session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now))
 		}
 	}
 	for _, fault := range c.engine.Catalog.FolderFaults() {

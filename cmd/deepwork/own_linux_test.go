@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+)
+
+// Sources and reviewers of the user's own config do not start in a folder that the user has not approved: programs
+// such as npx run what they find there.
+func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
+	log := filepath.Join(testkit.Dir(t), "log")
+	program := func(what, answer string) string {
+		return "[sh, -c, 'echo " + what + " in $(pwd) >> " + log + "; echo " + answer + "']"
+	}
+	review := `{\"passed\": true}`
+	ownUser(t, "workflow_tools: {sources: [{name: mine, command: "+program("source", "")+"}]}\n"+
+		"quality_gate: {agent_review_command: "+strings.ReplaceAll(program("reviewer", review), "\n", "")+"}\n")
+	home := testkit.Dir(t)
+	t.Setenv("HOME", home)
+	root := projectOf(t, reviewedJob("one", isItGood, "a"), "out.txt", "done\n")
+	client, _ := startClient(t, root)
+	logged := func(line string) {
+		t.Helper()
+		eventually(t, func() (bool, any) {
+			callTool(t, client, "refresh_workflow_tools", map[string]any{})
+			text, _ := os.ReadFile(log)
+			return strings.Contains(string(text), line), string(text)
+		})
+	}
+
+	logged("source in " + home + "\n")
+	testkit.Contains(t, string(callTool(t, client, "get_workflows", map[string]any{})), "their own reviewer does not run in it")
+	beginSession(t, client, "one", "Close it")
+	finish := func() (*mcp.CallToolResult, string) {
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{
+			Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"out": "out.txt"}},
+		})).Must(t)
+		return r, resultText(r)
+	}
+	r, text := finish()
+	testkit.True(t, r.IsError, "%s", text)
+	testkit.ContainsAll(t, text, []string{"The call would start the reviewer in it: sh -c", "deepwork trust --path " + root})
+
+	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "  source mine: sh -c", "  reviewer: sh -c")
+	logged("source in " + root + "\n")
+	r, text = finish()
+	testkit.True(t, !r.IsError, "%s", text)
+	logged("reviewer in " + root + "\n")
+	all := string(testkit.Get(os.ReadFile(log)).Must(t))
+	before, _, _ := strings.Cut(all, "source in "+root)
+	testkit.True(t, !strings.Contains(before, root), "before the approval: %s", before)
+
+	// The reviewer is treated alike if it is an executor.
+	mustPrint(t, root, "trust", "--revoke")
+	own := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "deepwork", "config.yml")
+	must(t, os.WriteFile(own, []byte("executors: {JUDGE: {command: [sh, -c, 'echo judge >> "+log+"']}}\n"+
+		"quality_gate: {reviewer_executor: JUDGE}\n"), 0o600))
+	beginSession(t, client, "one", "Again")
+	r, text = finish()
+	testkit.True(t, r.IsError, "%s", text)
+	testkit.Contains(t, text, "The call would start the reviewer in it: sh -c echo judge")
+}
