@@ -72,6 +72,7 @@ var settings = []string{
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
+	"pull.twohead=ort", // git merge follows it, and ours would leave the work out
 	"gc.auto=0",
 	"maintenance.auto=false",
 	unsigned,
@@ -211,6 +212,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	}
 
 	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1",
+		"GIT_NO_REPLACE_OBJECTS=1", // git replace would show another change than the one that is merged
 		"GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PROXY_COMMAND="+os.Getenv("GIT_PROXY_COMMAND"))
 	if c.Network {
 		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // no program that a URL names

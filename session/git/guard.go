@@ -22,6 +22,9 @@ var inert = []string{
 	"fetch.bundleURI=",
 }
 
+// driver merges a file as git does without a driver.
+const driver = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"
+
 // programs are the settings with which git, or Git LFS, starts a program or trusts somebody with the
 // user's credentials, and what overrides them if the repository's own config has them and the user's
 // has not. A setting cannot be removed by another one.
@@ -30,8 +33,7 @@ var programs = []struct{ names, instead string }{
 	{`^core\.askpass$`, os.Getenv("SSH_ASKPASS")},
 	{`^core\.alternaterefscommand$`, "false"},
 	{`^diff\.(external|.*\.(command|textconv))$`, "false"},
-	// As git merges a file without a driver.
-	{`^merge\..*\.driver$`, "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"},
+	{`^merge\..*\.driver$`, driver},
 	{`^gpg\.(openpgp\.)?program$`, "gpg"},
 	{`^gpg\.x509\.program$`, "gpgsm"},
 	{`^gpg\.ssh\.program$`, "ssh-keygen"},
@@ -219,7 +221,7 @@ func section(name, prefix string) (sub string, ok bool) {
 
 // programs overrides the hooks and programs that the repository names.
 func (s *scopes) programs(override func(name, value string)) {
-	for name := range s.own {
+	for name, own := range s.own {
 		if hook, ok := section(name, "hook."); ok {
 			override("hook."+hook+".enabled", "false")
 		}
@@ -227,6 +229,9 @@ func (s *scopes) programs(override func(name, value string)) {
 			value, has := s.users[name]
 			if !has {
 				value = *program
+			}
+			if !has && *program == driver && own == "true" {
+				continue // the usual way to keep the own side of a file; it runs nothing of the repository
 			}
 			override(name, value)
 		}

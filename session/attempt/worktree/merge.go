@@ -170,15 +170,11 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 		return nil, err
 	}
 	at := all[0]
-	files, _, err := at.changed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	held := byHand(l, b, at.path, files)
+	held := byHand(l, b, at.path, nil)
 	if held.Operation = at.operation(); len(all) > 1 {
 		held.Also = all[1].path
 	}
-	if held.Operation != "" || held.Also != "" || len(files) > 0 {
+	if held.Operation != "" || held.Also != "" {
 		return nil, held
 	}
 	return &at, nil
@@ -199,7 +195,12 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	ctx = context.WithoutCancel(ctx)
 	_, said, err := git.Run(ctx, c)
 	if err == nil {
-		return nil
+		tip, err := refTip(ctx, inRepo(b.Common), ref)
+		if err == nil && tip != now {
+			err = fmt.Errorf("git has reported no error, but %s is at %.12s instead of %.12s, and the work is not in it",
+				ref, tip, now)
+		}
+		return err
 	}
 
 	if tip, look := refTip(ctx, inRepo(b.Common), ref); look == nil && tip != b.target {
@@ -207,7 +208,10 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	}
 	if files := inTheWay(said); at != nil && len(files) > 0 {
 		held := byHand(l, b, at.path, files)
-		held.Hidden = true
+		tracked, others, _ := at.changed(ctx)
+		held.Hidden = !slices.ContainsFunc(append(tracked, others...), func(name string) bool {
+			return slices.Contains(files, name)
+		})
 		return held
 	}
 	if at == nil {

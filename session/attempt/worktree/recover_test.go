@@ -398,6 +398,7 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 	expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished,
 		fmt.Sprintf("git -C %s merge --abort", path))
 	gits(t, path, "merge --abort")
+	gits(t, repo, "reset -q --hard HEAD~1")
 	write(t, repo, "a.txt", "one\ntwo\nthr") // half a merge in the checkout
 	testkit.ContainsAll(t, notMerged(t, k, path, WayMerge).Error(),
 		[]string{`"a.txt"`, fmt.Sprintf("git -C %s merge", canonical(repo))})
