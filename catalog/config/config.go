@@ -66,6 +66,8 @@ type Config struct {
 	Telemetry Telemetry        `yaml:"telemetry" own:""`
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
+	// Wanted is the config as it would be in force if the user approved the folder; nil if they have.
+	Wanted *Config
 }
 
 // Tags implements fieldtag.Tagger.

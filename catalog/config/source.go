@@ -112,6 +112,9 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	} else {
 		c.result = user.Over(approval.apply(project))
 	}
+	if approval.Unapproved() {
+		c.result.Wanted = user.Over(project)
+	}
 
 	s.composed.Store(c)
 	return c.result, nil

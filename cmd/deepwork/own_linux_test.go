@@ -66,3 +66,20 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 	testkit.True(t, r.IsError, "%s", text)
 	testkit.Contains(t, text, "The call would start the reviewer in it: sh -c echo judge")
 }
+
+// A start that is refused because the folder is not approved names the command that would run, also of an executor that
+// only the project's config has.
+func TestARefusedStartNamesItsCommand(t *testing.T) {
+	ownUser(t, "")
+	root := projectOf(t, jobText("one", "a"), ".deepwork/config.yml",
+		"executors:\n  MINE: {command: [./mine.sh, now]}\n  CLAUDE_CODE: {command: [./other.sh]}\nrun: {executor: MINE}\n")
+	inGit(t, root)
+	task := strings.TrimSpace(mustPrint(t, root, "board", "add", "x"))
+	for executor, command := range map[string]string{"": "./mine.sh now", "MINE": "./mine.sh now", "CLAUDE_CODE": "./other.sh"} {
+		args := []string{"board", "start", task}
+		if executor != "" {
+			args = append(args, "--executor", executor)
+		}
+		fails(t, root, args, "This would start a coding agent in it: "+command+". Nothing was run or changed.")
+	}
+}

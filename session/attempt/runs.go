@@ -254,9 +254,8 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 func (e *Engine) defaultExecutor(
 	ctx context.Context, who session.Caller, cfg *config.Config,
 ) (name string, variant *string, err error) {
-	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
-		return "", nil, err
-	}
+	unapproved := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey)
+	cfg = cmp.Or(cfg.Wanted, cfg) // whose command the refusal names
 	if cfg.Run.Executor != "" {
 		name, variant = nameAndVariant(cfg.Run.Executor)
 		return name, variant, nil
@@ -278,6 +277,9 @@ func (e *Engine) defaultExecutor(
 	}
 	if len(here) == 1 {
 		return here[0], nil, nil
+	}
+	if unapproved != nil {
+		return "", nil, unapproved
 	}
 	if len(here) == 0 {
 		here = executors.AllNames(cfg, e.registered()) // none of which is installed

@@ -131,6 +131,7 @@ const maxName = 201
 
 // recipe resolves the command line in a variant; its error lists the available ones.
 func (c CommandLine) recipe(cfg *config.Config, variant *string) (*recipe, error) {
+	cfg, approval := cmp.Or(cfg.Wanted, cfg), cfg.Approval // what is not approved is refused with its command
 	all := Merge(cfg.Executors)
 	for _, name := range AllNames(cfg, c.Registered)[len(all):] { // for the error
 		all = append(all, config.Executor{Name: name})
@@ -143,9 +144,9 @@ func (c CommandLine) recipe(cfg *config.Config, variant *string) (*recipe, error
 	r, err := Resolve(all, jsontext.Clip(c.Name, maxName), jsontext.Clip(of, maxName))
 	if err != nil {
 		// It may be one that the project names and the user has not approved.
-		return nil, cmp.Or(session.Untrusted(c.Root, cfg.Approval, config.AgentsKey), err)
+		return nil, cmp.Or(session.Untrusted(c.Root, approval, config.AgentsKey), err)
 	}
-	return &recipe{Recipe: r, name: c.Name, root: c.Root, approval: cfg.Approval}, nil
+	return &recipe{Recipe: r, name: c.Name, root: c.Root, approval: approval}, nil
 }
 
 // MaxArgument is the longest prompt, in bytes, that is passed as an argument: the system's limit,
