@@ -109,6 +109,7 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	c := &composed{project, user, approval, nil}
 	if w := approval.Withheld; w != nil && w.Denied {
 		c.result = approval.apply(user.Over(project)) // what the user's own config would run in the project neither
+		c.result.Sessions = user.Over(c.result).Sessions
 	} else {
 		c.result = user.Over(approval.apply(project))
 	}

@@ -210,5 +210,9 @@ func (a *Approval) apply(project *Config) *Config {
 	c.Attempts.AutoStart = from.Attempts.AutoStart
 	c.Run.Executor = from.Run.Executor
 	c.Git.Branch = from.Git.Branch
+	// What is removed is gone, so without approval only longer times count.
+	if keep := from.Sessions.KeepEnded; keep == 0 || 0 < c.Sessions.KeepEnded && c.Sessions.KeepEnded < keep {
+		c.Sessions.KeepEnded = keep
+	}
 	return &c
 }

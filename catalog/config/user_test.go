@@ -446,3 +446,34 @@ func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
 		testkit.Fails(t, s.Refused(), c.fault)
 	}
 }
+
+// Without approval a project's config cannot have sessions removed sooner than they would be; the user's own value wins.
+func TestOnlyLongerTimesToKeepSessionsCountWithoutApproval(t *testing.T) {
+	hours := func(n int) *Config {
+		c := *Default()
+		c.Sessions.KeepEnded = time.Duration(n) * time.Hour
+		return &c
+	}
+	for _, c := range []struct{ approved, asked, want int }{
+		{0, 1, 0}, {0, 0, 0}, {48, 1, 48}, {48, 72, 72}, {48, 0, 0},
+	} {
+		a := &Approval{Use: hours(c.approved), Withheld: &Withheld{}}
+		got := a.apply(hours(c.asked)).Sessions.KeepEnded
+		testkit.Equal(t, got, time.Duration(c.want)*time.Hour, "approved %d, asked %d", c.approved, c.asked)
+	}
+
+	root, own := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", own)
+	t.Setenv("APPDATA", own)
+	testkit.Write(t, filepath.Join(root, ".deepwork", FileName), "sessions: {keep_ended: 1h}")
+	for _, denied := range []bool{false, true} {
+		s := Open(root)
+		s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: denied}} }
+		testkit.Equal(t, testkit.Get(s.Current(t.Context())).Must(t).Sessions.KeepEnded, 0)
+		testkit.Write(t, filepath.Join(own, "deepwork", FileName), "sessions: {keep_ended: 720h}")
+		s = Open(root)
+		s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: denied}} }
+		testkit.Equal(t, testkit.Get(s.Current(t.Context())).Must(t).Sessions.KeepEnded, 720*time.Hour)
+		testkit.Must(t, os.Remove(filepath.Join(own, "deepwork", FileName)))
+	}
+}

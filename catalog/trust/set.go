@@ -101,6 +101,9 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		b.add("attempts.auto_start",
 			map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
 	}
+	if keep := c.Sessions.KeepEnded; keep > 0 { // it removes sessions
+		b.add("sessions.keep_ended", keep.String())
+	}
 
 	slices.SortFunc(b.set, func(x, y Entry) int { return cmp.Compare(x.Key, y.Key) })
 	return b.set, b.err
