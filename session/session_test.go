@@ -128,7 +128,8 @@ func TestWhatIsNotApproved(t *testing.T) {
 		"It cannot be approved: it is a link. Tell the user")
 	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: denied}),
 		"The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
-	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: kept}), "so what was approved before stays in force")
+	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: kept}),
+		"so what was approved before stays in force")
 
 	for _, a := range []*config.Approval{nil, {}, kept} {
 		testkit.Works(t, Untrusted("/p", a, config.SourcesKey))

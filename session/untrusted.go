@@ -111,8 +111,9 @@ func UntrustedNotice(root string, c *config.Config) string {
 		if !a.Unapproved() || q.AgentReviewCommand == nil && q.ReviewerExecutor == "" {
 			return ""
 		}
-		return fmt.Sprintf("The user has not approved this folder, so their own reviewer does not run in it, and steps "+
-			"that it reviews cannot be finished: ask them to run `deepwork trust --path %s` in a terminal.", InShell(root))
+		return fmt.Sprintf("The user has not approved this folder, so their own reviewer does not run in it, and "+
+			"steps that it reviews cannot be finished: ask them to run `deepwork trust --path %s` in a terminal.",
+			InShell(root))
 	}
 
 	var keys []string

@@ -447,7 +447,7 @@ func TestReq003_4_4_ARefusedEditIsTold(t *testing.T) {
 	}
 }
 
-// Without approval a project's config cannot have sessions removed sooner than they would be; the user's own value wins.
+// Without approval a project's config cannot have sessions removed sooner; the user's own value wins.
 func TestOnlyLongerTimesToKeepSessionsCountWithoutApproval(t *testing.T) {
 	hours := func(n int) *Config {
 		c := *Default()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,4 +128,33 @@ func TestAMovedFolderBelongsToItsProject(t *testing.T) {
 	fails(t, moved, []string{"board", "tasks"}, "belongs to it")
 	mustPrint(t, moved, "where", "--adopt", root)
 	testkit.Contains(t, mustPrint(t, moved, "board", "tasks"), "Rotate the keys")
+}
+
+// A server in another clone lists the sessions that were moved last in the first one, with the machine and the folder,
+// also while a server runs there.
+func TestAnotherCloneListsTheSessionsOfTheFirst(t *testing.T) {
+	_, root := sharedProject(t, "")
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobText("one", "a"), ".deepwork/jobs/one/a.md": "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	id := beginSession(t, client, "one", "Close it")
+	clone := prepared(t, root)
+	second, _ := startClient(t, clone, "--project", "shop")
+	var listed struct {
+		Resumable []struct {
+			SessionID string `json:"session_id"`
+			Machine   string `json:"machine"`
+		} `json:"resumable"`
+	}
+	must(t, json.Unmarshal(callTool(t, second, "get_workflows", map[string]any{}), &listed))
+	testkit.Need(t, len(listed.Resumable) == 1, "%+v", listed)
+	testkit.Equal(t, listed.Resumable[0].SessionID, id)
+	testkit.Contains(t, listed.Resumable[0].Machine, ", in "+root)
+
+	r := testkit.Get(second.CallTool(t.Context(), &mcp.CallToolParams{
+		Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{}},
+	})).Must(t)
+	testkit.ContainsAll(t, resultText(r),
+		[]string{"- " + id + ": one/w, at step 'a'", ", in " + root + ", goal: Close it"})
 }

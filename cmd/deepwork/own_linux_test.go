@@ -35,7 +35,8 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 	}
 
 	logged("source in " + home + "\n")
-	testkit.Contains(t, string(callTool(t, client, "get_workflows", map[string]any{})), "their own reviewer does not run in it")
+	notice := string(callTool(t, client, "get_workflows", map[string]any{}))
+	testkit.Contains(t, notice, "their own reviewer does not run in it")
 	beginSession(t, client, "one", "Close it")
 	finish := func() (*mcp.CallToolResult, string) {
 		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{
@@ -45,7 +46,8 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 	}
 	r, text := finish()
 	testkit.True(t, r.IsError, "%s", text)
-	testkit.ContainsAll(t, text, []string{"The call would start the reviewer in it: sh -c", "deepwork trust --path " + root})
+	testkit.ContainsAll(t, text,
+		[]string{"The call would start the reviewer in it: sh -c", "deepwork trust --path " + root})
 
 	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "  source mine: sh -c", "  reviewer: sh -c")
 	logged("source in " + root + "\n")
@@ -72,10 +74,13 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 func TestARefusedStartNamesItsCommand(t *testing.T) {
 	ownUser(t, "")
 	root := projectOf(t, jobText("one", "a"), ".deepwork/config.yml",
-		"executors:\n  MINE: {command: [./mine.sh, now]}\n  CLAUDE_CODE: {command: [./other.sh]}\nrun: {executor: MINE}\n")
+		"executors:\n  MINE: {command: [./mine.sh, now]}\n  CLAUDE_CODE: {command: [./other.sh]}\n"+
+			"run: {executor: MINE}\n")
 	inGit(t, root)
 	task := strings.TrimSpace(mustPrint(t, root, "board", "add", "x"))
-	for executor, command := range map[string]string{"": "./mine.sh now", "MINE": "./mine.sh now", "CLAUDE_CODE": "./other.sh"} {
+	for executor, command := range map[string]string{
+		"": "./mine.sh now", "MINE": "./mine.sh now", "CLAUDE_CODE": "./other.sh",
+	} {
 		args := []string{"board", "start", task}
 		if executor != "" {
 			args = append(args, "--executor", executor)

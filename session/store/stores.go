@@ -64,7 +64,7 @@ type Stores struct {
 func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 	alive, lives := Census(s.Members), map[task.Place]bool{}
 	return func(row *Session) bool {
-		if row.MovedBy == "" || !s.movedElsewhere(row) {
+		if row.MovedBy == "" || !s.MovedElsewhere(row) {
 			return row.MovedBy != "" && alive(row.MovedBy)
 		}
 
@@ -81,14 +81,14 @@ func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 
 // Mover describes for people who moved a session last over a connection; "" if it is unknown.
 func (s *Stores) Mover(row *Session) string {
-	if s.movedElsewhere(row) {
+	if s.MovedElsewhere(row) {
 		return "a server on " + row.PlaceOf().Describe()
 	}
 	return s.Members.Describe(row.MovedBy)
 }
 
-// movedElsewhere reports whether a session was moved last at another place.
-func (s *Stores) movedElsewhere(row *Session) bool {
+// MovedElsewhere reports whether a session was moved last at another place.
+func (s *Stores) MovedElsewhere(row *Session) bool {
 	p := row.PlaceOf()
 	return s.Place != nil && p != nil && p.Elsewhere(*s.Place)
 }

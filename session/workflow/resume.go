@@ -24,7 +24,7 @@ const (
 func (c *Conn) noSession(ctx context.Context) error {
 	// Those on this server's own connections, too: it cannot tell an HTTP client that has gone without a word
 	// from one that is silent, and the caller may be that client.
-	found, more, err := c.engine.resumable(ctx, c.identity, keptListed, true)
+	found, more, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, nil))
 	if err != nil {
 		return err
 	}
@@ -41,17 +41,21 @@ func (c *Conn) noSession(ctx context.Context) error {
 	var b strings.Builder
 	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of " +
 		"these by passing its session_id (get_step says where it is):")
-	ids := listSessions(&b, found, more)
+	ids := c.engine.listSessions(&b, found, more)
 	return session.NotNow(codes.NoActiveSession, "%s", b.String()).With("resumable", ids)
 }
 
 // listSessions writes a line for each session and returns their ids; more says that these are not all.
-func listSessions(b *strings.Builder, found []store.Session, more bool) []string {
+func (e *Engine) listSessions(b *strings.Builder, found []store.Session, more bool) []string {
 	ids := make([]string, len(found))
 	for i, s := range found {
 		ids[i] = s.ID
-		fmt.Fprintf(b, "\n- %s: %s/%s, at step '%s', last moved %s, goal: %s",
-			s.ID, s.Job, s.Workflow, s.Step, s.UpdatedAt.UTC().Format("2006-01-02 15:04:05Z"),
+		at := ""
+		if place := e.placeOf(&s); place != "" {
+			at = " on " + place
+		}
+		fmt.Fprintf(b, "\n- %s: %s/%s, at step '%s', last moved %s%s, goal: %s",
+			s.ID, s.Job, s.Workflow, s.Step, s.UpdatedAt.UTC().Format("2006-01-02 15:04:05Z"), at,
 			jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 80))
 	}
 
@@ -86,16 +90,26 @@ func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.
 	}
 }
 
-// resumable returns the newest active sessions of an identity that nobody seems to work on, at most so
-// many; more reports that there are others, or may be. With own those on this server's connections are among them.
-func (e *Engine) resumable(
-	ctx context.Context, identity string, most int, own bool,
-) (found []store.Session, more bool, err error) {
-	var open map[string]bool
-	if !own {
-		open = e.open()
+// inUseHere is inUse without the sessions that were moved last at other places: those are listed with their place, by
+// which the caller can tell whether somebody works on them.
+func (e *Engine) inUseHere(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
+	inUse := e.inUse(ctx, nil)
+	return func(s *store.Session) bool { return open[s.ID] || e.placeOf(s) == "" && inUse(s) }
+}
+
+// placeOf returns the place that moved a session last, for people, or "" if that is this one.
+func (e *Engine) placeOf(s *store.Session) string {
+	if !e.Stores.MovedElsewhere(s) {
+		return ""
 	}
-	inUse := e.inUse(ctx, open)
+	return s.PlaceOf().Describe()
+}
+
+// resumable returns the newest active sessions of an identity that are not in use, at most so many; more reports that
+// there are others, or may be.
+func (e *Engine) resumable(
+	ctx context.Context, identity string, most int, inUse func(*store.Session) bool,
+) (found []store.Session, more bool, err error) {
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
 		rows, err := e.records.List(ctx,
 			store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
@@ -121,13 +135,14 @@ func (e *Engine) resumable(
 
 // resumable returns the newest sessions that the caller can resume, for get_workflows.
 func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
-	found, _, err := c.engine.resumable(ctx, c.identity, keptListed, false)
+	found, _, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, c.engine.open()))
 	if err != nil {
 		c.engine.Logger.Warn("listing the sessions that can be resumed", "error", err)
 	}
 	out := make([]machine.ResumableSession, len(found))
 	for i, s := range found {
 		out[i] = machine.ResumableSession{
+			Machine:   c.engine.placeOf(&s),
 			SessionID: s.ID, Workflow: s.Job + "/" + s.Workflow, Step: s.Step,
 			Goal: jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 200),
 			Age:  session.Ago(c.engine.now().Sub(s.UpdatedAt)),

@@ -237,7 +237,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	// It waits for others: a call that names no session is about the first one.
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 
-	found, _, err := c.engine.resumable(ctx, "local", keptListed, false)
+	found, _, err := c.engine.resumable(ctx, "local", keptListed, c.engine.inUse(ctx, c.engine.open()))
 	testkit.Need(t, err == nil, "resumable: %v %v", found, err)
 	testkit.Need(t, len(found) == 1, "resumable: %v %v", found, err)
 	testkit.Equal(t, found[0].ID, root, "resumable: %v %v", found, err)

@@ -175,7 +175,7 @@ func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
 		return c.stackOf(ctx, "")
 	}
 
-	found, more, err := c.engine.resumable(ctx, c.identity, 1, false)
+	found, more, err := c.engine.resumable(ctx, c.identity, 1, c.engine.inUse(ctx, c.engine.open()))
 	if err != nil || more {
 		return []machine.StackEntry{}
 	}
@@ -235,7 +235,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	var err error
 	more, s := false, &stack{parents: map[string]string{}}
 	if c.stateless {
-		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed, false)
+		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUse(ctx, c.engine.open()))
 		slices.Reverse(rows)
 		s.push(rows...)
 	} else {
@@ -265,7 +265,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		slices.Reverse(leaves)
 		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. " +
 			"Pass session_id to say which one you mean:")
-		ids := listSessions(&b, leaves, more)
+		ids := c.engine.listSessions(&b, leaves, more)
 		return "", session.NotNow(codes.SessionIDNeeded, "%s", b.String()).With("session_ids", ids)
 	}
 	names, rest, ids := []string{}, "", []string{}

@@ -43,6 +43,7 @@ type ResumableSession struct {
 	Step      string `json:"step" jsonschema:"id of the current step"`
 	Goal      string `json:"goal" jsonschema:"goal, at most 200 characters"`
 	Age       string `json:"age" jsonschema:"time since its last step, such as 40s, 5m, 3h, 9d"`
+	Machine   string `json:"machine,omitempty" jsonschema:"machine and folder that moved it last, if not here"`
 }
 
 // EncodeJSON returns the reply as JSON, without scanning the lists.
