@@ -68,7 +68,7 @@ func MakeState(f *state.Folder) error {
 	if err := f.Make(); err != nil {
 		return NotNow(codes.NoStateFolder,
 			"Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change "+
-				"of %s.", err, state.Env).Because(err)
+				"of its options or %s.", err, state.Env).Because(err)
 	}
 	return nil
 }

@@ -134,7 +134,8 @@ func (p *opening) locate() (err error) {
 	if p.root, err = resolveRoot(p.options.ProjectRoot); err != nil {
 		return err
 	}
-	if p.folder, err = state.Find(p.root); err != nil {
+	p.folder, err = state.Find(p.root)
+	if err = cmp.Or(p.options.Refusal, err); err != nil {
 		p.logger.Error("there is no place for the state of the project: calls that write are refused", "error", err)
 		p.folder = state.None(p.root, err)
 	}
@@ -295,6 +296,7 @@ func (p *opening) openSessions() (err error) {
 		State:     p.folder,
 		Catalog:   p.jobs,
 		Config:    p.settings,
+		Notice:    p.options.Notice,
 		Logger:    p.logger,
 		Stores:    p.stores,
 		Place:     p.stores.Place,

@@ -19,6 +19,10 @@ import (
 type Options struct {
 	// ProjectRoot is resolved to an absolute path; "" is the current directory.
 	ProjectRoot string
+	// Notice is for agents, in get_workflows.
+	Notice string
+	// Refusal is why no session begins in ProjectRoot; nil means that sessions do.
+	Refusal error
 	// EnableQualityGate defaults to true.
 	EnableQualityGate *bool
 	// QualityGateTimeout limits one review; 0 means the configured time, else 120 s.

@@ -75,6 +75,9 @@ Callers from other machines, through a proxy, and other users of this machine ne
 bearer token: see "deepwork token new". On macOS and Windows, which do not report who
 owns a connection, you need one too: see "deepwork token show".
 
+Without --path, and with "--path .", it serves the project around the current directory,
+else the one of the client (CLAUDE_PROJECT_DIR).
+
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
 only one that comes more than 3 s after the first.`,
@@ -160,7 +163,7 @@ func (a *app) serve(f serveFlags) error {
 
 // serveUntil is serve until ctx ends, which a signal does.
 func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
-	root, err := a.givenRoot()
+	root, notice, refusal, err := a.servedRoot()
 	if err != nil {
 		return err
 	}
@@ -175,6 +178,8 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{
 		ProjectRoot:        root,
+		Notice:             notice,
+		Refusal:            refusal,
 		EnableQualityGate:  new(!f.noQualityGate),
 		ExternalRunner:     f.externalRunner,
 		QualityGateCommand: f.qualityGate,

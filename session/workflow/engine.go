@@ -59,6 +59,7 @@ type Options struct {
 	State   *state.Folder    // of Root; default: state.Of(Root)
 	Catalog *catalog.Catalog // nil: sessions go on with their stored definitions, and none is begun
 	Config  *config.Source
+	Notice  string        // for agents, in get_workflows; "" means none
 	Logger  *slog.Logger  // default: discards
 	Stores  *store.Stores // of the project; the caller closes them after the engine
 

@@ -39,6 +39,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		c.engine.jobs.Store(last)
 	}
 	r := last.reply
+	r.Notice = machine.Notice(r.Notice, c.engine.Notice)
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
 			r.Notice = machine.Notice(r.Notice,
