@@ -233,8 +233,8 @@ func (a *app) showOwn(ctx context.Context, root string) {
 		lines += fmt.Sprintf("  reviewer: %s\n", inline(q.ReviewerExecutor+strings.Join(q.AgentReviewCommand, " ")))
 	}
 	if lines != "" {
-		fmt.Fprintf(a.out, "\nOf your own config this starts in the folder, too. Until you approve, a source starts in "+
-			"your home folder\ninstead, and a reviewer not at all:\n%s", lines)
+		fmt.Fprintf(a.out, "\nOf your own config this starts in the folder, too. Until you approve, a source starts "+
+			"in your home folder\ninstead, and a reviewer not at all:\n%s", lines)
 	}
 }
 
