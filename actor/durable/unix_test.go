@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -74,4 +76,27 @@ func TestExplain(t *testing.T) {
 		testkit.Equal(t, Explain(fmt.Errorf("more: %w", got), "/q").Error(), "more: "+got.Error())
 	}
 	testkit.True(t, Explain(nil, "/p") == nil, "no error is explained")
+}
+
+// A file info whose owner is this user, with a mode and a group.
+type ownInfo struct {
+	fs.FileInfo
+	mode  fs.FileMode
+	group int
+}
+
+func (i ownInfo) Mode() fs.FileMode { return i.mode }
+func (i ownInfo) IsDir() bool       { return i.mode.IsDir() }
+
+func (i ownInfo) Sys() any {
+	return &syscall.Stat_t{Uid: uint32(os.Geteuid()), Gid: uint32(i.group)}
+}
+
+// A file that a group may write to can be trusted if this user is in the group, whichever of theirs it is.
+func TestFaultOfAGroupOfTheUser(t *testing.T) {
+	groups := append(testkit.Get(os.Getgroups()).Must(t), os.Getegid())
+	for _, id := range groups {
+		testkit.Equal(t, FaultOf("f", ownInfo{mode: 0o664, group: id}), "", "group %d", id)
+	}
+	testkit.Contains(t, FaultOf("f", ownInfo{mode: 0o664, group: slices.Max(groups) + 1}), "which is not yours")
 }

@@ -377,6 +377,8 @@ var staying = process.Spec{Command: []string{"sh", "-c", "echo $$ >\"$0\"; exec 
 // child is what the test binary does when a test has started it.
 func child(mode string) int {
 	switch mode {
+	case "first":
+		return asFirst()
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
 	case "parent": // of a child that prints its id and stays

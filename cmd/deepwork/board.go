@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/telemetry"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -95,7 +96,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 		return err
 	}
 	if _, lerr := os.Lstat(folder.Database()); reads && choice.URL == "" && errors.Is(lerr, fs.ErrNotExist) {
-		temp, err := os.MkdirTemp("", "deepwork")
+		temp, err := durable.TempFolder("", "deepwork")
 		if err != nil {
 			return fmt.Errorf("making a folder for an empty board: %w", err)
 		}

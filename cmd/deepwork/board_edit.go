@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -84,7 +85,7 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string, err error) {
 	f, err := os.CreateTemp("", "deepwork-task-*.md")
 	if err != nil {
-		return "", fmt.Errorf("making a file to edit: %w", err)
+		return "", fmt.Errorf("making a file to edit: %w", durable.ExplainTemp(err))
 	}
 
 	before := t.Title + "\n\n" + optional(t.Description)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -92,7 +92,7 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 	}
 
 	if !attempt.Exists(dir) {
-		dir = os.TempDir()
+		dir = string(filepath.Separator) // git reads nothing there
 	}
 	out, err := git.Output(ctx, git.Command{Dir: dir, Args: []string{"apply", "--stat"}, Stdin: []byte(diff)})
 	if err != nil {

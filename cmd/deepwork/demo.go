@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/cmd/deepwork/demo"
 	"deepwork/session/show"
 )
@@ -58,7 +59,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 		return fmt.Errorf("finding this program, which is the server: %w", err)
 	}
 
-	dir, err := os.MkdirTemp("", "deepwork-demo-*")
+	dir, err := durable.TempFolder("", "deepwork-demo-*")
 	if err != nil {
 		return fmt.Errorf("making a folder for the demo: %w", err)
 	}

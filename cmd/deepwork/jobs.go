@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/xslices"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -282,7 +283,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	preview := func(step *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, step) }
 	if filepath.Dir(j.Dir) == a.standard {
 		// A bundled job is read from a temporary folder: only servers write it to its own.
-		scratch, err := os.MkdirTemp("", "deepwork-jobs-")
+		scratch, err := durable.TempFolder("", "deepwork-jobs-")
 		if err != nil {
 			return fmt.Errorf("unpacking the bundled job %s: %w", jobName, err)
 		}

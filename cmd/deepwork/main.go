@@ -46,6 +46,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepwork/actor/process"
 	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	_ "deepwork/cmd/deepwork/early"
@@ -61,6 +62,9 @@ const (
 )
 
 func main() {
+	if code, first := process.RunAsFirst(); first {
+		os.Exit(code)
+	}
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

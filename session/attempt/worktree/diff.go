@@ -38,7 +38,7 @@ func (k *Keeper) Diff(
 		return "", false, err
 	}
 
-	tmp, done, err := scratch()
+	tmp, done, err := k.scratch()
 	if err != nil {
 		return "", false, err
 	}

@@ -59,6 +59,7 @@ func (k *Keeper) Remove(
 	if inUse == nil {
 		inUse = func() bool { return false }
 	}
+	defer k.explainOwner(&err, attempt)
 	return k.remove(ctx, j, force, inUse)
 }
 

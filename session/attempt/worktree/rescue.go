@@ -112,7 +112,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 		}
 	}()
 
-	tmp, done, err := scratch()
+	tmp, done, err := k.scratch()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -476,7 +476,7 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 // keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
 // alone. It refuses those in the place of what the commit has: a reset would replace them.
 func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
-	tmp, done, err := scratch()
+	tmp, done, err := k.scratch()
 	if err != nil {
 		return nil, err
 	}

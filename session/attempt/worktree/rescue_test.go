@@ -432,3 +432,13 @@ func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	}
 	testkit.Same(t, testkit.Get(k.Rescues(t.Context(), attemptID, []string{other})).Must(t), nil)
 }
+
+// Where the system's folder for temporary files is missing, as in a container, work is kept as everywhere.
+func TestWorkIsKeptWithoutTheSystemsTemporaryFolder(t *testing.T) {
+	k, repo, path := started(t)
+	write(t, path, "new.txt", "work")
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(name, filepath.Join(path, "missing"))
+	}
+	holds(t, repo, remove(t, k).Commit, "new.txt", "work")
+}

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,12 +48,32 @@ func asNobody(t *testing.T) {
 	program, tmp := filepath.Join(dir, "test"), filepath.Join(dir, "tmp")
 	executable(t, program, read(t, testkit.Get(os.Executable()).Must(t)))
 	must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody)))
+	must(t, os.WriteFile(filepath.Join(tmp, ofRoot), []byte("x"), 0o600)) // for tests that need one
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+tmp, "GOTMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	testkit.True(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()+"/"), "%v\n%s", err, out)
+}
+
+const ofRoot = "of-root"
+
+// The error about work of another user, as a container writes it, names the files and the command that gives them to this one.
+func TestFilesOfAnotherUserAreNamed(t *testing.T) {
+	if os.Geteuid() == 0 && os.Getenv(unreadableEnv) == "" {
+		asNobody(t)
+		return
+	}
+	t.Run("removed", func(t *testing.T) {
+		k, _, path := started(t)
+		if err := os.Rename(filepath.Join(os.TempDir(), ofRoot), filepath.Join(path, ofRoot)); err != nil {
+			t.Skip("there is no file of another user: ", err)
+		}
+		err := notRemoved(t, k)
+		expectError(t, err, ErrNotKept, filepath.Base(path)+"/"+ofRoot)
+		testkit.Fails(t, err, fmt.Sprintf("sudo chown -R %d %s", os.Geteuid(), filepath.Dir(path)))
+	})
 }
 
 // A repository that this user may not write to is named, with what has to be writable; nothing is left.

@@ -84,7 +84,7 @@ func (k *Keeper) journalOf(path string) (*journal, error) {
 }
 
 // onWorktree calls do for a worktree of an attempt, which is locked.
-func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool, do func(*view) error) error {
+func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool, do func(*view) error) (err error) {
 	j, err := k.journalOf(path)
 	if err != nil {
 		return err
@@ -94,6 +94,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 		return err
 	}
 	defer unlock()
+	defer k.explainOwner(&err, j.Attempt)
 	if j, err = k.journalOf(path); err != nil { // again: it may have changed
 		return err
 	}

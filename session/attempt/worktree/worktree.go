@@ -192,6 +192,18 @@ func wrap(err *error, format string, args ...any) {
 	}
 }
 
+// explainOwner adds to an error about a missing permission which files of an attempt belong to another user.
+func (k *Keeper) explainOwner(err *error, attempt string) {
+	if *err == nil || !errors.Is(*err, fs.ErrPermission) && !strings.Contains((*err).Error(), "ermission denied") {
+		return
+	}
+	for _, dir := range []string{k.folder(attempt), k.removalPath(attempt)} {
+		if others := durable.CheckOwner(dir); others != nil {
+			*err = fmt.Errorf("%w; %w", *err, others)
+		}
+	}
+}
+
 // Where a keeper has its things:
 //
 //	<dir>/<attempt>/<repo>          the worktrees
@@ -268,8 +280,8 @@ func (k *Keeper) empty(attempt string) error {
 }
 
 // scratch creates a folder for temporary files; done removes it.
-func scratch() (dir string, done func(), err error) {
-	dir, err = os.MkdirTemp("", "deepwork-git-*")
+func (k *Keeper) scratch() (dir string, done func(), err error) {
+	dir, err = durable.TempFolder(k.journal, "deepwork-git-*")
 	return dir, func() { os.RemoveAll(dir) }, err
 }
 
