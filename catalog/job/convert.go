@@ -49,6 +49,7 @@ func Convert(dir string, source []byte) (*Conversion, error) {
 		dir:        dir,
 		earlier:    was != "",
 	}
+	old := root
 	root = expand(root)
 	c.job(root)
 
@@ -65,6 +66,7 @@ func Convert(dir string, source []byte) (*Conversion, error) {
 	}
 
 	c.Source = b.Bytes()
+	c.keepLost(old, root)
 	return &c.Conversion, nil
 }
 
@@ -386,12 +388,23 @@ func (c *converter) inputs(s *yaml.Node, id string) {
 	for _, in := range inputs.Content {
 		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
 		if from == "" && file != "" { // of a file that exists
-			*in = *mapping("name", text(file), "description", text("the file "+file))
+			name, about := scalar(get(in, "name")), scalar(get(in, "description"))
+			if name != "" {
+				about = strings.TrimSpace(about + " (the file " + file + ")")
+			}
+			*in = *mapping("name", text(cmp.Or(name, file)), "description", text(cmp.Or(about, "the file "+file)))
 			c.recordChange("step %s: the input %s is asked for, since no step makes it", id, file)
 		}
 
 		if from == "" {
 			continue
+		}
+
+		for _, key := range []string{"name", "description"} { // an input is a value or a file
+			if get(in, key) != nil {
+				set(in, key, nil)
+				c.recordChange("step %s: the input of step %s is its file, without a %s", id, from, key)
+			}
 		}
 
 		made := get(c.step(from), "outputs")

@@ -34,7 +34,7 @@ func (file2) Tags() map[string]string {
 
 // An argument2 is a value that steps take and make.
 type argument2 struct {
-	Name        string        `yaml:"name" as:"name" unique:"" add:"a name, such as name: report"`
+	Name        string        `yaml:"name" as:"name" add:"a name, such as name: report"`
 	Description string        `yaml:"description" add:"what the value is"`
 	Type        OutputType    `yaml:"type" oneof:"string,file_path" add:"type: string, or type: file_path"`
 	Review      *review2      `yaml:"review"`
@@ -131,10 +131,17 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	var f file2
 	d.Decode(root, &f)
 	j.Name, j.Summary, j.Format = f.Name, f.Summary, 2
+	declared := map[string]bool{"": true}
 	for i := range f.Arguments {
-		if a := &f.Arguments[i]; a.Schema.File != "" {
+		a := &f.Arguments[i]
+		if declared[a.Name] && a.Name != "" && !d.Full() {
+			d.WarnAt(place{"step_arguments", i, "name"},
+				"%s appears twice, and the first one counts: rename or remove this one", yamltree.Quote(a.Name))
+		}
+		if !declared[a.Name] && a.Schema.File != "" {
 			j.files = append(j.files, namedFile{a.Schema.File, &a.Schema, place{"step_arguments", i, "json_schema"}})
 		}
+		declared[a.Name] = true
 	}
 	for i := range f.Workflows {
 		w := &f.Workflows[i]

@@ -386,6 +386,40 @@ func TestConvertEachPart(t *testing.T) {
 	}
 }
 
+// Nothing of a file is lost when it is converted: what the new format has no place for is in comments at its end.
+func TestConvertLosesNoWord(t *testing.T) {
+	const source = `# Mine.
+name: x
+version: "1.0.0"
+summary: X
+description: Be careful.
+changelog: # what was
+  - {version: "0.3.0", changes: First, author: Ann}
+steps:
+  - id: a
+    name: A
+    description: Do A
+    instructions: Look
+    inputs: [{name: topic, description: What it is about, file: topic.md}, {file: old.md, hint: ask Bob}]
+    outputs: [{file: a.md, owner: "Carol\adances"}, {file: a.md, description: The same again}] # both
+    stop_hooks: [{prompt: Good, name: The gate}]
+  - id: b
+    name: B
+    description: Do B
+    instructions: Look
+    inputs: [{name: draft, description: The first one, file: elsewhere/a.md, from_step: a}]
+    outputs: [{b.md: The text, c.md: Another}]
+    quality_criteria: [{Complete: {ask: Is it whole, weight: heavy}}]
+`
+	c := testkit.Get(Convert("", []byte(source))).Must(t)
+	j, ds := Parse("/jobs/x", FileName, c.Source)
+	testkit.True(t, j != nil, "it does not load: %v\n%s", ds, c.Source)
+	testkit.ContainsAll(t, string(c.Source)+c.Changelog, []string{"Mine", "what was", "First", "Ann", "name: topic",
+		"What it is about (the file topic.md)", "steps[0].inputs[1].hint: ask Bob", `Carol\adances`, "The same again", "both",
+		"The gate", "draft", "The first one", "elsewhere/a.md", "Another", "heavy"})
+	testkit.FailsWith(t, testkit.Get(Convert("", c.Source)).Err(), ErrCurrent, "converted twice")
+}
+
 // What is not one whole document is not converted, since something of it would be lost.
 func TestConvertRefuses(t *testing.T) {
 	for source, want := range map[string]string{

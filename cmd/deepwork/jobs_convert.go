@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,9 +30,10 @@ changes, and, once you confirm it at the terminal or with --write, replace their
 The old file stays beside it, as job.yml.before. Lists of criteria and prompts of hooks
 become reviews, lists of outputs a mapping, doc_spec a part of the description, and the
 changelog CHANGELOG.md; missing workflows and dependencies are added, also in jobs of 0.8
-and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
-need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a job cannot be
-converted, which is left out, or if a converted one still has errors.`,
+and 0.9, which are read as they are. What the format has no place for is kept in comments.
+Without JOB it converts all jobs of the project that need it. Jobs of 0.10 and later are
+read as they are. The exit code is 1 if a job cannot be converted, or would not load
+afterwards, and is left out, or if a converted one still has errors.`,
 		Args: argumentCount(0, -1, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
@@ -122,6 +124,11 @@ func convertJob(root, dir string) (*job.Conversion, error) {
 		return nil, err
 	}
 
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is %s, not a file: convert the job in the folder where the file is", file,
+			durable.Kind(info.Mode()))
+	}
+
 	source, _, err := durable.Read(file, job.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no %s", file)
@@ -135,7 +142,19 @@ func convertJob(root, dir string) (*job.Conversion, error) {
 		return nil, fmt.Errorf("it is an old copy of a job that comes with the program: delete %s to use that one", dir)
 	}
 
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	if j, faults := job.Parse(dir, job.FileName, c.Source); j == nil {
+		var why []string
+		for _, f := range faults {
+			why = append(why, strings.TrimPrefix(f.Path+": ", ": ")+f.Message)
+		}
+		return nil, fmt.Errorf("the new file would not load, so nothing is written; correct these in the old one, "+
+			"and convert it again: %s", strings.Join(why, "; "))
+	}
+
+	return c, nil
 }
 
 func (a *app) showConversion(root, dir string, c *job.Conversion) {
