@@ -387,6 +387,10 @@ func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
 		"<https://example.com>": `<p><a href="https://example.com" rel="noopener ` +
 			`noreferrer">https://example.com</a></p>` + "\n",
 		"[*a*](javascript:alert(1)) b":          "<p><em>a</em> b</p>\n",
+		"[a](javascript&colon;alert(1)) b":      "<p>a b</p>\n",
+		"[a](javascript&#58;alert(1)) b":        "<p>a b</p>\n",
+		"[a](javascript&amp;colon;alert(1)) b":  "<p>a b</p>\n",
+		"[a](jav&Tab;ascript&colon;alert(1)) b": "<p>a b</p>\n",
 		"[a](//example.com)":                    "<p>a</p>\n",
 		"[a](\\\\example.com)":                  `<p><a href="%5Cexample.com">a</a></p>` + "\n",
 		"<javascript:alert(1)>":                 "<p>javascript:alert(1)</p>\n",

@@ -78,6 +78,7 @@ func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context)
 			}
 			n.SetAttributeString("rel", "noopener noreferrer")
 		case *ast.Link:
+			n.Destination = resolved(n.Destination)
 			switch to, err := url.Parse(string(n.Destination)); {
 			case err == nil && (to.Scheme == "http" || to.Scheme == "https"):
 				n.SetAttributeString("rel", "noopener noreferrer")
@@ -106,6 +107,18 @@ func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context)
 			n.Parent().InsertBefore(n.Parent(), n, child)
 		}
 		n.Parent().RemoveChild(n.Parent(), n)
+	}
+}
+
+// resolved returns the destination of a link without references to characters, such as &colon;, which the renderer
+// would resolve after the scheme was looked at.
+func resolved(destination []byte) []byte {
+	for {
+		next := util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(destination)))
+		if bytes.Equal(next, destination) {
+			return next
+		}
+		destination = next
 	}
 }
 
