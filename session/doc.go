@@ -66,8 +66,8 @@
 //   - Broken JSON, unknown methods and versions, large bodies and headers, duplicate ids: 400,
 //     404, 413 or 431 for that request alone; all others continue.
 //   - Clients that send slowly, never read, or only connect: headers have 10 s, bodies 30 s, a
-//     write 20 s; at the limit of connections, the one that has been without a request for the
-//     longest time is closed.
+//     write 20 s; at the limit of connections that serve a request or a stream, the requests of
+//     others wait.
 //   - The server is killed while agents work: they continue. The next server, or another one of
 //     the project, takes them over and reports how they ended. What was cut short is interrupted;
 //     nothing is run twice or repeated automatically.

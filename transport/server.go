@@ -12,7 +12,7 @@
 //     refused, the agent gets a ToolError or a StateError, and nothing has changed.
 //  4. If the agent reviews its own work, the review instructions are written, and the reply is
 //     needs_work with what to do.
-//  5. If a reviewer program is due, the attempt is recorded, durably, and package gate runs one review
+//  5. If a reviewer program is due, the try is recorded, durably, and package gate runs one review
 //     per file or step. Meanwhile the actor receives other calls: abort_workflow, get_step and more.
 //  6. The verdicts arrive as messages and are recorded. If the outputs and criteria are still what was
 //     judged, what the verdicts change is recorded, too, and the reply is next_step, or needs_work

@@ -16,7 +16,7 @@
 //     attempts of agents
 //     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows
 //     (session/run).
-//   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
+//   - transport: MCP over stdio, HTTP and SSE, with one package per toolset; who may call, and how much.
 //   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs
 //     (library), the
 //     plugin for Claude Code (plugin) and the checks of files (validate).

@@ -148,7 +148,7 @@ func (r *relay) finish(ctx context.Context, s *opened, step string) (t answer, e
 	case judgedStep:
 		if rejects {
 			again := in
-			again.Request = r.request() // without one, a call after the verdict is another attempt
+			again.Request = r.request() // without one, a call after the verdict is another try
 			if t, err = r.judged(ctx, s, again, fail); err != nil {
 				return t, err
 			}

@@ -85,7 +85,7 @@ func runReviewer(ctx context.Context, args []string, in io.Reader, out io.Writer
 // reviewerFile is the journal of the reviewers.
 func (l *load) reviewerFile() string { return filepath.Join(l.dir, "reviewers") }
 
-// judgeReviewers compares the runs of the reviewer with what agents handed in: one run for each attempt,
+// judgeReviewers compares the runs of the reviewer with what agents handed in: one run for each try,
 // whichever servers were called, and however often. It returns how many there were.
 func (l *load) judgeReviewers() (int, error) {
 	did, err := readJournal(l.reviewerFile())

@@ -21,8 +21,8 @@ import (
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
 	AttentionConflicts = "attempt_conflicts" // a merge of it has conflicts
-	// the latest attempt of a task is a run that failed, was interrupted, or paused by a budget
-	AttentionRun       = "run_stopped"
+	// the latest attempt of a task is a run that failed, was interrupted, or was paused by a budget: it can be resumed
+	AttentionRun       = "run_to_resume"
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it

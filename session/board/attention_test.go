@@ -152,7 +152,7 @@ func TestNeedsAttention(t *testing.T) {
 	done, failed := s.attempt(good, task.Completed, nil), s.attempt(bad, task.Failed, nil)
 	run := s.attempt(led, task.Failed, &Run{JobName: "texts", WorkflowName: "write"})
 	s.attempt(s.newTask("stopped"), task.Stopped, &Run{})
-	want := []string{"step_waits 0a1b2c3d", "run_stopped " + run.ID, "attempt_failed " + failed.ID,
+	want := []string{"step_waits 0a1b2c3d", "run_to_resume " + run.ID, "attempt_failed " + failed.ID,
 		"attempt_to_review " + done.ID}
 	testkit.Same(t, kinds(me), want)
 	testkit.Same(t, kinds(eve), nil, "another caller sees")

@@ -146,7 +146,7 @@ type Attention struct {
 // Tags implements fieldtag.Tagger.
 func (Attention) Tags() map[string]string {
 	return map[string]string{
-		"Kind": `jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it ` +
+		"Kind": `jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_to_resume (it ` +
 			`failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not ` +
 			`approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a ` +
 			`known end), source_asks (a workflow of another system, where a person answers) or step_waits (only a ` +

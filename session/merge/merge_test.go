@@ -322,7 +322,7 @@ func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
 	p.commit(s.get(id).Repos[0].WorktreePath, "a.txt", "hello\n")
 	r := s.merge(MergeArgs{Target: the(id)})
 	testkit.Same(t, []any{r.Repos[0].Status, r.TaskDone, s.get(id).State, needs(t, s)},
-		[]any{Merged, false, board.Failed, "run_stopped failed"})
+		[]any{Merged, false, board.Failed, "run_to_resume failed"})
 }
 
 // newMerger is a project whose tasks are done when they are merged, with a server.

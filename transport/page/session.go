@@ -76,7 +76,7 @@ func (v stepView) Reviewed() bool {
 	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit != nil)
 }
 
-// Unfold reports whether an attempt at the reviews is shown unfolded: the newest one of a step that has to
+// Unfold reports whether a try is shown unfolded: the newest one of a step that has to
 // be done again.
 func (v stepView) Unfold(a *machine.Try) bool {
 	return v.Current && a == v.Progress.Newest() && a.State != machine.TryPassed

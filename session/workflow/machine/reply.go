@@ -14,7 +14,7 @@ import (
 // has no value is null (seed 000, 001.7; DESIGN "Shapes"). Of the other fields those
 // without a value are absent, since agents pay for each null. The jsonschema tags are the
 // descriptions that clients see. To add a field, add it here and set it where the
-// reply is made (one file: finish.go, goto.go, machine.go or describe.go of this
+// reply is made (one file: finish.go, goto.go, machine.go or reply.go of this
 // package, or step.go of package workflow); then renew the goldens of tools/list.
 
 // WorkflowsReply is the reply of get_workflows (seed 000, 001.2).
