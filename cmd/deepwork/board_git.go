@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) boardDiffCommand() *cobra.Command {
-	var stat bool
+	var stat, text bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "diff ID [PATH...]",
 		Short: "Print the changes of an attempt",
@@ -37,11 +37,13 @@ its worktrees.` + attemptIDs.help(),
 					Target:   t,
 					Paths:    args[1:],
 					MaxBytes: new(merge.MaxDiff),
+					Text:     &text,
 				}, stat)
 			})
 		},
 	})
 	cmd.Flags().BoolVar(&stat, "stat", false, "print the changed files with the number of changed lines")
+	cmd.Flags().BoolVar(&text, "text", false, "print binary files, and those that .gitattributes calls so, as text")
 	return cmd
 }
 
@@ -71,7 +73,7 @@ func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffA
 
 		to := a.rawOut // unchanged, so that git can apply it
 		if _, _, ok := show.TerminalSize(to); ok {
-			to = a.out // made safe
+			to, text = a.out, show.Exact(text)
 		}
 		if _, err := io.WriteString(to, text); err != nil {
 			return fmt.Errorf("writing to stdout: %w", err)

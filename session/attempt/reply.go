@@ -203,6 +203,9 @@ type RepoDiff struct {
 	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
 	Diff      string `json:"diff"`
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
+
+	// Binary has the files that the diff only names, with their sizes in bytes; -1 means that one was deleted.
+	Binary map[string]int64 `json:"-"`
 }
 
 // Tags implements fieldtag.Tagger.

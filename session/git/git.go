@@ -212,7 +212,8 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	}
 
 	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1",
-		"GIT_NO_REPLACE_OBJECTS=1", // git replace would show another change than the one that is merged
+		// what is shown and compared is what is merged
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE="+filepath.Join(os.DevNull, "none"),
 		"GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PROXY_COMMAND="+os.Getenv("GIT_PROXY_COMMAND"))
 	if c.Network {
 		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // no program that a URL names

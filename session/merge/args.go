@@ -10,6 +10,7 @@ type DiffArgs struct {
 	board.Target
 	Paths    []string `json:"paths" arg:"Files or folders. Default: all" max:"200" each:"4096"`
 	MaxBytes *int     `json:"max_bytes" arg:"Default: 100000" min:"1" max:"1000000"`
+	Text     *bool    `json:"text" arg:"Show binary files as text" unlisted:"true"`
 }
 
 // The limits of get_attempt_diff.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -47,6 +49,9 @@ func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs
 		return nil, board.AttemptFault("reading the attempt", err, id)
 	}
 	c := &comparison{AttemptDetails: now, engine: e, paths: a.Paths, left: left}
+	if a.Text != nil && *a.Text {
+		c.options = []string{"--text"}
+	}
 	if now.Attempt.Elsewhere(e.Here) {
 		var where string
 		c.diffs, where, err = attempt.SavedDiff(ctx, b, now.Attempt, left)
@@ -67,7 +72,8 @@ type comparison struct {
 	*task.AttemptDetails
 	engine  *attempt.Engine
 	paths   []string
-	left    int // bytes
+	left    int      // bytes
+	options []string // of git diff
 	diffs   []attempt.RepoDiff
 	notices []string
 }
@@ -129,7 +135,7 @@ func (c *comparison) worktree(
 		return false, nil
 	}
 	d.Diff, d.Truncated, err = c.engine.Worktrees(at).Diff(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch,
-		c.paths, c.left)
+		c.paths, c.left, c.options...)
 	switch {
 	case errors.Is(err, worktree.ErrNoWorktree):
 		c.note("%s is no longer a git worktree: its .git and its entry in the repository were removed. Its commits "+
@@ -141,7 +147,47 @@ func (c *comparison) worktree(
 		return false, fmt.Errorf("comparing the worktree %s: %w", repo.Worktree, err)
 	}
 
+	d.Binary = binaries(d.Diff, repo.Worktree)
+	if len(d.Binary) > 0 {
+		all := xslices.Map(slices.Sorted(maps.Keys(d.Binary)), func(name string) string {
+			if size := d.Binary[name]; size >= 0 {
+				return fmt.Sprintf("%q (%d bytes)", board.Clip(name), size)
+			}
+			return fmt.Sprintf("%q (deleted)", board.Clip(name))
+		})
+		c.note("These files are only named, since they are binary or .gitattributes says so: %s. board diff --text "+
+			"shows them as text.", board.Enumerate(all, "none"))
+	}
+
 	return true, nil
+}
+
+// binaries returns the files that a diff only names, with their sizes in a worktree.
+func binaries(diff, worktree string) map[string]int64 {
+	sizes := map[string]int64{}
+	for line := range strings.Lines(diff) {
+		names, ok := strings.CutPrefix(strings.TrimSuffix(line, " differ\n"), "Binary files ")
+		name, deleted := strings.CutSuffix(names, " and /dev/null")
+		for _, between := range []string{" and b/", ` and "b/`} {
+			if i := strings.LastIndex(names, between); i >= 0 && !deleted {
+				name = names[i+len(" and "):]
+			}
+		}
+		if !ok {
+			continue
+		}
+
+		if plain, err := strconv.Unquote(name); err == nil {
+			name = plain
+		}
+		name = name[min(len("b/"), len(name)):]
+		size := int64(-1)
+		if info, err := os.Lstat(filepath.Join(worktree, filepath.FromSlash(name))); err == nil {
+			size = info.Size()
+		}
+		sizes[name] = size
+	}
+	return sizes
 }
 
 // noWorkspace says why an attempt has no worktrees, and what to do about it.

@@ -265,6 +265,31 @@ func TestDiff(t *testing.T) {
 	s.stopAttempt(first.AttemptID)
 }
 
+// What a person decides by shows what is merged, whatever the repository says.
+func TestTheDiffHidesNothing(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.done("! write .gitattributes run.sh -diff", "! write run.sh touch PWNED", "! commit Add a script")
+	diff := func(text bool) (*DiffReply, string) {
+		t.Helper()
+		d := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(r.AttemptID), Text: &text})).Must(t)
+		return d, d.Diffs[0].Diff
+	}
+	d, text := diff(false)
+	testkit.Contains(t, text, "Binary files /dev/null and b/run.sh differ")
+	testkit.Equal(t, d.Diffs[0].Binary["run.sh"], int64(len("touch PWNED\n")))
+	testkit.ContainsAll(t, deref(d.Notice), []string{`"run.sh" (12 bytes)`, "--text"})
+	d, text = diff(true)
+	testkit.Contains(t, text, "+touch PWNED")
+	testkit.True(t, d.Notice == nil, "%v", d.Notice)
+
+	at := r.Repos[0].WorktreePath
+	harmless := p.Git(at, "commit-tree", "-p", "HEAD~1", "-m", "harmless", "HEAD~1^{tree}")
+	p.Git(at, "replace", "HEAD", harmless)
+	_, text = diff(true)
+	testkit.Contains(t, text, "+touch PWNED")
+}
+
 // leads has runs of workflows led by a function.
 func leads(lead func(*attempt.Lead) board.RunEnd) func(*attempt.Options) {
 	return func(o *attempt.Options) {

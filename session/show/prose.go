@@ -187,9 +187,12 @@ func unseen(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Inline is Plain for a text that must stay on one line, such as a name or path; nothing is left out.
+// Exact is Plain for a text that somebody decides by, such as a diff; no escape sequence is left out.
+func Exact(text string) string { return Plain(strings.ReplaceAll(text, "\x1b", `\u001b`)) }
+
+// Inline is Exact for a text that must stay on one line, such as a name or path.
 func Inline(text string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(strings.ReplaceAll(text, "\x1b", `\u001b`)))
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Exact(text))
 }
 
 // OneLine converts a text to one line of at most limit characters.

@@ -31,6 +31,8 @@ func TestField13_EscapeSequencesAreLeftOut(t *testing.T) {
 		testkit.Equal(t, Plain(text), want, "%q", text)
 	}
 
+	testkit.Equal(t, Exact("true \x1b]0;touch PWNED\x07\n"), `true \u001b]0;touch PWNED\u0007`+"\n")
+
 	var to bytes.Buffer
 	text := "a \x1b[1;38;5;9mred\x1b[m word\x1b[8m\x1b[2J\x1b[31;8m!"
 	s := &Screen{to: &to}

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/show"
 )
 
 // A conflictFile is a file with the parts that both sides of a merge have changed.
@@ -58,8 +59,8 @@ func conflictsOf(repo attempt.AttemptRepo) (all []conflictFile) {
 func conflictsIn(path, text string) (all []conflict) {
 	var sides [2][]string
 	side, line := -1, 0
-	show := func(lines []string) template.HTML {
-		return highlight(path, []byte(jsontext.Clip(strings.Join(lines, "\n"), maxSide)))
+	shown := func(lines []string) template.HTML {
+		return highlight(path, []byte(jsontext.Clip(show.Exact(strings.Join(lines, "\n")), maxSide)))
 	}
 	for l := range strings.SplitSeq(text, "\n") {
 		line++
@@ -73,7 +74,7 @@ func conflictsIn(path, text string) (all []conflict) {
 			side = 1
 		case side == 1 && strings.HasPrefix(l, ">>>>>>> "):
 			last := &all[len(all)-1]
-			last.Ours, last.Theirs, side = show(sides[0]), show(sides[1]), -1
+			last.Ours, last.Theirs, side = shown(sides[0]), shown(sides[1]), -1
 		case side == 0 || side == 1:
 			sides[side] = append(sides[side], l)
 		}

@@ -57,6 +57,8 @@ func TestParseDiff(t *testing.T) {
 			"+0,0 @@\n-c\n", "x +0 -1 [deleted file mode 100644] hunk/0/0/@@ -1 +0,0 @@ del/1/0/c\n"},
 		"renamed": {"diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\n",
 			"z +0 -0 [similarity index 100%] [rename from x y] [rename to z]\n"},
+		"not seen": {"diff --git a/x b/x\n@@ -0,0 +1 @@\n+true \x1b]0;touch PWNED\x07\u202e\r\n",
+			`x +1 -0 hunk/0/0/@@ -0,0 +1 @@ add/0/1/true \u001b]0;touch PWNED\u0007\u202e` + "\n"},
 		"binary": {"diff --git a/i.png b/i.png\nindex 1..2 100644\nBinary files a/i.png and b/i.png differ\n",
 			"i.png +0 -0 [Binary files a/i.png and b/i.png differ]\n"},
 		"a name with b/": {"diff --git a/x b/y.png b/x b/y.png\nindex 1..2 100644\nBinary files differ\n",

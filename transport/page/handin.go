@@ -158,13 +158,12 @@ func (f *handedFile) renderChanges(room int) (size int) {
 				f.Cut = true
 				break
 			}
-			whole := show.Plain(l.Text)
-			f.Cut = f.Cut || len(whole) > maxLine
+			f.Cut = f.Cut || len(l.Text) > maxLine
 			f.Changes = append(f.Changes, handedLine{
 				Kind: l.Kind,
 				Old:  l.Old,
 				New:  l.New,
-				Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine))),
+				Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(l.Text, maxLine))),
 			})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
+	"deepwork/session/show"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -163,7 +164,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 		data = data[:len(data)-1]
 	}
 	if v.Binary = !utf8.Valid(data) || slices.Contains(data, 0); !v.Binary {
-		v.Text = string(data)
+		v.Text = show.Exact(string(data))
 	}
 	return &shown{view: "output", title: path, data: v, topics: []string{store.SessionChanged + ":" + p.ID}}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
+	"deepwork/session/show"
 )
 
 const (
@@ -56,6 +57,7 @@ func (s *Site) reviewOf(
 	args := merge.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
 	if v.Path != "" {
 		args.Paths, args.MaxBytes = []string{v.Path}, new(merge.MaxDiff)
+		args.Text = new(asked.Has("text"))
 	}
 	diff, err := merge.Diff(ctx, s.Board, who, args)
 	if err != nil {
@@ -76,6 +78,9 @@ func (s *Site) reviewOf(
 		files := parseDiff(d.RepoName, d.Diff)
 		for i := range files {
 			files[i].RepoID = d.RepoID
+			if size, named := d.Binary[files[i].File]; named && size >= 0 {
+				files[i].Size = &size
+			}
 			files[i].place(v.Comments)
 			files[i].color()
 		}
@@ -262,7 +267,8 @@ type fileDiff struct {
 	Lines        []diffLine
 	Added        int
 	Removed      int
-	More, Next   int // lines that are left out, and the number of the first
+	More, Next   int    // lines that are left out, and the number of the first
+	Size         *int64 // in bytes, of a file that the diff only names
 }
 
 // A diffLine is a line of a diff. Old and New are its numbers, 0 on the side that lacks it.
@@ -314,7 +320,7 @@ func parseDiff(repo, text string) (all []fileDiff) {
 		if strings.HasPrefix(line, "@@ ") {
 			inHunk = true
 			old, now = hunkStart(line)
-			f.Lines = append(f.Lines, diffLine{Kind: "hunk", Text: line})
+			f.Lines = append(f.Lines, diffLine{Kind: "hunk", Text: show.Exact(line)})
 			continue
 		}
 		if !inHunk {
@@ -323,10 +329,11 @@ func parseDiff(repo, text string) (all []fileDiff) {
 				f.File = unquote(name, "b/")
 			case ok, strings.HasPrefix(line, "index "), strings.HasPrefix(line, "--- "):
 			default:
-				f.Note = append(f.Note, line)
+				f.Note = append(f.Note, show.Exact(line))
 			}
 			continue
 		}
+		line = show.Exact(strings.TrimSuffix(line, "\r"))
 		switch {
 		case strings.HasPrefix(line, "+"):
 			f.Lines = append(f.Lines, diffLine{Kind: "add", New: now, Text: line[1:]})
