@@ -35,7 +35,8 @@ func FaultOf(name string, fi fs.FileInfo) string {
 	return ""
 }
 
-// inGroup reports whether a group is one of those of this process. A volume may be writable for one that is not the first.
+// inGroup reports whether a group is one of those of this process. A volume may be writable for one that is
+// not the first.
 func inGroup(id int) bool {
 	groups, err := os.Getgroups()
 	return id == os.Getegid() || err == nil && slices.Contains(groups, id)
@@ -66,6 +67,7 @@ func CheckOwner(dir string) error {
 	if left := len(others) - maxOwned; left > 0 {
 		more = fmt.Sprintf(" and %d more", left)
 	}
-	return fmt.Errorf("in %s these belong to another user, as what a container writes does: %s%s; to take them over, run: "+
-		"sudo chown -R %d %s", dir, strings.Join(others[:min(len(others), maxOwned)], ", "), more, os.Geteuid(), process.InShell(dir))
+	return fmt.Errorf("in %s these belong to another user, as what a container writes does: %s%s; to take them "+
+		"over, run: sudo chown -R %d %s", dir, strings.Join(others[:min(len(others), maxOwned)], ", "), more,
+		os.Geteuid(), process.InShell(dir))
 }

@@ -5,8 +5,9 @@ import (
 	"os"
 )
 
-// TempFolder creates a folder for temporary files, as os.MkdirTemp does; the caller removes it. Where the system's folder
-// for them is missing or read-only, as in many containers, it is made in spare, unless that is "".
+// TempFolder creates a folder for temporary files, as os.MkdirTemp does; the caller removes it. Where the
+// system's folder for them is missing or read-only, as in many containers, it is made in spare, unless that
+// is "".
 func TempFolder(spare, pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err == nil {

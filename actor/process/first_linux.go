@@ -15,8 +15,8 @@ var passedOn = []os.Signal{
 }
 
 // RunAsFirst runs the program again as a child if this process is the first one of a container, and returns the child's
-// exit code when it has ended. Meanwhile it reaps what has lost its parent, which nobody else does there: agents outlive
-// the servers that start them. In any other process it returns false at once.
+// exit code when it has ended. Meanwhile it reaps what has lost its parent, which nobody else does there:
+// agents outlive the servers that start them. In any other process it returns false at once.
 func RunAsFirst() (code int, first bool) {
 	if os.Getpid() != 1 {
 		return 0, false

@@ -415,7 +415,8 @@ steps:
 	j, ds := Parse("/jobs/x", FileName, c.Source)
 	testkit.True(t, j != nil, "it does not load: %v\n%s", ds, c.Source)
 	testkit.ContainsAll(t, string(c.Source)+c.Changelog, []string{"Mine", "what was", "First", "Ann", "name: topic",
-		"What it is about (the file topic.md)", "steps[0].inputs[1].hint: ask Bob", `Carol\adances`, "The same again", "both",
+		"What it is about (the file topic.md)", "steps[0].inputs[1].hint: ask Bob", `Carol\adances`,
+		"The same again", "both",
 		"The gate", "draft", "The first one", "elsewhere/a.md", "Another", "heavy"})
 	testkit.FailsWith(t, testkit.Get(Convert("", c.Source)).Err(), ErrCurrent, "converted twice")
 }

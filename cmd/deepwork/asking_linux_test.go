@@ -262,8 +262,8 @@ func TestInitAsksNothingBeforeItRefuses(t *testing.T) {
 	}
 }
 
-// answering runs deepwork at a terminal and answers its questions in their order. It returns what the terminal shows, and
-// how many questions there were.
+// answering runs deepwork at a terminal and answers its questions in their order. It returns what the
+// terminal shows, and how many questions there were.
 func answering(t *testing.T, answers []string, args ...string) (screen string, asked int, err error) {
 	t.Helper()
 	master, slave, err := tty.Open(100, 40)

@@ -111,9 +111,9 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	return done, put(target, text, info.Mode().Perm())
 }
 
-// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. A text that already
-// has the server is returned unchanged, unless its entry is another one and replace is true; one that it cannot edit is
-// a *LeftAloneError. It also reports whether there is an entry already.
+// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. A text
+// that already has the server is returned unchanged, unless its entry is another one and replace is true; one
+// that it cannot edit is a *LeftAloneError. It also reports whether there is an entry already.
 func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error) {
 	text, marked := bytes.CutPrefix(file, byteOrderMark)
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -141,7 +141,8 @@ func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error
 	there, has := servers[e.name]
 	program := otherProgram(there)
 	fields, _ := there.(map[string]any)
-	if has && (reflect.DeepEqual(there, own) || !e.required && program == "" && (!replace || fields["command"] != nil)) {
+	if has && (reflect.DeepEqual(there, own) ||
+		!e.required && program == "" && (!replace || fields["command"] != nil)) {
 		return file, true, nil
 	}
 

@@ -69,12 +69,15 @@ func TestAddLeavesAlone(t *testing.T) {
 // The entry is added to any valid config, and everything else in it stays.
 func TestAddToAnyForm(t *testing.T) {
 	for _, in := range []string{
-		"", " \n", "{}", "\ufeff{}\r\n", "\ufeff{\n  \"a\": 1\n}\n", `{"mcpServers":{"a":{"command":"a"}}}`, `{"a": [1, "é"], "b": {}}`,
-		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}", "\n{\n\n  \"mcpServers\":\n  {\n    \"a\": {}\n  }\n}", "{ \"mcpServers\" : { } }",
+		"", " \n", "{}", "\ufeff{}\r\n", "\ufeff{\n  \"a\": 1\n}\n", `{"mcpServers":{"a":{"command":"a"}}}`,
+		`{"a": [1, "é"], "b": {}}`,
+		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}", "\n{\n\n  \"mcpServers\":\n  {\n    \"a\": {}\n  }\n}",
+		"{ \"mcpServers\" : { } }",
 	} {
 		out, _, err := All[0].Stdio().addTo([]byte(in), false)
 		testkit.Works(t, err, "%q", in)
-		testkit.Equal(t, strings.HasPrefix(string(out), "\ufeff"), strings.HasPrefix(in, "\ufeff"), "%q: the byte order mark", in)
+		testkit.Equal(t, strings.HasPrefix(string(out), "\ufeff"), strings.HasPrefix(in, "\ufeff"),
+			"%q: the byte order mark", in)
 
 		want := map[string]any{}
 		if text := strings.TrimSpace(strings.TrimPrefix(in, "\ufeff")); text != "" {

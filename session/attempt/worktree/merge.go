@@ -197,7 +197,8 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	if err == nil {
 		tip, err := refTip(ctx, inRepo(b.Common), ref)
 		if err == nil && tip != now {
-			err = fmt.Errorf("git has reported no error, but %s is at %.12s instead of %.12s, and the work is not in it",
+			err = fmt.Errorf("git has reported no error, but %s is at %.12s instead of %.12s, and the work is "+
+				"not in it",
 				ref, tip, now)
 		}
 		return err

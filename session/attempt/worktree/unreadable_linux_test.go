@@ -59,7 +59,8 @@ func asNobody(t *testing.T) {
 
 const ofRoot = "of-root"
 
-// The error about work of another user, as a container writes it, names the files and the command that gives them to this one.
+// The error about work of another user, as a container writes it, names the files and the command that gives
+// them to this one.
 func TestFilesOfAnotherUserAreNamed(t *testing.T) {
 	if os.Geteuid() == 0 && os.Getenv(unreadableEnv) == "" {
 		asNobody(t)
