@@ -302,7 +302,9 @@ func TestRunBudgets(t *testing.T) {
 		{"cost", "", job, []string{"* finish", "*" + result}, func(t *testing.T, p *runProject) {
 			p.begin("--max-cost", "0.5").paused("0.8 USD")
 			testkit.Equal(t, p.steps(), "a b")
-			p.resume().paused("0.8 USD") // it counts the whole run
+			out, code := p.sh("deepwork run resume latest") // it counts the whole run
+			testkit.Equal(t, code, 1)
+			testkit.Contains(t, out, "--max-cost 1.60")
 			cost := p.resume("--max-cost", "5").exits(0).CostUSD
 			testkit.Need(t, cost != nil, "it cost %v", cost)
 			testkit.True(t, *cost > 1.19, "it cost %v", cost)
