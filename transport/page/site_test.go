@@ -21,7 +21,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/state"
-	"deepwork/session/state/statetest"
 	"deepwork/transport"
 	"deepwork/transport/page"
 	"deepwork/transport/page/pagetest"
@@ -31,7 +30,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Setenv(config.JobsFoldersEnv, "")
 	_ = flag.Set("test.parallel", "4") // they wait for servers and git
-	os.Exit(statetest.Main(m, func(o ...goleak.Option) error {
+	os.Exit(pagetest.Main(m, func(o ...goleak.Option) error {
 		// ends a little later
 		return goleak.Find(append(o, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))...)
 	}))

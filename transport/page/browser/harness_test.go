@@ -18,7 +18,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/state/statetest"
 	"deepwork/transport/page/pagetest"
 )
 
@@ -27,7 +26,7 @@ var screenshots = os.Getenv("DEEPWORK_TEST_SCREENSHOTS")
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "4") // they wait for servers and agents
-	os.Exit(statetest.Main(m))
+	os.Exit(pagetest.Main(m))
 }
 
 // patience is how long the browser may take for anything, on a busy machine.

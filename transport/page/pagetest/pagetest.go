@@ -4,6 +4,7 @@ package pagetest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,9 +13,11 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session/state/statetest"
 	"deepwork/transport/web"
 )
 
@@ -39,6 +42,22 @@ steps:
   - {id: booking, name: Booking, description: Book it, instructions_file: idea.md, dependencies: [hotel], outputs: ` +
 	`{}, reviews: []}
 `
+
+// Main is statetest.Main for a user whose git has a name, with which agents commit.
+func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
+	dir, err := os.MkdirTemp("", "pagetest")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+
+	file := filepath.Join(dir, "gitconfig")
+	text := []byte("[user]\n\tname = Tester\n\temail = tester@example.com\n")
+	if err := errors.Join(os.WriteFile(file, text, 0o600), os.Setenv("GIT_CONFIG_GLOBAL", file)); err != nil {
+		panic(err)
+	}
+	return statetest.Main(m, leaks...)
+}
 
 // Project makes a project, a git repository with a job that works and one that does not, both with
 // hostile texts, and an agent that runs the shell script of its prompt. It returns its folder.
