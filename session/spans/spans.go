@@ -81,6 +81,6 @@ var Kinds = []Kind{
 		[]attribute.Key{Workflow, Source, ExecutionID, Outcome}},
 	{Call + " TOOL", "a call of a tool", "the caller, or what the call is about",
 		[]attribute.Key{Method, Operation, Tool, Outcome}},
-	{Merge, "the merge of a branch", Call + " or " + Run, nil},
+	{Merge, "the merge of a branch", Call + " or " + Run, []attribute.Key{Outcome}},
 	{Transaction, "a transaction of the store that took longer than 100 ms", "what it is for", []attribute.Key{Doing}},
 }
