@@ -40,13 +40,19 @@ const (
 	canAsk     = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 )
 
-// request makes a request and returns its result, or its error as text.
-func (c *taker) request(method, name, params string) (map[string]any, string) {
+// post sends a request.
+func (c *taker) post(method, name, params string) reply {
 	c.t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s}}`, method,
 		strings.TrimPrefix(params+","+newestMeta(c.can), ","))
-	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method,
-		"Mcp-Name: "+name).body
+	return send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method,
+		"Mcp-Name: "+name)
+}
+
+// request makes a request and returns its result, or its error as text.
+func (c *taker) request(method, name, params string) (map[string]any, string) {
+	c.t.Helper()
+	text := c.post(method, name, params).body
 	if _, data, ok := strings.Cut(text, "data: "); ok {
 		text = data
 	}
@@ -187,8 +193,6 @@ func TestAReviewIsATask(t *testing.T) {
 	_, fault = c.request("tasks/get", "=?base64?Nzg2NTEyZTItOWUwZC00NGJkLThmMjktNzg5ZjMyMGZlODQw?=",
 		`"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840"`)
 	testkit.Contains(t, fault, "there is no task", "of another caller, or none")
-	_, fault = c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"]))
-	testkit.Contains(t, fault, "Mcp-Name", "another name")
 	testkit.Works(t, s.Close(t.Context()))
 
 	_, c = taking(t, root, takesTasks)
@@ -595,4 +599,18 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 		"the same hand-in")
 	testkit.Equal(t, reviews(), before+1, "reviews")
 	testkit.Equal(t, len(f.cancelled), 1, "cancelled at the source: %v", f.cancelled)
+}
+
+// A proxy that routes by the header would send the request to a place that does not have the task.
+func TestAHeaderThatNamesAnotherTaskIsABadRequest(t *testing.T) {
+	t.Parallel()
+	_, c := taking(t, t.TempDir(), takesTasks)
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		for _, name := range []string{"another", ""} {
+			r := c.post(method, name, `"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840"`)
+			testkit.Equal(t, r.status, http.StatusBadRequest, "%s of %q: %s", method, name, r.body)
+			testkit.Contains(t, r.body, `{"jsonrpc":"2.0","id":1,"error":{"code":-32020,`, "%s of %q", method, name)
+			testkit.Contains(t, r.body, "Mcp-Name", "%s of %q", method, name)
+		}
+	}
 }

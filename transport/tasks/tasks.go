@@ -356,8 +356,7 @@ type callerKey struct{}
 func Is(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
 // Receive returns the context in which a method of tasks is carried out for a caller. It refuses a request without
-// params, a client that does not declare the extension, and a request over HTTP whose header Mcp-Name is not
-// that of the task.
+// params and a client that does not declare the extension.
 func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Context, error) {
 	p, _ := req.GetParams().(*params)
 	if p == nil {
@@ -370,13 +369,6 @@ func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Cont
 			Code:    mcp.CodeMissingRequiredClientCapabilities,
 			Message: "Missing required client capability: declare " + Extension + " in _meta of this request",
 			Data:    data,
-		}
-	}
-	if x := req.GetExtra(); x != nil && x.Header.Get("Mcp-Method") != "" && x.Header.Get("Mcp-Name") != p.TaskID {
-		return nil, &jsonrpc.Error{
-			Code: mcp.CodeHeaderMismatch,
-			Message: fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same",
-				jsontext.Clip(x.Header.Get("Mcp-Name"), 100), jsontext.Clip(p.TaskID, 100)),
 		}
 	}
 

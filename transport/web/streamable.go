@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/transport/tool"
+	"deepwork/transport/wire"
 )
 
 // sessionsPerConnection is the allowed number of MCP sessions per allowed network connection: a
@@ -37,6 +40,12 @@ func (h *Server) streamable() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isStateless(r) {
 			decodeName(r.Header)
+			if err := wrongTask(r); err != nil {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write(err)
+				return
+			}
 			stateless.ServeHTTP(w, r.WithContext(WithStateless(r.Context())))
 			return
 		}
@@ -82,6 +91,27 @@ func decodeName(h http.Header) {
 	if decoded, err := base64.StdEncoding.DecodeString(name[len(prefix) : len(name)-len(suffix)]); err == nil {
 		h.Set("Mcp-Name", string(decoded))
 	}
+}
+
+// wrongTask returns the answer to a request of tasks whose header Mcp-Name names another task than its body, nil to any
+// other. The SDK compares the headers of its own methods only.
+func wrongTask(r *http.Request) []byte {
+	body, ok := r.Body.(*readBody)
+	if !ok || !strings.HasPrefix(r.Header.Get("Mcp-Method"), "tasks/") {
+		return nil
+	}
+
+	var m struct {
+		ID     json.RawMessage
+		Params struct{ TaskID string }
+	}
+	name := r.Header.Get("Mcp-Name")
+	if json.Unmarshal(body.data, &m) != nil || m.Params.TaskID == name {
+		return nil // the SDK reports what is wrong
+	}
+	return wire.Refusal(string(m.ID), mcp.CodeHeaderMismatch,
+		fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same",
+			jsontext.Clip(name, 100), jsontext.Clip(m.Params.TaskID, 100)))
 }
 
 // StatelessSince is the first protocol version without sessions.

@@ -272,10 +272,11 @@ func (c *Stdio) send(msg jsonrpc.Message) error {
 func (c *Stdio) refuse(code int64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	c.logger.Warn("refusing a line of input", "fault", reason)
-	_ = c.write(refusal("null", code, reason)) // it fails the connection
+	_ = c.write(Refusal("null", code, reason)) // it fails the connection
 }
 
-func refusal(id string, code int64, reason string) []byte {
+// Refusal returns the answer to a call, whose id is JSON, that is not carried out.
+func Refusal(id string, code int64, reason string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code,
 		jsontext.Quote(reason))
 }
@@ -297,7 +298,7 @@ func RefusalOfID(message []byte) []byte {
 	if err != nil && !errors.Is(err, strconv.ErrRange) || n == math.Trunc(n) && math.Abs(n) < 1<<53 {
 		return nil
 	}
-	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest,
+	return Refusal(string(m.ID), jsonrpc.CodeInvalidRequest,
 		fmt.Sprintf("invalid request: the id %s would be rounded: use a whole number below %d, or a text", m.ID, 1<<53))
 }
 
