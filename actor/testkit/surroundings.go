@@ -32,7 +32,8 @@ func init() {
 }
 
 // clearSurroundings removes from the environment of a test what the person who runs it has set up for themselves: the
-// configs of deepwork and git, and the variables of these and of agents. The tests of a package that need some set them.
+// configs of deepwork and git, and the variables of these and of agents. The tests of a package that need
+// some set them.
 func clearSurroundings() {
 	has := func(prefixes []string, variable string) bool {
 		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(variable, prefix) })

@@ -72,7 +72,7 @@ var settings = []string{
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
-	"pull.twohead=ort", // git merge follows it, and ours would leave the work out
+	"pull.twohead=ort",          // git merge follows it, and ours would leave the work out
 	"gc.auto=0",
 	"maintenance.auto=false",
 	unsigned,
