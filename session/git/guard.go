@@ -33,6 +33,7 @@ var programs = []struct{ names, instead string }{
 	{`^core\.askpass$`, os.Getenv("SSH_ASKPASS")},
 	{`^core\.alternaterefscommand$`, "false"},
 	{`^diff\.(external|.*\.(command|textconv))$`, "false"},
+	{`^merge\.default$`, "text"},
 	{`^merge\..*\.driver$`, driver},
 	{`^gpg\.(openpgp\.)?program$`, "gpg"},
 	{`^gpg\.x509\.program$`, "gpgsm"},

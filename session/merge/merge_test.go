@@ -45,9 +45,9 @@ func TestFromBranchToMerged(t *testing.T) {
 	m := is(Unchanged)(merge("merge"))
 	testkit.True(t, slices.Equal(m.Untracked, []string{"a.txt"}) && m.Notice != nil, "%+v", m)
 	p.commit(path, "b.txt", "b\n")
-	testkit.Write(t, filepath.Join(p.Root, "README"), "mine\n")
-	s.notMerged(way("squash"), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
-	p.Git(p.Root, "checkout", "-q", "README")
+	testkit.Write(t, filepath.Join(p.Root, "b.txt"), "mine\n")
+	s.notMerged(way("squash"), session.StateError, "target_checked_out", "b.txt", p.Root, " --squash")
+	must(t, os.Remove(filepath.Join(p.Root, "b.txt")))
 	testkit.Equal(t, *is(Merged)(merge("squash")).Commit, p.Git(p.Root, "rev-parse", "main"))
 
 	at := s.get(id).Repos[0]

@@ -39,6 +39,9 @@ const (
 	WayRebase Way = "rebase" // each commit is repeated on the target
 )
 
+// ort names git's own strategy: the config of a repository may have another one, such as ours, which drops the work.
+const ort = "--strategy=ort"
+
 // A Landing describes a Merge.
 type Landing struct {
 	Path    string // the worktree
@@ -90,6 +93,14 @@ func NotRun(programs map[string]string) string {
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
 		if b.common == b.head {
+			hand, err := b.mergedByHand(ctx)
+			if err == nil && hand {
+				b.Since = &mergeBase{From: b.Base, Common: b.head}
+				err = k.save(b.journal)
+			}
+			if err != nil {
+				return nil, err
+			}
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
 
@@ -170,7 +181,14 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 		return nil, err
 	}
 	at := all[0]
-	held := byHand(l, b, at.path, nil)
+	files, _, err := at.changed(ctx)
+	if err == nil && len(files) > 0 {
+		files, err = b.touched(ctx, files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	held := byHand(l, b, at.path, files)
 	if held.Operation = at.operation(); len(all) > 1 {
 		held.Also = all[1].path
 	}
@@ -180,12 +198,38 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 	return &at, nil
 }
 
+// touched returns those of the changed files of a checkout that the attempt changes, too: git merges beside others.
+func (v *view) touched(ctx context.Context, files []string) ([]string, error) {
+	from := v.from
+	if from == "" {
+		var err error
+		if from, _, err = v.begin(ctx, v.head, v.target); err != nil {
+			return nil, err
+		}
+	}
+	c := v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", from, v.head)
+	out, err := git.Output(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	loose, err := v.changedFiles(ctx, "all") // which may be committed first
+	own := git.Fields(out)
+	for _, names := range loose {
+		own = append(own, names...)
+	}
+	return slices.DeleteFunc(files, func(name string) bool {
+		return !slices.ContainsFunc(own, func(of string) bool {
+			return of == name || strings.HasPrefix(of, name+"/") || strings.HasPrefix(name, of+"/")
+		})
+	}), err
+}
+
 // advance moves the target to a commit that has the present one as an ancestor.
 func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) error {
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
 	if at != nil {
-		c = at.call("merge", "--ff-only", "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit",
+		c = at.call("merge", "--ff-only", ort, "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit",
 			"--no-autostash", "--no-verify-signatures", now)
 		if !strings.Contains(l.Target, "=") {
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
@@ -265,13 +309,13 @@ func (l Landing) message(from, into string) string {
 // byHand describes why a target cannot be moved where it is checked out.
 func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	at := "git -C " + session.InShell(path)
-	command := at + " merge --no-ff refs/heads/" + b.Branch // a tag may have the same name
+	command := at + " merge " + ort + " --no-ff refs/heads/" + b.Branch // a tag may have the same name
 	switch l.Way {
 	case WaySquash:
-		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
+		command = at + " merge " + ort + " --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
 		command = "git -C " + session.InShell(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " +
-			at + " merge --ff-only refs/heads/" + b.Branch
+			at + " merge " + ort + " --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -352,7 +396,7 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	} else if !own { // of another target, it may have commits that are not the attempt's
 		upstream = b.from
 	}
-	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
+	c := b.asUser("rebase", "--merge", ort, "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
 		"--empty=drop", "--no-keep-empty",
 		"--onto", b.target, upstream)
 
@@ -383,7 +427,7 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *view) (*Landed, error) {
 		ctx := context.WithoutCancel(ctx)
-		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash",
+		c := b.asUser("merge", ort, "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash",
 			"--no-verify-signatures", "--no-verify",
 			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
 		c.Config = []string{"branch." + b.Branch + ".mergeOptions="}

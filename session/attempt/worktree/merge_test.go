@@ -183,6 +183,40 @@ func TestTheRepositorysConfigDoesNotChangeAMerge(t *testing.T) {
 	reads(t, repo, "own.txt", "own\n")
 }
 
+func TestARefusedMergeCommitsNothing(t *testing.T) {
+	t.Parallel()
+	k, repo := newKeeper(t), newRepo(t)
+	path := create(t, k, repo)
+	write(t, path, "a.txt", "work\n")
+	write(t, repo, "a.txt", "mine\n")
+	l := landing(path, WayMerge)
+	l.Commit = "Do it"
+	before := gitIn(t, path, "rev-parse", "HEAD")
+	checkedOut(t, testkit.Get(k.Merge(t.Context(), l)).Err())
+	testkit.Equal(t, gitIn(t, path, "rev-parse", "HEAD"), before)
+}
+
+func TestAMergeByHandIsNoticed(t *testing.T) {
+	t.Parallel()
+	k, repo, path := worked(t)
+	base := gitIn(t, repo, "rev-parse", "main")
+	status := func() Status {
+		t.Helper()
+		return testkit.Get(k.Status(t.Context(), path, base, "main")).Must(t)
+	}
+	testkit.True(t, !status().Merged, "before")
+	gits(t, repo, "merge -q --no-ff "+branchName)
+	testkit.True(t, status().Merged, "after")
+	merged(t, k, path, WayMerge)
+	testkit.Same(t, status().Changed, []string{"a.txt", "new.txt"})
+
+	k, repo, path = newKeeper(t), newRepo(t), ""
+	path = create(t, k, repo)
+	commit(t, repo, "of others", "c.txt", "c\n")
+	testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t)
+	testkit.True(t, !status().Merged, "without work of its own")
+}
+
 // The command that does the same by hand works for a branch with a name that a shell would read otherwise.
 func TestMergeByHand(t *testing.T) {
 	t.Parallel()

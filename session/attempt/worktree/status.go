@@ -48,6 +48,11 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	st.Merging = v.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil
+	if !st.Merged {
+		if st.Merged, err = v.mergedByHand(ctx); err != nil {
+			return Status{}, err
+		}
+	}
 	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
 	}
@@ -108,6 +113,16 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 type mergeBase struct {
 	From   string `json:"from"`
 	Common string `json:"common"`
+}
+
+// mergedByHand reports whether commits that were made in the worktree are in the target, and not by Merge. A branch
+// that was only brought up to date has none.
+func (v *view) mergedByHand(ctx context.Context) (bool, error) {
+	if v.Since != nil || v.head == "" || v.head != v.common || v.head == v.Base {
+		return false, nil
+	}
+	out, err := git.Output(ctx, v.call("log", "--walk-reflogs", "--format=%gs", "HEAD", "--"))
+	return strings.Contains("\n"+out, "\ncommit"), err
 }
 
 // begin returns the commit at which the work of an attempt begins, and the one that its branch and the
