@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,7 +111,29 @@ func (e *Engine) attemptDetails(
 		}
 		r.Repos = append(r.Repos, *v)
 	}
+	if err := e.noticeMerge(ctx, b, a, r); err != nil {
+		return nil, nil, err
+	}
 	return r, now, nil
+}
+
+// noticeMerge records that an attempt was merged by hand, with all that its worktrees have.
+func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) error {
+	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return !v.ByHand || v.Loose > 0 || v.Merging })
+	unfinished := a.Run != nil && a.State != task.Completed
+	if left || unfinished || r.Open || a.Landed != "" || len(r.Repos) == 0 {
+		return nil
+	}
+
+	cfg, err := e.Config(ctx)
+	if err == nil {
+		_, err = b.SetLanded(ctx, a.ID, task.LandedMerged, cfg.Attempts.DoneWhenMerged)
+	}
+	if err != nil {
+		return board.Fault("recording that the branch is merged", err)
+	}
+	r.State = board.Merged
+	return nil
 }
 
 // WaitsForSlot begins the notice of an attempt that waits because too many run.
@@ -167,6 +190,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
 	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, board.NonNil(s.Conflicts), s.Loose, s.Elsewhere
+	r.ByHand = s.ByHand
 	r.ChangedFiles = board.NonNil(s.Changed[:min(len(s.Changed), MaxListedFiles)])
 	return r, nil
 }

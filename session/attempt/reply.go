@@ -132,11 +132,13 @@ type AttemptRepo struct {
 	Conflicts    []string `json:"conflicts"`
 
 	// Of the worktree, for people: whether it was made here and does no longer exist, whether a merge is in
-	// progress, how many files no commit has, and what is checked out instead of the attempt's branch, or "".
+	// progress, how many files no commit has, what is checked out instead of the attempt's branch, or "", and
+	// whether its commits are in the target by hand.
 	Gone      bool   `json:"-"`
 	Merging   bool   `json:"-"`
 	Loose     int    `json:"-"`
 	Elsewhere string `json:"-"`
+	ByHand    bool   `json:"-"`
 }
 
 // Tags implements fieldtag.Tagger.

@@ -290,6 +290,17 @@ func TestTheDiffHidesNothing(t *testing.T) {
 	testkit.Contains(t, text, "+touch PWNED")
 }
 
+func TestAMergeByHandSetsTheTaskDone(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.done("! write b.txt hello", "! commit Add a file")
+	testkit.Equal(t, s.get(r.AttemptID).State, board.Completed)
+	p.Git(p.Root, "merge", "-q", "--no-ff", r.WorkspaceBranch)
+	testkit.Equal(t, s.get(r.AttemptID).State, board.Merged)
+	of := testkit.Get(s.Board.GetTask(ctx, me, board.TaskArgs{TaskID: r.TaskID})).Must(t)
+	testkit.Equal(t, of.Status, "done")
+}
+
 // leads has runs of workflows led by a function.
 func leads(lead func(*attempt.Lead) board.RunEnd) func(*attempt.Options) {
 	return func(o *attempt.Options) {
@@ -375,7 +386,7 @@ func TestField17_MergedMeansMerged(t *testing.T) {
 	merge := func(a MergeArgs, done bool, status string, state board.State, attention string) {
 		t.Helper()
 		a.Target, a.Way = the(id), new("squash")
-		r, now := s.merge(a), testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
+		r, now := s.merge(a), testkit.Get(s.Board.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
 		testkit.Same(t, []any{r.TaskDone, now.Status, *now.LatestAttemptState, s.get(id).State, needs(t, s)},
 			[]any{done, status, state, state, attention})
 	}

@@ -19,6 +19,7 @@ import (
 type Status struct {
 	Exists  bool     // if false, the folder is gone, and the rest is zero
 	Merged  bool     // its commits were merged at least once
+	ByHand  bool     // they were, and not by Merge
 	Ahead   int      // commits of the worktree that the target lacks
 	Behind  int      // commits of the target that the worktree lacks
 	Loose   int      // its changed and untracked files that no commit has, without copies: see isCopy
@@ -49,9 +50,10 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	st.Merging = v.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil
 	if !st.Merged {
-		if st.Merged, err = v.mergedByHand(ctx); err != nil {
+		if st.ByHand, err = v.mergedByHand(ctx); err != nil {
 			return Status{}, err
 		}
+		st.Merged = st.ByHand
 	}
 	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
