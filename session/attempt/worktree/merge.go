@@ -192,7 +192,7 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 	if held.Operation = at.operation(); len(all) > 1 {
 		held.Also = all[1].path
 	}
-	if held.Operation != "" || held.Also != "" {
+	if held.Operation != "" || held.Also != "" || len(files) > 0 {
 		return nil, held
 	}
 	return &at, nil
