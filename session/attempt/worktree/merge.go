@@ -229,7 +229,8 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
 	if at != nil {
-		c = at.call("merge", "--ff-only", ort, "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit",
+		c = at.call("merge", "--ff-only", ort, "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash",
+			"--commit",
 			"--no-autostash", "--no-verify-signatures", now)
 		if !strings.Contains(l.Target, "=") {
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
