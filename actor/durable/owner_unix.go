@@ -49,7 +49,7 @@ const maxOwned = 3
 // written as root, with the command that gives them to this user. Links are not followed.
 func CheckOwner(dir string) error {
 	var others []string
-	fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+	fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, _ error) error {
 		if d == nil {
 			return nil
 		}
