@@ -20,8 +20,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/state"
-	"deepwork/session/state/statetest"
 	"deepwork/transport"
+	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
 
@@ -38,7 +38,7 @@ var (
 var Update = flag.Bool("update", false, "write the replies")
 
 // Main runs the tests of a package.
-func Main(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
+func Main(m *testing.M) { os.Exit(pagetest.Main(m, goleak.Find)) }
 
 // Text is what a caller gets: the text, the structured content where it differs from that, and what is in _meta.
 func Text(t *testing.T, res *mcp.CallToolResult) string {
