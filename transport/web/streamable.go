@@ -97,7 +97,8 @@ func decodeName(h http.Header) {
 // other. The SDK compares the headers of its own methods only.
 func wrongTask(r *http.Request) []byte {
 	body, ok := r.Body.(*readBody)
-	if !ok || !strings.HasPrefix(r.Header.Get("Mcp-Method"), "tasks/") {
+	method := r.Header.Get("Mcp-Method")
+	if !ok || method != "tasks/get" && method != "tasks/update" && method != "tasks/cancel" {
 		return nil
 	}
 
