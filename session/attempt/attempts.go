@@ -111,18 +111,17 @@ func (e *Engine) attemptDetails(
 		}
 		r.Repos = append(r.Repos, *v)
 	}
-	if err := e.noticeMerge(ctx, b, a, r); err != nil {
-		return nil, nil, err
-	}
+	e.noticeMerge(ctx, b, a, r)
 	return r, now, nil
 }
 
-// noticeMerge records that an attempt was merged by hand, with all that its worktrees have.
-func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) error {
+// noticeMerge records that an attempt was merged by hand, with all that its worktrees have. If that fails, the next look
+// does it.
+func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) {
 	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return !v.ByHand || v.Loose > 0 || v.Merging })
 	unfinished := a.Run != nil && a.State != task.Completed
 	if left || unfinished || r.Open || a.Landed != "" || len(r.Repos) == 0 {
-		return nil
+		return
 	}
 
 	cfg, err := e.Config(ctx)
@@ -130,10 +129,10 @@ func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt,
 		_, err = b.SetLanded(ctx, a.ID, task.LandedMerged, cfg.Attempts.DoneWhenMerged)
 	}
 	if err != nil {
-		return board.Fault("recording that the branch is merged", err)
+		e.Log.Warn("cannot record that the branch of an attempt was merged by hand", "attempt", a.ID, "error", err)
+		return
 	}
 	r.State = board.Merged
-	return nil
 }
 
 // WaitsForSlot begins the notice of an attempt that waits because too many run.

@@ -39,7 +39,8 @@ const (
 	WayRebase Way = "rebase" // each commit is repeated on the target
 )
 
-// ort names git's own strategy: the config of a repository may have another one, such as ours, which drops the work.
+// ort names git's own strategy to a person: their config, which our own commands do not follow, may have another one,
+// such as ours, which drops the work.
 const ort = "--strategy=ort"
 
 // A Landing describes a Merge.
@@ -229,8 +230,7 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
 	if at != nil {
-		c = at.call("merge", "--ff-only", ort, "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash",
-			"--commit",
+		c = at.call("merge", "--ff-only", "--quiet", "--no-overwrite-ignore", "--no-stat", "--no-squash", "--commit",
 			"--no-autostash", "--no-verify-signatures", now)
 		if !strings.Contains(l.Target, "=") {
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
@@ -243,8 +243,7 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 		tip, err := refTip(ctx, inRepo(b.Common), ref)
 		if err == nil && tip != now {
 			err = fmt.Errorf("git has reported no error, but %s is at %.12s instead of %.12s, and the work is "+
-				"not in it",
-				ref, tip, now)
+				"not in it", ref, tip, now)
 		}
 		return err
 	}
@@ -397,7 +396,7 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	} else if !own { // of another target, it may have commits that are not the attempt's
 		upstream = b.from
 	}
-	c := b.asUser("rebase", "--merge", ort, "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
+	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
 		"--empty=drop", "--no-keep-empty",
 		"--onto", b.target, upstream)
 
@@ -428,7 +427,7 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *view) (*Landed, error) {
 		ctx := context.WithoutCancel(ctx)
-		c := b.asUser("merge", ort, "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash",
+		c := b.asUser("merge", "--quiet", "--ff", "--commit", "--no-squash", "--no-stat", "--no-autostash",
 			"--no-verify-signatures", "--no-verify",
 			"-m", strings.TrimSpace(l.message(l.Target, b.Branch)), "refs/heads/"+l.Target)
 		c.Config = []string{"branch." + b.Branch + ".mergeOptions="}

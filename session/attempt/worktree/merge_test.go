@@ -215,6 +215,9 @@ func TestAMergeByHandIsNoticed(t *testing.T) {
 	commit(t, repo, "of others", "c.txt", "c\n")
 	testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t)
 	testkit.True(t, !status().Merged, "without work of its own")
+	commit(t, path, "given up", "d.txt", "d\n")
+	gits(t, path, "reset -q --hard main")
+	testkit.True(t, !status().Merged, "with work that was thrown away")
 }
 
 // The command that does the same by hand works for a branch with a name that a shell would read otherwise.

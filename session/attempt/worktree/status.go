@@ -117,14 +117,14 @@ type mergeBase struct {
 	Common string `json:"common"`
 }
 
-// mergedByHand reports whether commits that were made in the worktree are in the target, and not by Merge. A branch
-// that was only brought up to date has none.
+// mergedByHand reports whether the commit of the worktree was made there and is in the target, and not by Merge. A
+// branch that was brought up to date, or reset to the target, is at a commit that was made elsewhere.
 func (v *view) mergedByHand(ctx context.Context) (bool, error) {
 	if v.Since != nil || v.head == "" || v.head != v.common || v.head == v.Base {
 		return false, nil
 	}
-	out, err := git.Output(ctx, v.call("log", "--walk-reflogs", "--format=%gs", "HEAD", "--"))
-	return strings.Contains("\n"+out, "\ncommit"), err
+	out, err := git.Output(ctx, v.call("log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--"))
+	return strings.Contains("\n"+out, "\n"+v.head+" commit"), err
 }
 
 // begin returns the commit at which the work of an attempt begins, and the one that its branch and the
