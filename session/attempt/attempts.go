@@ -115,8 +115,8 @@ func (e *Engine) attemptDetails(
 	return r, now, nil
 }
 
-// noticeMerge records that an attempt was merged by hand, with all that its worktrees have. If that fails, the next look
-// does it.
+// noticeMerge records that an attempt was merged by hand, with all that its worktrees have. If that fails, the next
+// look does it.
 func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) {
 	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return !v.ByHand || v.Loose > 0 || v.Merging })
 	unfinished := a.Run != nil && a.State != task.Completed
