@@ -116,11 +116,8 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 // that it cannot edit is a *LeftAloneError. It also reports whether there is an entry already.
 func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error) {
 	text, marked := bytes.CutPrefix(file, byteOrderMark)
-	if len(bytes.TrimSpace(text)) == 0 {
+	if e.key != "" && len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}")
-		if e.key == "" {
-			text = nil
-		}
 	}
 
 	before, err := e.decode(text)
@@ -200,7 +197,10 @@ func (e Entry) edits(text string, has, others bool) []string {
 		oneLine.Reset()
 		oneLine.WriteString(strings.ReplaceAll(value, "\n", newlineOf(text)+indent))
 	}
-	set, err := sjson.SetRaw(text, e.key+"."+e.name, oneLine.String())
+	object := strings.Trim(text, " \t\r\n") // sjson drops what stands around it
+	before, after, _ := strings.Cut(text, object)
+	set, err := sjson.SetRaw(object, e.key+"."+e.name, oneLine.String())
+	set = before + set + after
 	if err != nil || has {
 		return []string{set}
 	}

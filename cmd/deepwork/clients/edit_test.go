@@ -146,6 +146,7 @@ func FuzzAddToJSON(f *testing.F) {
 		"{}", `{"mcpServers":{}}`, "{\n\t\"mcpServers\" : {\n\t\t\"a\" :{}\n\t}\n}",
 		`{"a":"{\"","mcpServers":{"b\"":[{}]}}`,
 		"{\"a\":1\n,\"b\":2}", ` { "mcpServers" : { } , "n" : -1.5e3 } `, `{"mcpServers":{"deepwork":null}}`,
+		" {\"a\":0}", "{\n\r\"x\" :{}}\t",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -195,7 +196,8 @@ func added(
 // the server is in it.
 func FuzzAddToTOML(f *testing.F) {
 	for _, seed := range []string{
-		"", "a = 1", "a = 1\r\n", "[mcp_servers.other]\ncommand = \"x\"\n", "[[a]]\nb = 2\n", "mcp_servers = 1\n",
+		"", " ", "\ufeff ", "a = 1", "a = 1\r\n",
+		"[mcp_servers.other]\ncommand = \"x\"\n", "[[a]]\nb = 2\n", "mcp_servers = 1\n",
 		"[mcp_servers]\n", "mcp_servers.other.command = \"x\"\n", "mcp_servers = {}\n", "a = \"\"\"\n",
 		"[mcp_servers]\ndeepwork = 1\n",
 	} {
