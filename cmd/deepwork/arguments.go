@@ -31,9 +31,9 @@ type argumentFlag struct {
 	text     string // as given
 }
 
-// argumentFlags adds flags to cmd that set arguments of a tool in args, a pointer to their struct. Each is
-// the name of an argument, or that with the name of its flag as argument=flag. Their help and their limits
-// are those of the arguments. A number of seconds is given as a duration.
+// argumentFlags adds flags to cmd that set the arguments of a tool in args, a pointer to their struct. A name is that
+// of an argument, or argument=flag if the flag is called otherwise. Help and limits come from the argument. Seconds are
+// given as a duration.
 func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 	value := reflect.ValueOf(args).Elem()
 	known := map[string]tool.Argument{}
@@ -61,7 +61,7 @@ func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 	}
 }
 
-// help is the description of the argument as the help of a flag begins and ends.
+// help is the argument's description in the form of a flag's help: lower case, no full stop.
 func (f *argumentFlag) help() string {
 	text, otherwise, has := strings.Cut(f.argument.Description, "Default: ")
 	text = cmp.Or(strings.TrimSuffix(strings.TrimSpace(text), "."), strings.ReplaceAll(f.argument.Name, "_", " "))
@@ -161,14 +161,14 @@ func (f *argumentFlag) expects() error {
 	return expected(form)
 }
 
-// expected is the error of a flag whose value is not one of the form.
+// expected is the error of a flag whose value does not have the form.
 func expected(form string) error { return &expectedError{form} }
 
 type expectedError struct{ form string }
 
 func (e *expectedError) Error() string { return "expected " + e.form }
 
-// flagOf returns the flag of cmd that sets an argument of a tool, "" if none does.
+// flagOf returns the flag of cmd that sets an argument of a tool, or "".
 func flagOf(cmd *cobra.Command, argument string) (flag string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if v, ok := f.Value.(*argumentFlag); ok && v.argument.Name == argument {
@@ -178,7 +178,7 @@ func flagOf(cmd *cobra.Command, argument string) (flag string) {
 	return flag
 }
 
-// choices lists what can be chosen.
+// choices joins the values that can be chosen.
 func choices(all []string) string {
 	last := len(all) - 1
 	if last < 1 {
@@ -187,7 +187,7 @@ func choices(all []string) string {
 	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
-// inputsHelp is how the help of commands says what --input takes.
+// inputsHelp explains --input in the help of commands.
 const inputsHelp = `
 --input NAME=VALUE sets an input of the workflow; 'deepwork jobs show JOB' lists them.
 NAME=@FILE takes the text of a file (@@ begins a value with one @). Repeat the flag for
@@ -199,7 +199,7 @@ type inputFlag struct {
 	last   string
 }
 
-// onInputs adds --input.
+// onInputs adds the flag --input.
 func onInputs(cmd *cobra.Command, values *board.Inputs) {
 	cmd.Flags().Var(&inputFlag{values: values}, "input",
 		"value of an input of the workflow, or NAME=@FILE; may be repeated")
@@ -236,7 +236,7 @@ func (f *inputFlag) Set(given string) error {
 	return nil
 }
 
-// printInputs prints the values of the inputs of a task or a run; a long text is shortened.
+// printInputs prints the inputs of a task or a run, and shortens long texts.
 func (a *app) printInputs(values machine.Outputs) {
 	for _, in := range values {
 		value := in.Value
@@ -247,8 +247,7 @@ func (a *app) printInputs(values machine.Outputs) {
 	}
 }
 
-// neededInputs returns the flags that are missing for a workflow, each with what its input is; "" if none
-// are.
+// neededInputs returns the flags for the required inputs that were not given, each with its description, or "".
 func neededInputs(w *job.Workflow, given board.Inputs) string {
 	var flags []string
 	for _, p := range w.Inputs {

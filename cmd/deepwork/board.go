@@ -29,7 +29,7 @@ import (
 	"deepwork/transport"
 )
 
-// atTerminal is the caller of the command line: the user, or an agent of the board, which has no rights.
+// atTerminal is who calls the command line: the user, or an agent of the board, which has no rights.
 var atTerminal = callerOf(os.Getenv)
 
 func callerOf(getenv func(string) string) session.Caller {
@@ -76,9 +76,8 @@ number may run at the same time.`,
 	return a.onBoardStore(a.onProject("print it as JSON", cmd))
 }
 
-// withBoard opens the project's board, records how agents ended meanwhile, calls use, and closes the
-// board. It starts no agents unless use lets the engine serve. If use only reads and there is no board
-// yet, it gets a temporary one.
+// withBoard opens the project's board, records how agents have ended since, calls use, and closes the board. It starts
+// no agents unless use lets the engine serve. A use that only reads gets a temporary board if there is none yet.
 func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attempt.Engine) error) (err error) {
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
@@ -155,16 +154,15 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 	return use(ctx, engine)
 }
 
-// logger returns the logger of commands, for what goes wrong beside their work.
+// logger returns the logger of commands, for problems that do not fail them.
 func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// traced has this process export its spans until its command ends, if the user's config or the environment
-// says where to.
+// traced exports this process's spans until its command ends, if the user's config or the environment says where to.
 func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
 	settings := config.Open(root)
-	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
+	settings.Logger = slog.New(slog.DiscardHandler) // faults of the config are reported where it is used
 	to := settings.Telemetry(ctx)
 	stop := telemetry.Start(telemetry.Options{
 		Endpoint: to.OTLP,
@@ -178,8 +176,7 @@ func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
 	}
 }
 
-// approvedConfig returns the config of a project as servers use it: what the user has not approved
-// is not in force.
+// approvedConfig returns the config of a project as servers use it: without what the user has not approved.
 func approvedConfig(folder *state.Folder, logger *slog.Logger) *config.Source {
 	s := config.Open(folder.Root)
 	s.Logger = logger
@@ -214,8 +211,8 @@ func allProjects(ctx context.Context, engine *attempt.Engine) ([]board.Project, 
 	})
 }
 
-// oneProject finds a project by its name, or by its id or at least four characters that only this one begins
-// with; "" means the project root.
+// oneProject finds a project by its name, its id, or four or more characters that begin only this id; "" means the
+// project root.
 func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*board.Project, error) {
 	all, err := allProjects(ctx, engine)
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"deepwork/session/show"
 )
 
-// argumentOrStdin returns an argument, or what is read from stdin if it is "-": the shell limits the length
-// of an argument.
+// argumentOrStdin returns an argument, or stdin's content if it is "-": shells limit the length of arguments.
 func (a *app) argumentOrStdin(argument, what string) (string, error) {
 	if argument != "-" {
 		return argument, nil
@@ -321,7 +320,7 @@ func (a *app) boardOpenCommand() *cobra.Command {
 		"EDITOR=code deepwork board open latest", a.inEditor)
 }
 
-// folderCommand returns a command that does something with the folder in which the agent of an attempt works.
+// folderCommand returns a command that does something with the folder in which an attempt's agent works.
 func (a *app) folderCommand(name, short, example string, do func(path string) error) *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:     name + " ID",
@@ -339,7 +338,7 @@ func (a *app) folderCommand(name, short, example string, do func(path string) er
 	})
 }
 
-// workspace returns the folder in which the agent of an attempt works that an argument names.
+// workspace returns the folder in which the agent works, of the attempt that an argument names.
 func (a *app) workspace(given string) (path string, err error) {
 	err = a.onAttempt(given, func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
 		at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})

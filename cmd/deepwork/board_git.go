@@ -103,8 +103,7 @@ func diffStat(ctx context.Context, dir, diff string) (string, error) {
 	return out, nil
 }
 
-// onBranches completes a command that does something with the branches of an attempt, and prints what
-// was done.
+// onBranches completes a command that acts on the branches of an attempt, and prints what was done.
 func (a *app) onBranches(
 	cmd *cobra.Command, do func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string,
 		args []string) (*merge.Reply, error),
@@ -166,8 +165,7 @@ func (a *app) onBranches(
 	return a.onProject("", cmd)
 }
 
-// printMerged prints what became of the branches of an attempt. The error is that of a command which has
-// not done what it should.
+// printMerged prints what became of the branches of an attempt. It fails if the command has not done what it should.
 func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []merge.Repo) (failed error) {
 	id, branch := now.AttemptID[:shortID], inline(now.WorkspaceBranch)
 	for _, m := range done {

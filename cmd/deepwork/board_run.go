@@ -19,13 +19,13 @@ import (
 	"deepwork/session/board"
 )
 
-// onDetach adds the flag of the commands that start agents.
+// onDetach adds --detach to a command that starts agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
 	cmd.Flags().BoolVar(detach, "detach", false, "return once the agent runs; a run continues in the background")
 	return cmd
 }
 
-// startFlags are the options of board start; board add --run has some of them.
+// startFlags are the options of board start, some of which board add --run has too.
 type startFlags struct {
 	attempt.StartArgs
 	target string
@@ -33,8 +33,8 @@ type startFlags struct {
 	detach bool
 }
 
-// onExecutor adds to a command that starts agents the flag that chooses one, in args, a pointer to the struct
-// of a tool.
+// onExecutor adds the flag that chooses an executor to a command that starts agents; args points to the struct of a
+// tool.
 func onExecutor(cmd *cobra.Command, args any) {
 	argumentFlags(cmd, args, "executor")
 	cmd.Flags().Lookup("executor").
@@ -76,7 +76,7 @@ merged into them.
 	return cmd
 }
 
-// start starts an agent on a task for a command, and follows it.
+// start starts an agent on a task, and follows it.
 func (a *app) start(
 	ctx context.Context, cmd *cobra.Command, engine *attempt.Engine, t *board.Task, f startFlags,
 ) (err error) {
@@ -134,7 +134,7 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
 				return nil,
 					fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
-			} // an error is one that starting explains
+			} // starting explains errors better
 		}
 		args = append(args, attempt.RepoArgs{RepoID: r.RepoID, TargetBranch: branch})
 	}
@@ -183,7 +183,7 @@ func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.Follow
 	})
 }
 
-// sending follows an attempt to which do sends something.
+// sending calls do, which sends something to an attempt, and follows the attempt.
 func (a *app) sending(
 	ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error),
 ) error {
@@ -206,9 +206,9 @@ func (a *app) sending(
 	return a.run(ctx, engine, id, before.NextIndex, detach)
 }
 
-// run makes the agent of an attempt run, unless a server does, and prints what is written after an
-// entry until the attempt has ended. With detach it returns when the agent runs. A run needs a process that
-// leads it, as of deepwork run.
+// run runs the agent of an attempt, unless a server does, and prints its log after an entry until the attempt has
+// ended. With detach it returns as soon as the agent runs. A run through a workflow needs a process to lead it, such as
+// deepwork run.
 func (a *app) run(ctx context.Context, engine *attempt.Engine, id string, after int64, detach bool) error {
 	at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}})
 	if err != nil {
@@ -228,7 +228,7 @@ func (a *app) run(ctx context.Context, engine *attempt.Engine, id string, after 
 	return a.follow(ctx, engine, id, after)
 }
 
-// detach waits until the agent of an attempt runs or has ended, or there is no room for it.
+// detach waits until the agent of an attempt runs, has ended, or has no free slot.
 func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) error {
 	const patience = 2 * time.Second // for slots of agents that ended without a server
 	for begun := time.Now(); ; {
@@ -258,8 +258,8 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 	}
 }
 
-// follow prints what is written after an entry until the attempt has ended, and how. The engine must
-// serve unless the attempt has ended.
+// follow prints the log of an attempt after an entry until it has ended, and how it ended. The engine must serve unless
+// the attempt has ended.
 func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
 	target := board.Target{AttemptID: &id}
 	begun, drawn := time.Now(), 0
@@ -303,7 +303,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 	}
 }
 
-// detachedNote says what goes on after the command was interrupted.
+// detachedNote says what continues after the command was interrupted.
 func (a *app) detachedNote(id string) error {
 	fmt.Fprintln(a.err,
 		a.here(fmt.Sprintf("deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail "+
@@ -311,7 +311,7 @@ func (a *app) detachedNote(id string) error {
 	return &exitError{exitFailure}
 }
 
-// ended prints how an attempt has ended. The command fails if the agent did, whatever has become of its branch.
+// ended prints how an attempt has ended. The command fails if the agent did, whatever became of its branch.
 func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) error {
 	var failed error
 	if r.Agent != task.Completed {
@@ -329,7 +329,7 @@ func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.Atte
 	return failed
 }
 
-// note prints a notice of a reply, which is for people here.
+// note prints a reply's notice, worded for people.
 func (a *app) note(notice *string) {
 	if notice != nil {
 		fmt.Fprintf(a.err, "deepwork: %s\n", a.here(inCommands(*notice)))
@@ -405,7 +405,7 @@ func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, 
 	return nil
 }
 
-// labels are the names that people see for the kinds of messages.
+// labels are what people see for the kinds of messages.
 var labels = map[string]string{
 	"message":     "agent",
 	"reasoning":   "thinks",

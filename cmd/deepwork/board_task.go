@@ -73,7 +73,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	return nil
 }
 
-// fields prints names and values of any number of lines, in turn, except for empty values.
+// fields prints pairs of a name and a value, which may have many lines; it leaves out empty values.
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
@@ -101,7 +101,7 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.printResult(r)
 }
 
-// stateText returns a state with the exit code of the agent, if it ended by itself with another one than 0.
+// stateText returns a state, with the exit code of an agent that ended by itself and not with 0.
 func stateText(r *attempt.AttemptReply) string {
 	if r.ExitCode != nil && *r.ExitCode > 0 {
 		return fmt.Sprintf("%s (exit code %d)", r.State.Words(), *r.ExitCode)
@@ -124,7 +124,7 @@ func (a *app) printNext(ctx context.Context, engine *attempt.Engine, r *attempt.
 	a.fields("next", a.next(r, run))
 }
 
-// next returns the commands that go on with an attempt, or with a run, as it is: each works as it is printed.
+// next returns the commands that continue an attempt or a run in its present state. Each works as printed.
 func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 	id, of := board.Short(r.AttemptID), board.Short(r.TaskID)
 	has := func(is func(attempt.AttemptRepo) bool) bool { return slices.ContainsFunc(r.Repos, is) }
@@ -176,7 +176,7 @@ func executorText(r *attempt.AttemptReply) string {
 	return strings.TrimSpace(r.Executor + " " + optional(r.Variant))
 }
 
-// printResult prints what came of an attempt so far.
+// printResult prints an attempt's result so far.
 func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep),
@@ -200,7 +200,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 	a.fields("notice", a.here(inCommands(optional(r.Notice))))
 }
 
-// costText describes a cost; what is not known is left out or called so.
+// costText describes a cost. What is unknown is left out or called unknown.
 func costText(c *board.Cost) (text string) {
 	if c == nil {
 		return ""
@@ -497,7 +497,7 @@ func attemptWord(t board.Task) string {
 	return ""
 }
 
-// agoText says when a time in a reply was, or is "" if there is none.
+// agoText returns a time in a reply as "… ago", or "" if there is none.
 func agoText(at string) string {
 	if t := timeIn(at); !t.IsZero() {
 		return show.Ago(t)
@@ -505,7 +505,7 @@ func agoText(at string) string {
 	return ""
 }
 
-// sinceText returns how long ago a time in a reply was, or "" if there is none.
+// sinceText returns how long ago a time in a reply was, or "".
 func sinceText(at string) string { return show.Since(timeIn(at)) }
 
 func timeIn(reply string) time.Time {

@@ -24,8 +24,8 @@ import (
 	"deepwork/session/store/backend"
 )
 
-// checkPauses are the times between the inspections that confirm the findings of the first one
-// while a server runs: a server that takes over from another may need half a second.
+// checkPauses are the waits before each further inspection while a server runs: a server that takes over from another
+// may need half a second.
 var checkPauses = []time.Duration{100 * time.Millisecond, time.Second}
 
 func (a *app) checkCommand() *cobra.Command {
@@ -96,8 +96,8 @@ func (a *app) setAside(ctx context.Context, root string) error {
 	return nil
 }
 
-// confirmed calls look. If it finds an error while a server runs, it looks again later, and returns
-// only the errors that are still there.
+// confirmed calls look. If that finds an error while a server runs, it looks again later, and returns only the errors
+// that persist.
 func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
 	report, err := look(ctx)
 	for _, pause := range checkPauses {
@@ -172,7 +172,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	} {
 		r, err := part()
 		if errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrVersion) {
-			continue // which the inspection of the board reports
+			continue // the board's inspection reports it
 		}
 		if err != nil {
 			return all, err

@@ -68,7 +68,7 @@ func (a *app) offer(root *cobra.Command) {
 	}
 }
 
-// offered lists a source for a shell, which filters it by what is typed. Errors offer nothing.
+// offered lists a source for the shell, which filters it by what is typed. On an error it offers nothing.
 func offered(cmd *cobra.Command, of source) (offers []cobra.Completion, _ cobra.ShellCompDirective) {
 	all, err := of(cmd.Context())
 	if err != nil {
@@ -85,7 +85,7 @@ func offered(cmd *cobra.Command, of source) (offers []cobra.Completion, _ cobra.
 	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// onBoard is the source of a list of the board, of those candidates that are of some kinds.
+// onBoard returns a source of the candidates of some kinds in a list of the board.
 func (a *app) onBoard(list func(context.Context, *attempt.Engine) ([]candidate, error), kinds string) source {
 	return func(context.Context) (all []candidate, err error) {
 		err = a.withBoard(true, func(ctx context.Context, board *attempt.Engine) (err error) {
@@ -126,7 +126,7 @@ func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate
 	return all, nil
 }
 
-// onJobs returns the source of what is in each job.
+// onJobs returns a source that lists something of each job.
 func (a *app) onJobs(of func(*job.Job) []candidate) source {
 	return func(ctx context.Context) (all []candidate, err error) {
 		err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {

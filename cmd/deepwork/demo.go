@@ -52,7 +52,7 @@ folder, and removes that.`,
 	return cmd
 }
 
-// demo plays the demo, for a person who reads along or as a check.
+// demo plays the demo, for a person who reads along, or as a check.
 func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 	}
 	d := &demo.Demo{Out: a.out, Dir: dir, Self: self, Turn: func() {}}
 	typed := make(chan string)
-	ask := func(question string) string { // until ctx ends, or what can be typed
+	ask := func(question string) string { // ask returns "" when ctx or stdin ends
 		fmt.Fprint(a.out, question)
 		select {
 		case line := <-typed:

@@ -4,5 +4,5 @@ package main
 
 import "deepwork/cmd/proof/fault"
 
-// This tag is only set when the simulation builds the program.
+// Only the simulation builds the program with this tag.
 func init() { fault.Install() }

@@ -17,7 +17,7 @@ import (
 	"deepwork/session/show"
 )
 
-// widestHelp is the most columns that paragraphs of help fill: longer lines are hard to read.
+// widestHelp is the greatest width of paragraphs of help: longer lines are hard to read.
 const widestHelp = 100
 
 func init() {
@@ -36,7 +36,7 @@ func init() {
 	})
 }
 
-// storeFlag annotates the flags that only those need who share a store with other machines.
+// storeFlag annotates flags that only users of a shared store need.
 const storeFlag = "deepwork_store"
 
 // helpGroups are the commands that the help lists first, in this order of groups.
@@ -62,8 +62,7 @@ func groupHelp(root *cobra.Command) {
 	}
 }
 
-// groupFlags makes the help of all commands list the flags of the store after the others, and all flags fit a width;
-// 0 means no limit.
+// groupFlags lists the store's flags last in the help of all commands, and wraps flags at a width; 0 means no limit.
 func groupFlags(root *cobra.Command, width int) {
 	const flags, trimmed = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
 		"{{usages . %d %v | trimTrailingWhitespaces}}"
@@ -72,7 +71,7 @@ func groupFlags(root *cobra.Command, width int) {
 			true), 1))
 }
 
-// fitHelp makes the help of all commands fit a width.
+// fitHelp wraps the help of all commands at a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
 		`Use "{{.CommandPath}} [command] --help" for more information about a command.`,
@@ -141,7 +140,7 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// printTopic prints a page of the documentation: at a terminal for people, else as it is. "topics" lists all.
+// printTopic prints a page of the documentation, laid out at a terminal, else as Markdown. "topics" lists all.
 func (a *app) printTopic(cmd *cobra.Command, name string) error {
 	if name == "topics" {
 		a.out.Pairs(xslices.Map(docs.Topics(), func(t docs.Topic) [2]string { return [2]string{t.Name, t.First} }))
@@ -183,7 +182,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// version is that of the release: the linker sets it (.ci/release). Other builds have none.
+// version is the release's, set by the linker (.ci/release); "" in other builds.
 var version string
 
 // A build describes how this binary was built.

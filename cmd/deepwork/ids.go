@@ -17,17 +17,17 @@ import (
 	"deepwork/session/workflow"
 )
 
-// latest is what commands take in place of an id for the newest one.
+// latest, in place of an id, means the newest one.
 const latest = "latest"
 
-// idsHelp is how the help of commands says what they take as an id.
+// idsHelp explains ids in the help of commands.
 const idsHelp = "ID may be the beginning of an id, or latest"
 
-// related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
-// its session. "" stands for one that is missing.
+// related are ids that belong together: a task stands for its latest attempt, an attempt for its task and its session.
+// A missing one is "".
 type related struct{ task, attempt, run, session string }
 
-// A candidate is something that an argument may name by its id, and that completion offers.
+// A candidate is something that an argument may name by its id, and that completions offer.
 type candidate struct {
 	kind      string // task, attempt, run or session
 	id, about string // about describes it in one line
@@ -35,13 +35,13 @@ type candidate struct {
 	related
 }
 
-// An idKind is what a command is about. Arguments name it by its id or that of something related to it, by the
-// beginning of one, or by latest.
+// An idKind is the kind of thing that a command is about. An argument names one by its id, by the id of something
+// related, by the beginning of either, or as latest.
 type idKind struct {
 	what   string // with its article
 	lister string // the command that prints the ids
 	length int
-	kinds  string // those of candidates that latest means
+	kinds  string // kinds of candidates that latest considers
 	id     func(related) string
 }
 
@@ -57,7 +57,7 @@ var (
 	}}
 )
 
-// help is how the help of commands says what they take as the id.
+// help explains the id in the help of a command.
 func (k idKind) help() string {
 	_, noun, _ := strings.Cut(k.what, " ")
 	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool {
@@ -107,8 +107,8 @@ func inSessions(ctx context.Context, engine *workflow.Engine, board []candidate)
 	return all, err
 }
 
-// choose returns the id of what is meant: that of the candidate whose id is given or begins with it, or of what is
-// related to that; or the newest for latest.
+// choose returns the id that an argument means: of the candidate whose id is or begins with it, or of what is related
+// to that candidate; for latest, of the newest.
 func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	_, noun, _ := strings.Cut(k.what, " ")
 	var found, own []candidate
@@ -148,20 +148,20 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	return "", none
 }
 
-// names lists candidates for an error, with so many characters of their ids.
+// names lists candidates for an error, with the first characters of their ids.
 func names(all []candidate, length int) string {
 	return oneLine(strings.Join(xslices.Map(all, func(c candidate) string {
 		return fmt.Sprintf("%s (%s, %s)", c.id[:min(length, len(c.id))], c.kind, oneLine(c.about, titleWidth))
 	}), ", "), 800)
 }
 
-// named returns the id of what an argument names on the board.
+// named returns the id on the board that an argument means.
 func (a *app) named(ctx context.Context, engine *attempt.Engine, k idKind, given string) (string, error) {
 	all, err := onTheBoard(ctx, engine)
 	if err != nil {
 		return "", err
 	}
-	if given != latest && len(given) <= shortID { // it may be one of a session, too
+	if given != latest && len(given) <= shortID { // it may be a session's, too
 		err = a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
 			more, err := inSessions(ctx, sessions, all)
 			all = append(all, more...)
@@ -174,7 +174,7 @@ func (a *app) named(ctx context.Context, engine *attempt.Engine, k idKind, given
 	return k.choose(given, all)
 }
 
-// check checks that an argument can name one.
+// check refuses an argument that cannot be an id.
 func (k idKind) check(cmd *cobra.Command, given string) error {
 	if given == latest || given != "" && len(given) <= k.length &&
 		strings.Trim(strings.ToLower(given), "0123456789abcdef-") == "" {
@@ -184,7 +184,7 @@ func (k idKind) check(cmd *cobra.Command, given string) error {
 		k.what, k.lister)
 }
 
-// first checks the number of arguments, as argumentCount does, and that the first can name one.
+// first checks the number of arguments, as argumentCount does, and that the first can be an id.
 func (k idKind) first(least, most int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := argumentCount(least, most, names)(cmd, args); err != nil {
@@ -194,7 +194,7 @@ func (k idKind) first(least, most int, names string) cobra.PositionalArgs {
 	}
 }
 
-// The arguments of commands that take one id and nothing else.
+// The arguments of commands that take one id only.
 var (
 	attemptArgument = attemptIDs.first(1, 1, "the id of an attempt or a task")
 	taskArgument    = taskIDs.first(1, 1, "a task's id")
@@ -264,7 +264,7 @@ func (a *app) withSession(
 
 		_, exported := os.Lstat(filepath.Join(engine.Root, ".deepwork", "tmp", "session_"+filepath.Base(given)+".json"))
 		if exported == nil || slices.ContainsFunc(all, func(c candidate) bool { return c.id == given }) {
-			return use(engine, given) // of one that is not there, it says how to import it
+			return use(engine, given) // if there is none, it says how to import it
 		}
 
 		if given != latest {

@@ -36,7 +36,7 @@ type initFlags struct {
 	replace    bool
 }
 
-// A preparation is what init is to do.
+// A preparation says what init does.
 type preparation struct {
 	server     *url.URL // nil: each client starts one
 	clients    []*clients.Client
@@ -72,7 +72,7 @@ set it.`,
   deepwork init --url http://127.0.0.1:8000/mcp`,
 		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.check(cmd); err != nil { // nobody is asked before what is refused anyway
+			if _, err := f.check(cmd); err != nil { // refuse before asking anything
 				return err
 			}
 			if err := a.checkPlace(); err != nil {
@@ -104,8 +104,8 @@ set it.`,
 	return cmd
 }
 
-// askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An
-// empty answer is the default.
+// askInit asks at a terminal for what neither flags nor the project say, and sets flags to the answers. An empty answer
+// is the default.
 func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 	if _, _, ok := show.TerminalSize(a.rawOut); !ok {
 		return nil
@@ -185,7 +185,7 @@ func (f *initFlags) check(cmd *cobra.Command) (p preparation, err error) {
 	return p, nil
 }
 
-// init prepares the project. It goes on after what could not be done, which it prints.
+// init prepares the project. It prints what could not be done, and continues.
 func (a *app) init(p preparation) error {
 	root, err := a.givenRoot()
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *app) init(p preparation) error {
 	return nil
 }
 
-// setToken says how to set the variable of the token of a server.
+// setToken says how to set the variable that holds a server's token.
 func setToken(root string, server *url.URL) string {
 	if web.IsLoopback(server.Hostname()) {
 		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path "+
@@ -259,7 +259,7 @@ func setToken(root string, server *url.URL) string {
 		"gave you", clients.TokenVariable)
 }
 
-// byHand returns a file and what was done to it. If it was left alone, the error says what a person can add.
+// byHand returns a file and what was done to it. If it was left alone, the error says what to add by hand.
 func (a *app) byHand(root, path, addition, done string, err error) (string, string, error) {
 	if unclear, ok := errors.AsType[*clients.LeftAloneError](err); ok {
 		return path, "left", fmt.Errorf("%s was left as it is: %s; add this to it by hand:\n%s",
@@ -274,7 +274,7 @@ func (a *app) byHand(root, path, addition, done string, err error) (string, stri
 // firstSentence is what to say to the agent after init.
 const firstSentence = "Start the workflow new_job of deepwork_jobs."
 
-// nextSteps prints what to do after init, at last the first sentence to say.
+// nextSteps prints what to do after init; the first sentence for the agent comes last.
 func (a *app) nextSteps(p preparation, hasPlugin bool) {
 	fmt.Fprintln(a.out, "\nNext:")
 	step := func(format string, args ...any) { a.out.Text("  ", "- "+a.here(fmt.Sprintf(format, args...))) }
@@ -308,10 +308,10 @@ toolsets: [%s]
 git: {branch: name}
 `
 
-// toolsetsLine matches the one line of toolsets that init changes.
+// toolsetsLine matches the only form of the key toolsets that init changes.
 var toolsetsLine = regexp.MustCompile(`(?m)^toolsets: \[[a-z, ]*\]$`)
 
-// layOutConfig writes a short config.yml. In an existing one it changes the toolsets, if others were chosen.
+// layOutConfig writes a short config.yml. In an existing one it only changes the toolsets, if others were chosen.
 func (p *preparation) layOutConfig(file string) (string, error) {
 	toolsets := p.toolsets
 	if toolsets == nil {
@@ -341,7 +341,7 @@ func (p *preparation) layOutConfig(file string) (string, error) {
 		durable.PutOptions{Temp: ".config.yml.*", Mode: 0o644})
 }
 
-// layOutSchema keeps an existing schema, and says if it differs from this binary's: a person may have changed it.
+// layOutSchema keeps an existing schema, which a person may have changed, and says if it differs from this binary's.
 func (a *app) layOutSchema(file string) (string, error) {
 	done, err := clients.Create(file, job.Schema())
 	if there, rerr := os.ReadFile(file); err == nil && rerr == nil && !bytes.Equal(there, job.Schema()) {
@@ -380,8 +380,8 @@ func layOutExample(jobs string) (string, error) {
 	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
-// checkPlace refuses to make a project of a folder with the state in it or, unless --path says so, of one
-// inside another project; without --path it warns of the home folder.
+// checkPlace refuses a folder that contains the state, and, without --path, one inside another project. Without --path
+// it warns of the home folder.
 func (a *app) checkPlace() error {
 	here, err := a.givenRoot()
 	dir := filepath.Join(here, ".deepwork")
@@ -408,8 +408,8 @@ func (a *app) checkPlace() error {
 	return nil
 }
 
-// canBegin refuses a folder with the state in it, such as the home folder: no session can begin there, and as a project
-// it would be around all folders of the user.
+// canBegin refuses a folder that contains the state, such as the home folder: no session can begin there, and as a
+// project it would surround all of the user's folders.
 func canBegin(root string) error {
 	if _, err := state.Find(root); errors.Is(err, state.ErrInside) {
 		return fmt.Errorf("no session can begin in %s; run this in a project, or name one with --path: %w",

@@ -210,7 +210,7 @@ func (a *app) printJob(root string, j *job.Job) {
 	}
 }
 
-// delivers describes what a step delivers: `-> a.md, b.md (files, optional), 1 review`.
+// delivers describes a step's outputs and reviews: `-> a.md, b.md (files, optional), 1 review`.
 func delivers(s *job.Step) string {
 	if s.Call != nil {
 		return "-> its outputs"
@@ -282,7 +282,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	}
 	preview := func(step *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, step) }
 	if filepath.Dir(j.Dir) == a.standard {
-		// A bundled job is read from a temporary folder: only servers write it to its own.
+		// Bundled jobs are read from a temporary folder: only servers write them to their own.
 		scratch, err := durable.TempFolder("", "deepwork-jobs-")
 		if err != nil {
 			return fmt.Errorf("unpacking the bundled job %s: %w", jobName, err)

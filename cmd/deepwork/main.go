@@ -102,8 +102,8 @@ type app struct {
 	err    *show.Screen
 
 	path          string // --path, or what was found without it
-	found         bool   // path was found: commands find it again
-	standard      string // the folder of the bundled jobs, of the jobs that withCatalog has loaded
+	found         bool   // path was found, and commands find it again
+	standard      string // folder of the bundled jobs that withCatalog has loaded
 	saidProject   bool   // boardFolder has named the project of an attempt
 	saidElsewhere bool   // elsewhere has named another state
 	json          bool   // --json
@@ -183,7 +183,7 @@ func (a *app) report(err error) int {
 		return e.code
 	}
 
-	// what follows a newline in a name must not look like a separate message
+	// a newline in a name must not begin what looks like another message
 	text := strings.TrimRight(a.here(forPeople(err).Error()), "\n")
 	a.err.Fail("deepwork", unindented.ReplaceAllString(plain(text), "\n  $1"))
 	if _, ok := errors.AsType[*usageError](err); ok {
@@ -269,7 +269,7 @@ var flagForms = map[string]string{
 	"duration": "a time such as 90s, 90m or 2h",
 }
 
-// flagFault returns the usage error of a flag that cannot be read, which may belong to a command that is misspelled.
+// flagFault returns the usage error of a flag that cannot be read; the command may be what is misspelled.
 func flagFault(cmd *cobra.Command, err error) error {
 	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
 		if misspelled := cmd.ValidateArgs(given); misspelled != nil {
@@ -289,8 +289,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return usagef(cmd, "%v", err)
 }
 
-// forPeople removes from a refusal the words that name its kind for agents, and names commands in it
-// instead of tools.
+// forPeople words a refusal for people: without the prefix that tells agents its kind, and with commands for tools.
 func forPeople(err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok {
@@ -300,7 +299,7 @@ func forPeople(err error) error {
 	return errors.New(strings.Replace(err.Error(), refused.Error(), inCommands(message), 1))
 }
 
-// commands are the commands that do what a tool does, "" if none does.
+// commands are the command lines that do what a tool does; "" means none.
 var commands = map[string]string{
 	"create_task":            "board add",
 	"delete_task":            "board rm",
@@ -340,17 +339,16 @@ var commands = map[string]string{
 	"get_context":            "",
 }
 
-// longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need
-// the beginning only.
+// longID matches an id of the board in a sentence, not in a path, a ref or quotes. People only need its beginning.
 var longID = regexp.MustCompile(`(^|[ (])([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
-// listsChanged says where the files are that get_attempt lists for agents.
+// listsChanged names the command for the files that get_attempt lists for agents.
 const listsChanged = "'deepwork board diff ID --stat' lists the changed files"
 
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
-// inCommands returns a message for agents as people read it: with commands in place of tools, without the
-// sentences about tools that no command stands for, and with short ids.
+// inCommands rewords a message to agents for people: commands replace tools, ids are short, and sentences about tools
+// without a command are left out.
 func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids",
 		"name the one to start from with --target", "; list_executors describes them", "",
@@ -439,8 +437,8 @@ func (f *logFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// open returns the logger. It writes to stderr, or appends to the file, which only its owner may
-// read, since it reveals what people work on. close ends it.
+// open returns the logger, and a function that closes it. It writes to stderr, or appends to a file that only its owner
+// may read, since it tells what people work on.
 func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() error, err error) {
 	w, close := stderr, func() error { return nil }
 	if f.file != "" {

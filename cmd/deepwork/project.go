@@ -60,7 +60,7 @@ var projectCommand = regexp.MustCompile("'deepwork " +
 	"(?:check|serve|sessions|trust|validate|where)\\b[^`\\n]*`|deepwork sessions (?:review|override) [0-9a-f]{8} " +
 	"(?:'[^'\\n]*'|[^\\s'`]+)(?: --reason TEXT)?(?: --path )?")
 
-// here returns a text whose commands are about the project of this one.
+// here adds this command's project to the commands in a text.
 func (a *app) here(text string) string {
 	return projectCommand.ReplaceAllStringFunc(text, func(command string) string {
 		if quote := command[:1]; quote != "d" {
@@ -70,10 +70,10 @@ func (a *app) here(text string) string {
 	})
 }
 
-// onPath returns a command with the --path that this one has, and with its --store and --project if it takes them. A
-// URL with a password is not printed.
+// onPath adds this command's --path to a command, and its --store and --project if it takes them. It leaves out a URL
+// with a password.
 func (a *app) onPath(command string) string {
-	if strings.HasSuffix(command, " --help") || strings.HasSuffix(command, " --path ") { // whose folder follows
+	if strings.HasSuffix(command, " --help") || strings.HasSuffix(command, " --path ") { // its folder follows
 		return command
 	}
 
@@ -120,7 +120,7 @@ func (a *app) givenRoot() (string, error) {
 	return root, nil
 }
 
-// findFolder returns the state of the project, whose place it does not change; see checkOtherFolders.
+// findFolder returns the state of the project, and does not move it; see checkOtherFolders.
 func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -133,8 +133,7 @@ func (a *app) findFolder(ctx context.Context) (*state.Folder, error) {
 	return folder, cmp.Or(canBegin(root), err)
 }
 
-// display formats path for a person in the project: relative to the --path argument, with that in
-// front.
+// display formats a path in the project for people: relative to the --path argument, after that argument.
 func (a *app) display(root, path string) string {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -168,8 +167,8 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 	return use(root, jobs)
 }
 
-// boardFolder returns the root of the project whose board commands use, and its state: in the workspace of an
-// attempt these are of the attempt's project, which a note names.
+// boardFolder returns the root and the state of the project whose board commands use. In the workspace of an attempt it
+// is the attempt's project, which a note names.
 func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folder, err error) {
 	if root, err = a.projectRoot(); err != nil {
 		return "", nil, err
@@ -186,8 +185,7 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 	return folder.Root, folder, nil
 }
 
-// stateOf returns the state in which the sessions of a folder are: in the workspace of an attempt, that of
-// its project.
+// stateOf returns the state that has the sessions of a folder: in the workspace of an attempt, its project's.
 func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	folder := state.Of(root)
 	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv,
@@ -211,9 +209,8 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	return folder, a.checkOtherFolders(ctx, folder)
 }
 
-// checkOtherFolders returns an error if only another state folder has state of the project, and prints a note
-// if another one has some too, or if the project was moved and has none here yet. A store that is not a file
-// does not depend on it.
+// checkOtherFolders returns an error if only another state folder has state of the project. It prints a note if another
+// one has some too, or if the project was moved and has none here yet. Stores other than files do not depend on it.
 func (a *app) checkOtherFolders(ctx context.Context, folder *state.Folder) error {
 	if old := folder.MovedFrom(); old != "" && !a.saidElsewhere {
 		a.saidElsewhere = true
@@ -271,8 +268,8 @@ func ofWorktree(ctx context.Context, root string) *state.Folder {
 	return nil
 }
 
-// openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or
-// without jobs. The caller calls done after it. What only reads makes no database.
+// openEngine opens the sessions of the project and of its attempts, without reviewers, with or without jobs. The caller
+// must call done. A reader makes no database.
 func (a *app) openEngine(
 	ctx context.Context, reads bool, jobs *catalog.Catalog,
 ) (engine *workflow.Engine, done func() error, err error) {
@@ -304,7 +301,7 @@ func (a *app) openEngine(
 	}, nil
 }
 
-// passive returns the sessions in the stores of a project, for commands.
+// passive returns the engine of commands on the sessions in a project's stores.
 func passive(
 	ctx context.Context, folder *state.Folder, stores *store.Stores, jobs *catalog.Catalog, logger *slog.Logger,
 ) (*workflow.Engine, error) {
@@ -332,7 +329,7 @@ func passive(
 	return engine, nil
 }
 
-// withEngine opens the sessions of the project for use, with or without jobs, and closes them after it; see openEngine.
+// withEngine opens the sessions of the project, with or without jobs, calls use, and closes them; see openEngine.
 func (a *app) withEngine(
 	ctx context.Context, reads bool, jobs *catalog.Catalog, use func(engine *workflow.Engine) error,
 ) (err error) {

@@ -28,7 +28,7 @@ const (
 	exitInterrupted = 130
 )
 
-// budgets are the arguments of run_workflow that a run which is resumed also takes.
+// budgets are the arguments of run_workflow that run resume takes, too.
 var budgets = []string{"max_cost_usd=max-cost", "max_unknown", "max_seconds=max-time"}
 
 func (a *app) runCommand() *cobra.Command {
@@ -189,7 +189,7 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 	return life.Close()
 }
 
-// runExit returns the result of the command for a run that has ended.
+// runExit returns the command's result for a run that has ended.
 func runExit(r *board.RunReply) error {
 	switch r.State {
 	case board.Completed, board.Merged:
@@ -202,11 +202,11 @@ func runExit(r *board.RunReply) error {
 	return &exitError{exitFailure}
 }
 
-// runRefused returns the error of a run that was not started or resumed: a usage error if other arguments
-// would help, so that exit code 1 remains that of a run that stopped.
+// runRefused returns the error of a run that was not started or resumed. It is a usage error if other arguments would
+// help, so that exit code 1 still means a run that stopped.
 func runRefused(cmd *cobra.Command, doing string, err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
-	if ok { // the board's command stops runs, too, but they have their own
+	if ok { // board commands also stop runs, which have their own commands
 		refused.Message = strings.ReplaceAll(refused.Message, "stop_attempt", "'deepwork run stop'")
 	}
 	if !ok || refused.Kind != session.ToolError {

@@ -54,7 +54,7 @@ type runLines struct {
 	waiting  map[board.RunWaits]bool // steps that wait, as last said, without pointers
 	waits    string                  // why it waits, as last said
 	sessions run.Sessions            // nil if they are not read
-	progress string                  // how far it is, below what is printed
+	progress string                  // the line below what is printed that says how far it is
 	lookedAt time.Time               // when that was made
 	drawn    int                     // how often it was drawn
 }
@@ -63,9 +63,9 @@ func newRunLines(a *app) *runLines {
 	return &runLines{app: a, started: map[string]bool{}, ended: map[string]bool{}, waiting: map[board.RunWaits]bool{}}
 }
 
-// lead leads a run until it ends, unless another process does, and prints what happens.
+// lead leads a run until it ends, unless another process does, and prints its events.
 func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunReply, detach bool) error {
-	defer surviveBrokenPipes()() // it leads agents, here or in the background, although nobody reads what it prints
+	defer surviveBrokenPipes()() // agents are led even if nobody reads the output
 	v := newRunLines(a)
 	for _, x := range r.Steps { // from before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
@@ -96,7 +96,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			defer func() { _ = done() }() // it was only read
 		}
 	}
-	// That its terminal was closed interrupts the run, so that no agent goes on without a leader.
+	// Closing the terminal interrupts the run, so that no agent continues without a leader.
 	defer transport.MeasureBoard(ctx, engine, readBuild().Version)()
 
 	ctx, stop := untilHangup(ctx)
@@ -138,13 +138,13 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 // barWidth is the number of characters between the ends of a bar.
 const barWidth = 10
 
-// spinner are the characters of which a line that moves begins with one after the other.
+// spinner are the characters that a moving line begins with, in turn.
 const spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 // spin returns the n-th character of the spinner.
 func spin(n int) string { return string([]rune(spinner)[n%len([]rune(spinner))]) }
 
-// draw shows how far a run is at a terminal, in a line that moves below what is printed.
+// draw shows at a terminal how far a run is, in a moving line below what is printed.
 func (v *runLines) draw(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
 	if v.sessions == nil || !v.app.out.Draws() {
 		return
@@ -161,7 +161,7 @@ func (v *runLines) draw(ctx context.Context, engine *attempt.Engine, r *board.Ru
 	v.app.out.Draw(spin(v.drawn) + " " + v.progress)
 }
 
-// progressOf says how far a run is, which of its steps run and for how long, and what the last one of them said last.
+// progressOf says how far a run is, which steps run and for how long, and the latest message of the last one.
 func progressOf(view *run.View) string {
 	done, all, running, last := 0, 0, "", ""
 	view.Tree.Each(func(s *run.Step, _ int) {
@@ -188,7 +188,7 @@ func progressOf(view *run.View) string {
 	return line + running + last
 }
 
-// ranFor says how long the agents of a step have worked on it, "" if none has.
+// ranFor says how long agents have worked on a step, or "".
 func ranFor(s *run.Step) string {
 	took := s.Took
 	if s.Since != nil {
@@ -208,8 +208,8 @@ func untilHangup(parent context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(parent, syscall.SIGHUP)
 }
 
-// getRun reads a run. While the board cannot be read it tries again, since the process that follows a run
-// also leads it; but only once, and for a while, if that is asked to end.
+// getRun reads a run. It tries again while the board cannot be read, since the process that follows a run also leads
+// it. With once, because the process is asked to end, it soon gives up.
 func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (*board.RunReply, error) {
 	if once {
 		bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -264,7 +264,7 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 
 	for _, w := range r.Waits {
 		key := w
-		// then they are those of its last leader
+		// a queued run has those of its last leader
 		if key.Until, key.Command = nil, nil; v.waiting[key] || r.State == board.Queued {
 			continue
 		}
@@ -321,7 +321,7 @@ func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep,
 	v.event(e)
 }
 
-// isFinished reports whether the step of an agent that has ended is finished, as far as that is known.
+// isFinished reports whether the step of an agent that has ended is known to be finished.
 func (v *runLines) isFinished(ctx context.Context, x board.RunStep) bool {
 	if v.sessions == nil {
 		return true
@@ -437,7 +437,7 @@ func (a *app) printSteps(v *run.View) {
 	}
 }
 
-// stepNote says what a step waits for, or is the last line of what its agent said or why it failed.
+// stepNote says what a step waits for, or returns the last line of its agent's message or error.
 func stepNote(s *run.Step) string {
 	switch {
 	case s.State == board.WaitingForYou:
@@ -450,7 +450,7 @@ func stepNote(s *run.Step) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// printOutcome prints where a run is, and what can be done next.
+// printOutcome prints the state of a run, and what can be done next.
 func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
 	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(inCommands(optional(r.Reason))),
 		"session", optional(r.SessionID))

@@ -26,18 +26,17 @@ import (
 	"deepwork/transport/web"
 )
 
-// closeTimeout bounds how long the parts of a server may take to stop, after
-// the calls in flight have had their own grace period in the transport.
+// closeTimeout is how long the parts of a server may take to stop, after the transport's grace period for calls in
+// flight.
 const closeTimeout = 5 * time.Second
 
 // stopTimeout replaces it after a signal: the sender kills a process that takes longer, clients of
 // stdio after some 2 s, containers after 10.
 const stopTimeout = 2 * time.Second
 
-// stopPatience is how long a stdio server that was asked to stop ignores further signals: its
-// client's wrapper (npx, a shell) forwards a signal that the terminal has already sent, and the
-// server stops within that time anyway. A network server, which gives its calls 5 s, is stopped by
-// the person who started it: a second signal ends it at once.
+// stopPatience is how long a stdio server that was asked to stop ignores further signals: its client's wrapper (npx, a
+// shell) forwards a signal that the terminal has already sent, and the server stops within that time anyway. A network
+// server gives its calls 5 s; a second signal from the person who started it ends it at once.
 const stopPatience = 3 * time.Second
 
 const transportStdio = "stdio"
@@ -55,7 +54,7 @@ type serveFlags struct {
 	override       string
 	pin            bool
 	toolsets       []string
-	platform       string // of the Python DeepWork, without an effect
+	platform       string // of the Python DeepWork; has no effect
 	log            logFlags
 }
 
@@ -219,8 +218,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		return errors.Join(serveErr, closeServer(server, logger, closeTimeout))
 	}
 
-	// After a signal, ending is not an error: parts that did not stop in time are named, and end
-	// with the process.
+	// After a signal, stopping is no error: parts that did not stop in time are named, and end with the process.
 	if serveErr != nil && !errors.Is(serveErr, context.Canceled) {
 		logger.Error("not everything stopped in time", "error", serveErr)
 	}
@@ -279,10 +277,9 @@ func surviveBrokenPipes() (undo func()) {
 	return func() { signal.Stop(unread) }
 }
 
-// inStream returns a stream as transports read it. On Linux a pipe is opened a second time, in
-// non-blocking mode, which belongs to that opening alone and not to others that share the pipe: a
-// thread that is blocked in a read keeps its processor for a while, and with it the message that it
-// has just read.
+// inStream returns stdin for a transport. On Linux a pipe is opened a second time in non-blocking mode, which does not
+// affect others that share the pipe: a thread blocked in a read keeps its processor for a while, and with it the
+// message that it has just read.
 func inStream(r io.Reader) io.ReadCloser {
 	if file, ok := r.(*os.File); ok && runtime.GOOS == "linux" {
 		if fi, err := file.Stat(); err == nil && fi.Mode()&os.ModeNamedPipe != 0 {

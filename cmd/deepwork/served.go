@@ -13,9 +13,9 @@ import (
 // clientFolderEnv is the variable in which Claude Code passes the folder of its project to the servers that it starts.
 const clientFolderEnv = "CLAUDE_PROJECT_DIR"
 
-// servedRoot returns the project of a server: --path, or the project around the folder in which the client starts it,
-// else the one of the client. notice tells agents that it is another folder. refusal says why no project begins there:
-// clients start servers in any folder, and that makes none a project.
+// servedRoot returns the project of a server: --path, or the project around the folder in which the client started it,
+// else the client's own. notice tells agents that it is another folder. refusal says why no project begins there: a
+// client may start its server in any folder, which does not make that a project.
 func (a *app) servedRoot() (root, notice string, refusal error, err error) {
 	here, err := a.givenRoot()
 	if err != nil || a.path != "" && filepath.Clean(a.path) != "." || board.ByAgent(os.Getenv) {
@@ -74,7 +74,7 @@ func notAProject(dir string) error {
 		"and the folder of a project", inline(dir), where)
 }
 
-// aroundHome reports whether a folder is the home folder, or one that has it.
+// aroundHome reports whether a folder is or contains the home folder.
 func aroundHome(dir string) bool {
 	return process.Inside(process.Resolved(dir), process.Resolved(process.Home()))
 }

@@ -40,7 +40,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
-// hookCommand has what hooks of agents run.
+// hookCommand groups the commands that hooks of agents run.
 func (a *app) hookCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "hook", Short: "Answer a hook of an agent"}, &cobra.Command{
 		Use:     "compact",
@@ -57,8 +57,8 @@ after each compaction.`,
 	})
 }
 
-// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent
-// of a run, its session at its step; none if the folder is in no project with state.
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for a run's agent, its
+// session and step. It returns none if the folder is in no project with state.
 func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, erro
 	}
 	sessions, err := stores.Database.Sessions().ListSessions(ctx, query)
 	if id != "" && len(sessions) > 0 {
-		sessions[0].Step = os.Getenv(config.StepEnv) // of a group, its own
+		sessions[0].Step = os.Getenv(config.StepEnv) // its own of a group
 	}
 	sessions = slices.DeleteFunc(sessions, func(s store.Session) bool { return placeElsewhere(&s, stores.Place) != "" })
 	return sessions, errors.Join(err, stores.Close(ctx))
@@ -173,12 +173,12 @@ type sessionRow struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 	Server    string    `json:"server,omitempty"` // that an agent is connected to who has moved it
 	AttemptID string    `json:"attempt_id,omitempty"`
-	Root      string    `json:"root"`            // in which it was begun
-	Place     string    `json:"place,omitempty"` // MACHINE:FOLDER that moved it last, if that is not here
+	Root      string    `json:"root"`            // where it was begun
+	Place     string    `json:"place,omitempty"` // MACHINE:FOLDER that moved it last, if not this one
 	Goal      string    `json:"goal,omitempty"`
 }
 
-// placeElsewhere returns the place that moved a session last, "" if that is here.
+// placeElsewhere returns the place that moved a session last, or "" if that is this one.
 func placeElsewhere(s *store.Session, here *task.Place) string {
 	p := s.PlaceOf()
 	if p == nil || here != nil && p.Is(*here) {

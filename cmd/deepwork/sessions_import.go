@@ -49,8 +49,7 @@ the job as it is now counts.`,
 	return cmd
 }
 
-// importSessions imports files, those of the project if none is named. Without any to import it makes no
-// database.
+// importSessions imports files, by default the project's own. Without any to import it makes no database.
 func (a *app) importSessions(ctx context.Context, jobs *catalog.Catalog, files []string) error {
 	var found []*export.Import
 	err := a.withEngine(ctx, true, jobs, func(engine *workflow.Engine) (err error) {
@@ -111,7 +110,7 @@ func (a *app) showImports(found []*export.Import) (n int) {
 	return n
 }
 
-// claimed says what a file counts as done.
+// claimed says what a file claims to be done.
 func claimed(i *export.Import) string {
 	c := export.ClaimOf(i.State)
 	text := count(c.Steps, "step") + " finished"

@@ -64,8 +64,8 @@ counts only for the content that you were shown.`,
 	})
 }
 
-// byPerson refuses the decision of a person to an agent's shell. It is no barrier to an agent that means to
-// deceive, which runs as the same user: the terminal and the record of the session say who answered.
+// byPerson refuses to take a person's decision from an agent's shell. It does not stop an agent that means to deceive,
+// since that runs as the same user: the terminal and the session's record say who answered.
 func byPerson() error {
 	for _, name := range []string{config.AttemptEnv, config.StepEnv, config.MCPURLEnv} {
 		if os.Getenv(name) != "" {
@@ -76,7 +76,7 @@ func byPerson() error {
 	return nil
 }
 
-// reviewAll reviews what waits, the oldest first, until the person quits: of the project, of a session or one step.
+// reviewAll goes through what waits in the project, a session or one step, the oldest first, until the person quits.
 func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID string) error {
 	if stepID != "" {
 		_, err := a.review(ctx, engine, session.AwaitingStep{SessionID: id, Step: stepID})
@@ -119,7 +119,7 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 	}
 }
 
-// review shows what a step has handed in, and records what the person decides about it.
+// review shows what was handed in for a step, and records what the person decides.
 func (a *app) review(ctx context.Context, engine *workflow.Engine, s session.AwaitingStep) (quit bool, err error) {
 	defer func() {
 		if err != nil {
@@ -189,7 +189,7 @@ func (a *app) decide(
 	return nil
 }
 
-// afterReview returns what makes a step go on that waits for a review.
+// afterReview says how a step goes on after its review.
 func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 	now := "Now tell your agent to go on."
 	if attemptID != "" {
@@ -218,7 +218,7 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 	return now
 }
 
-// edit has the person edit a file of a hand-in, and returns it as it is then.
+// edit has the person edit a file of a hand-in, and returns the new hand-in.
 func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.HandIn) (*workflow.HandIn, error) {
 	files := slices.DeleteFunc(slices.Clone(h.Files), func(f workflow.HandedFile) bool {
 		return f.Full == "" || f.Text == ""
@@ -264,7 +264,7 @@ func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.Han
 	return next, nil
 }
 
-// showHandIn shows what waits for a person: of what they failed before the changes, unless they want the whole content.
+// showHandIn shows what waits for a person: only the changes to what they failed before, or the whole content.
 func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere string, whole bool) {
 	var text strings.Builder
 	page := &app{out: show.NewScreen(&text, func(name string) string {
@@ -476,7 +476,7 @@ The other items go on. The session records it as a person's decision.`,
 	return cmd
 }
 
-// readBoth reads a session and what is known of it.
+// readBoth reads a session's state and its info.
 func readBoth(ctx context.Context, engine *workflow.Engine, id string) (*machine.State, *workflow.SessionInfo, error) {
 	s, err := engine.Read(ctx, id)
 	if err != nil {
@@ -489,7 +489,7 @@ func readBoth(ctx context.Context, engine *workflow.Engine, id string) (*machine
 // line prints a line about the step.
 func (a *app) line(format string, args ...any) { a.out.Text("  ", fmt.Sprintf(format, args...)) }
 
-// describe prints which step a person is to decide about, and its place if that is not here.
+// describe prints which step waits for a decision, and its place if that is not this one.
 func (a *app) describe(s *machine.State, stepID, elsewhere string) {
 	a.out.Fields(9, "session", fmt.Sprintf("%s (%s/%s)", s.SessionID, s.JobName, s.WorkflowName), "goal", s.Goal,
 		"step", stepID, "place", elsewhere)

@@ -52,7 +52,7 @@ func storeFlagOn(cmd *cobra.Command, url *string, usage string) *cobra.Command {
 	return cmd
 }
 
-// onBoardStore is onStore for the commands of the board, some of which have another --project.
+// onBoardStore is onStore for board commands, some of which have a --project of their own.
 func (a *app) onBoardStore(cmd *cobra.Command) *cobra.Command {
 	return storeFlagOn(cmd, &a.store, storeUsage+"; $"+config.ProjectEnv+" names the project in it")
 }
@@ -113,8 +113,7 @@ Exit 1 if the store cannot be used.`,
 	})
 }
 
-// chosen returns the project's state, in the workspace of an attempt that of its project, and the store that was chosen
-// for it.
+// chosen returns the project's state (in the workspace of an attempt, that of its project) and its chosen store.
 func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error) {
 	_, folder, err := a.boardFolder(ctx)
 	if err != nil {
@@ -215,7 +214,7 @@ server continues with remote runs at other systems.`,
   deepwork store copy --to backup.db`,
 		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			project := a.project // without a store, it is that of the URLs
+			project := a.project // without --store, it belongs to the URLs
 			a.project = ""
 			folder, here, err := a.chosen(cmd.Context())
 			if err != nil {
@@ -290,7 +289,7 @@ func chosenStore(url, project string, here backend.Choice) backend.Choice {
 	return backend.Choice{URL: url, Project: project}
 }
 
-// sourceOfCopy says what becomes of the source of a copy.
+// sourceOfCopy says what happens to the source of a copy.
 func sourceOfCopy(c backend.Choice) string {
 	if c.File != "" {
 		return "The backup is as it was."
@@ -367,7 +366,7 @@ still belong to the old folder.`,
 	return cmd
 }
 
-// whereStore prints which database has the sessions and the board, if one has.
+// whereStore prints which database, if any, has the sessions and the board.
 func (a *app) whereStore(ctx context.Context, folder *state.Folder) error {
 	c, err := a.choice(ctx, folder.Root)
 	if err != nil || c.URL == "" {

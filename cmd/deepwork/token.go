@@ -56,7 +56,7 @@ person (act as a person); a token has those that are named, by default none.
 				return err
 			}
 
-			// Print the line first: a token without a line for it is useless.
+			// Print the line first: a token that nobody has seen is useless.
 			if _, err := fmt.Fprintln(a.err, line); err != nil {
 				return fmt.Errorf("writing the line of the token file to stderr: %w", err)
 			}

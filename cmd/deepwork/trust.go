@@ -114,7 +114,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	return a.approve(ctx, folder, ledger, record)
 }
 
-// bind asks whether the folder belongs to the project of the database that it would use, unless that is known.
+// bind asks whether the folder belongs to the project of its database, unless that is known.
 func (a *app) bind(ctx context.Context, folder *state.Folder) error {
 	choice, err := a.choice(ctx, folder.Root)
 	if err != nil || choice.URL == "" {
@@ -140,13 +140,13 @@ func (a *app) bind(ctx context.Context, folder *state.Folder) error {
 // needsNone says why a project needs no approval.
 const needsNone = "It needs no approval: it is in one of trusted_folders in your own config, %s.\n"
 
-// inTrustedFolder reports whether the user's own config approves all that the project at root asks for.
+// inTrustedFolder reports whether the user's own config approves everything that the project at root asks for.
 func inTrustedFolder(ctx context.Context, root string, record *trust.Record) bool {
 	own, err := config.Open(root).Own(ctx)
 	return err == nil && !record.Denied && trust.InFolders(root, own.TrustedFolders)
 }
 
-// approve shows what a project asks for, and asks the person at the terminal whether it may.
+// approve shows what a project asks for, and asks the person at the terminal to approve it.
 func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.Ledger, record *trust.Record) error {
 	file := filepath.Join(folder.Root, ".deepwork", config.FileName)
 	c, err := validate.Config(file)
@@ -166,7 +166,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 		return err
 	}
 
-	text, _ := os.ReadFile(file) // to find the lines; it was read before
+	text, _ := os.ReadFile(file) // only for line numbers; it was read before
 	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
 	a.showOwn(ctx, folder.Root)
 	fault := slices.Concat(set, checks).Fault()
@@ -216,7 +216,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	return nil
 }
 
-// showOwn prints what of the user's own config starts in a folder with their approval.
+// showOwn prints which commands of the user's own config an approval lets start in a folder.
 func (a *app) showOwn(ctx context.Context, root string) {
 	own, err := config.Open(root).Own(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 	}
 }
 
-// summaryOf names the entries of a set, and says how many have changed since the last of the grants.
+// summaryOf names the entries of a set, and says how many have changed since the last grant.
 func summaryOf(set trust.Set, grants []trust.Grant) string {
 	keys := xslices.Map(set, func(e trust.Entry) string { return trust.Word(e.Key) })
 	text := fmt.Sprintf("It asks for %s: %s.", count(len(set), "thing"), oneLine(strings.Join(keys, ", "), 400))
@@ -314,7 +314,7 @@ func (a *app) listGrants(root string, record *trust.Record) {
 	}
 }
 
-// confirm asks at the controlling terminal. Without an answer of yes the error is refusal; without a terminal it names
+// confirm asks at the controlling terminal. Any answer but yes is the error refusal. Without a terminal the error names
 // the alternative, if any.
 func confirm(question, refusal, otherwise string) error {
 	answer, err := show.Ask(question)

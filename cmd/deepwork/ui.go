@@ -70,7 +70,7 @@ serve --transport http has the same pages at /.`,
 	return cmd
 }
 
-// ui serves the pages until a signal arrives: those of the project or, outside of any, of the one that is chosen.
+// ui serves pages until a signal arrives: of the project or, outside of any, of those that are chosen.
 func (a *app) ui(f uiFlags) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -185,7 +185,7 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 	return pages, err
 }
 
-// server opens a project, until close.
+// server opens a project; close closes it.
 func (u *ui) server(root string) (*transport.Server, error) {
 	u.app.traced(context.Background(), root, u.logger)
 	server, err := transport.NewServer(transport.Options{
@@ -222,8 +222,8 @@ func hasScreen(getenv func(string) string) bool {
 	return getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
 }
 
-// openInBrowser opens a URL with the program of this system for that. Where other users see the arguments
-// of programs, the URL is not among them, or the server knows whose a connection is.
+// openInBrowser opens a URL with the system's program for it. Where other users can see the arguments of programs,
+// either the URL is not among them or the server knows who owns a connection.
 func openInBrowser(url string) error {
 	command, input := []string{"xdg-open", url}, ""
 	switch runtime.GOOS {
@@ -232,17 +232,17 @@ func openInBrowser(url string) error {
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
 	}
-	program, err := process.Look(command[0]) // not one of the project
+	program, err := process.Look(command[0]) // never one of the project's own
 	if err != nil {
 		return err
 	}
 	open := exec.Command(program, command[1:]...)
 	open.Stdin = strings.NewReader(input)
-	show.Apart(open) // Ctrl-C here does not end a browser that it has started
+	show.Apart(open) // Ctrl-C must not end the browser
 	if err := open.Start(); err != nil {
 		return err
 	}
 
-	go func() { _ = open.Wait() }() // it may last as long as the browser
+	go func() { _ = open.Wait() }() // it may run as long as the browser
 	return nil
 }

@@ -88,17 +88,16 @@ func (a *app) printCheck(c *validate.Check) {
 	}
 }
 
-// scanEvery is how often the files are scanned while no event says that one has changed: the catalog
-// watches the folders of jobs, not the config, folders below and folders that were named.
+// scanEvery is how often files are scanned without an event: the catalog watches the folders of jobs, but not the
+// config, folders below them, or folders named on the command line.
 const scanEvery = time.Second
 
-// watch scans until it is interrupted, after each burst of events of the catalog's watcher and at intervals, and
-// prints what differs from the checks before. It compares contents, so that it detects every way of saving, on every
-// file system.
+// watch scans until it is interrupted, after each burst of the catalog's events and at intervals, and prints what
+// differs from the last checks. It compares contents, and so notices every way of saving, on every file system.
 func (a *app) watch(root string, before []*validate.Check, scan func() ([]*validate.Check, error)) error {
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	jobs, err := catalog.Open(ctx, catalog.Options{Root: root}) // what is wrong with a job is printed
+	jobs, err := catalog.Open(ctx, catalog.Options{Root: root}) // faults of jobs are printed instead
 	if err != nil {
 		return fmt.Errorf("watching the jobs of %s: %w", root, err)
 	}
@@ -117,18 +116,18 @@ func (a *app) watch(root string, before []*validate.Check, scan func() ([]*valid
 		began := time.Now()
 		now, err := scan()
 		if err != nil && !errors.Is(err, validate.ErrNoJobs) {
-			now = nil // the folder is missing for now, as when switching branches
+			now = nil // the folder is missing, as while switching branches
 		}
 		if a.printChanges(before, now) {
 			summary, _ := validate.Summary(now)
 			fmt.Fprintf(a.err, "deepwork: %s\n", summary)
 		}
 		before = now
-		pause = max(scanEvery, 10*time.Since(began)) // with very many jobs, use at most a tenth of a core
+		pause = max(scanEvery, 10*time.Since(began)) // with very many jobs, at most a tenth of a core
 	}
 }
 
-// printChanges prints the files that differ, and reports whether any does.
+// printChanges prints the checks that differ, and reports whether any does.
 func (a *app) printChanges(before, now []*validate.Check) (changed bool) {
 	byFile := func(all []*validate.Check) map[string]*validate.Check {
 		found := map[string]*validate.Check{}

@@ -119,8 +119,8 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	return nil
 }
 
-// checkExecutors returns an error if one of the executors is not configured for any of the projects in these
-// folders, approved or not.
+// checkExecutors returns an error if none of the projects in these folders, approved or not, configures one of the
+// wanted executors.
 func checkExecutors(ctx context.Context, wanted, dirs []string) error {
 	if len(wanted) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func checkExecutors(ctx context.Context, wanted, dirs []string) error {
 	return nil
 }
 
-// join takes part in the board of one project until leave is called.
+// join works on the board of one project until leave is called.
 func join(
 	ctx context.Context, dir string, c backend.Choice, f workerFlags, logger *slog.Logger,
 ) (leave func() error, err error) {

@@ -13,8 +13,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// A Client is a program with an agent that can use the server, and where it is configured for one
-// project.
+// A Client is a program with an agent, and where a project configures MCP servers for it.
 type Client struct {
 	Name   string // as given to --client
 	Title  string
@@ -155,8 +154,8 @@ func (c *Client) Stdio() Entry {
 // TokenVariable is the environment variable that an entry names instead of a token, which is in no file.
 const TokenVariable = "DEEPWORK_TOKEN"
 
-// HTTP returns the entry of a server at a URL. It names the variable of a token unless peers is true and the server
-// is on loopback, where it knows the owners of connections.
+// HTTP returns the entry of a server at a URL. It names the variable of a token, unless peers is true and the server is
+// on loopback, where it knows who owns a connection.
 func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 	named = !peers || !web.IsLoopback(u.Hostname())
 	if c.key == "" {

@@ -63,9 +63,9 @@ func leftAlone(format string, args ...any) error {
 	return &LeftAloneError{fmt.Sprintf(format, args...)}
 }
 
-// Add adds an entry to the client's config of a project. It returns what was done. With replace it takes the place of
-// an entry of the same name that starts another program, or connects to another server. A file that it cannot edit
-// safely is a *LeftAloneError.
+// Add adds an entry to the client's config of a project, and returns what was done. With replace it replaces an entry
+// of the same name that starts another program or connects to another server. A *LeftAloneError means that the file
+// cannot be edited safely.
 func (c *Client) Add(root string, e Entry, replace bool) (done string, err error) {
 	return AddTo(root, c.Path(root), e, replace)
 }
@@ -111,9 +111,9 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	return done, put(target, text, info.Mode().Perm())
 }
 
-// addTo returns the text of a config file with the entry in it: the same bytes around one insertion. A text
-// that already has the server is returned unchanged, unless its entry is another one and replace is true; one
-// that it cannot edit is a *LeftAloneError. It also reports whether there is an entry already.
+// addTo returns a config file's text with the entry in it: the same bytes around one insertion. A text that already has
+// the server stays unchanged, unless its entry differs and replace is true. It also reports whether there was an entry.
+// A *LeftAloneError means that it cannot edit the text.
 func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error) {
 	text, marked := bytes.CutPrefix(file, byteOrderMark)
 	if e.key != "" && len(bytes.TrimSpace(text)) == 0 {
@@ -148,7 +148,7 @@ func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error
 		before[key] = servers
 	}
 	others := len(servers) > 0
-	servers[e.name] = own // so that before is what the file must say afterwards
+	servers[e.name] = own // now before is what the file must say afterwards
 	for _, edit := range e.edits(string(text), has, others) {
 		if after, err := e.decode([]byte(edit)); err == nil && reflect.DeepEqual(before, after) {
 			out = []byte(edit)
@@ -181,7 +181,7 @@ func (e Entry) addTo(file []byte, replace bool) (out []byte, has bool, err error
 // byteOrderMark begins the files of some editors.
 var byteOrderMark = []byte("\ufeff")
 
-// edits returns texts that may be the file with the entry, the best laid out first.
+// edits returns candidates for the file with the entry, the best laid out first.
 func (e Entry) edits(text string, has, others bool) []string {
 	if e.key == "" {
 		return []string{e.appendTo(text)}
@@ -207,8 +207,8 @@ func (e Entry) edits(text string, has, others bool) []string {
 	return append(e.inserted(text, others), set)
 }
 
-// otherProgram returns the command of an entry if that is not this program, or "": of the name deepwork, which PATH
-// leads to, and the path of the running file are this one.
+// otherProgram returns the command of an entry that starts another program, or "". This program is the name deepwork,
+// as PATH finds it, and the path of the running file.
 func otherProgram(entry any) string {
 	fields, _ := entry.(map[string]any)
 	command, _ := fields["command"].(string)
@@ -253,7 +253,7 @@ func newlineOf(text string) string {
 	return "\n"
 }
 
-// inlineServers matches servers in an inline table, to which TOML adds none.
+// inlineServers matches servers in an inline table, which TOML does not let others extend.
 var inlineServers = regexp.MustCompile(`(?m)^[ \t]*["']?mcp_servers["']?[ \t]*=`)
 
 // appendTo appends the table to a text of TOML.
@@ -272,14 +272,14 @@ func (e Entry) appendTo(text string) string {
 	return text + gap + strings.ReplaceAll(e.text, "\n", newline)
 }
 
-// inserted returns texts with the entry where one of JSON has the expected form.
+// inserted returns a JSON text with the entry in it, for each of the expected layouts that it has.
 func (e Entry) inserted(text string, others bool) (all []string) {
 	if strings.TrimSpace(text) == "{}" {
 		return []string{e.Whole()}
 	}
 
 	newline := newlineOf(text)
-	indented := func(member, unit string, depth int) string { // which is indented by two spaces per level
+	indented := func(member, unit string, depth int) string { // member is indented by two spaces per level
 		lines := strings.Split(member, "\n")
 		for i, line := range lines {
 			content := strings.TrimLeft(line, " ")

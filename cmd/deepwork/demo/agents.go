@@ -19,15 +19,15 @@ import (
 	"deepwork/session/attempt/executors"
 )
 
-// Agents are the agents and the reviewer of the demo, by their command of this program. They read their task from in,
-// and print what they say to out.
+// Agents are the demo's agents and reviewer, by their subcommand. They read their task from in, and write what they say
+// to out.
 var Agents = map[string]func(ctx context.Context, in io.Reader, out io.Writer) error{
 	"coder":    coder,
 	"writer":   writer,
 	"reviewer": reviewer,
 }
 
-// coder does the task of the board in the current folder, which is a worktree, and commits.
+// coder does the board's task in the current folder, a worktree, and commits.
 func coder(ctx context.Context, _ io.Reader, out io.Writer) error {
 	if err := os.WriteFile("greeting.txt", []byte("Hello, and welcome!\n"), 0o644); err != nil {
 		return err
@@ -37,7 +37,7 @@ func coder(ctx context.Context, _ io.Reader, out io.Writer) error {
 	return err
 }
 
-// reviewer passes an issue that is true to the notes of the story, and a page with a tip.
+// reviewer passes an issue that agrees with the story's notes, and a page that has a tip.
 func reviewer(_ context.Context, in io.Reader, out io.Writer) error {
 	told, err := io.ReadAll(in)
 	if err != nil {
@@ -53,7 +53,7 @@ func reviewer(_ context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(map[string]any{"passed": feedback == "", "feedback": feedback})
 }
 
-// writer writes the page that its environment names as the step, and hands it in to the server that it names, at first
+// writer writes the page of the step that its environment names, and hands it in to the server named there, at first
 // without a tip.
 func writer(ctx context.Context, _ io.Reader, out io.Writer) error {
 	server := &mcp.StreamableClientTransport{
@@ -88,8 +88,8 @@ func writer(ctx context.Context, _ io.Reader, out io.Writer) error {
 	return errors.New("the review failed twice")
 }
 
-// call calls a tool and returns the reply, with what it says of the step that begins at its top. A reply with "refused"
-// has nothing else.
+// call calls a tool and returns its reply, with the fields of the step that begins moved to the top. A refusal has only
+// "refused".
 func call(ctx context.Context, session *mcp.ClientSession, tool string, arguments any) (map[string]any, error) {
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {

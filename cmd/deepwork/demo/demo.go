@@ -79,8 +79,8 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// layOut makes the project, a git repository whose agents and reviewers are this program, and the config of its
-// user, who trusts it.
+// layOut makes the project, a git repository whose agents and reviewers are this program, and the config of a user who
+// trusts it.
 func (d *Demo) layOut(ctx context.Context) error {
 	err := errors.Join(
 		os.CopyFS(filepath.Join(d.project(), ".deepwork"), files),
@@ -104,14 +104,14 @@ executors: {CODER: {command: [%[1]q, demo, coder]}, WRITER: {command: [%[1]q, de
 
 func (d *Demo) project() string { return filepath.Join(d.Dir, "newsletter") }
 
-// write writes a file below the demo's folder, in a folder that may not exist.
+// write writes a file below the demo's folder, and makes the folders above it.
 func (d *Demo) write(name, text string) error {
 	file := filepath.Join(d.Dir, filepath.FromSlash(name))
 	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600))
 }
 
-// run runs a program in the project, and returns what it prints. When ctx ends, the program is asked to end with what
-// it has started.
+// run runs a program in the project and returns its output. When ctx ends, the program and what it has started are
+// asked to end.
 func (d *Demo) run(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // after which it hangs
 	defer cancel()
@@ -124,8 +124,7 @@ func (d *Demo) run(ctx context.Context, program string, args ...string) (string,
 	return string(result.Stdout), err
 }
 
-// environ is the environment of the demo's processes: nothing of the real user's settings and state changes what it
-// shows, and it changes none of them.
+// environ is the environment of the demo's processes. It keeps the demo and the user's own settings and state apart.
 func (d *Demo) environ() []string {
 	own := filepath.Join(d.Dir, "own")
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
@@ -136,7 +135,7 @@ func (d *Demo) environ() []string {
 		"GIT_CONFIG_GLOBAL="+filepath.Join(own, "gitconfig"), "GIT_CONFIG_NOSYSTEM=1")
 }
 
-// serve starts a server on the project, with an agent whose user is asked and passes.
+// serve starts a server on the project, and connects an agent whose user passes whatever they are asked.
 func (d *Demo) serve(ctx context.Context) error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo"}, &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -215,5 +214,5 @@ func (d *Demo) play(ctx context.Context, line string) (err error) {
 func (d *Demo) Browse(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, d.Self, "ui", "--path", d.project())
 	cmd.Env, cmd.Stdout, cmd.Stderr = d.environ(), os.Stdout, os.Stderr
-	_ = cmd.Run() // it says why it fails
+	_ = cmd.Run() // it prints its error
 }

@@ -52,7 +52,7 @@ func sentence(paragraph string) string {
 	return paragraph + "."
 }
 
-// Find returns the topic with a name, whose folder may be left out, or the names of topics that may be meant.
+// Find returns the topic of a name, whose folder may be left out, or the names of similar topics.
 func Find(name string) (found *Topic, near []string) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".md")
 	for _, t := range Topics() {

@@ -16,7 +16,7 @@ var (
 	marks     = strings.NewReplacer("**", "", "`", "", `\|`, "|")
 )
 
-// plain returns a paragraph of a topic without marks: links have the names of the topics they lead to.
+// plain returns a paragraph of a topic without markup. Links become the names of their topics.
 func (t Topic) plain(text string) string {
 	text = links.ReplaceAllStringFunc(text, func(link string) string {
 		parts := links.FindStringSubmatch(link)
@@ -32,8 +32,8 @@ func (t Topic) plain(text string) string {
 	return marks.Replace(text)
 }
 
-// ForTerminal returns the text of a topic as people read it at a terminal: paragraphs and lists are wrapped at a width,
-// tables become lists, and code is indented.
+// ForTerminal lays a topic out for a terminal of a width: paragraphs and lists are wrapped, tables become lists, code
+// is indented.
 func (t Topic) ForTerminal(width int) string {
 	var out []string
 	paragraph := ""

@@ -1,7 +1,7 @@
-// Package early keeps the garbage of the program's start uncollected: it imports next to nothing, and is therefore
-// initialized before the libraries whose tables alone would cause a collection, a quarter of a command's time. A start
-// with 100 jobs takes one collection. After the start the heap is collected as GOGC says, and the memory given back,
-// which Go alone would keep for minutes. Users who set GOGC decide themselves.
+// Package early avoids garbage collections while the program starts. It imports next to nothing, and so is initialized
+// before the libraries whose tables alone would cause one, a quarter of a command's time. A start with 100 jobs takes
+// one collection. After the start the heap is collected as GOGC says, and memory is given back that Go would keep for
+// minutes. Nothing changes where the user has set GOGC.
 package early
 
 import (

@@ -1,5 +1,4 @@
-// Package library holds what comes with the program to be copied into a project and changed there: jobs, a reviewer and
-// an executor.
+// Package library has jobs, a reviewer and an executor to copy into a project and change there.
 package library
 
 import (
@@ -85,7 +84,7 @@ func Find(name string) *Piece {
 }
 
 // Add copies the piece into the project at root, whole or not at all: a running server never sees half of it. It
-// replaces nothing: fs.ErrExist means that something is at its path.
+// replaces nothing; fs.ErrExist means that its path is taken.
 func (p *Piece) Add(root string) error {
 	target := filepath.Join(root, filepath.FromSlash(p.Path))
 	if err := durable.Inside(root, target); err != nil {

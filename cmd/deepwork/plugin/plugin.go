@@ -1,6 +1,5 @@
-// Package plugin is the plugin for Claude Code: its folder is laid out as Claude Code expects it, and the
-// marketplace at the top of the repository offers it. Its skills and its hook can be installed in a project
-// instead.
+// Package plugin is the plugin for Claude Code, laid out as Claude Code expects it and offered by the marketplace at
+// the top of the repository. Its skills and its hook can also be installed in a project.
 package plugin
 
 import (
@@ -65,8 +64,8 @@ func Hooks() clients.Entry {
 	return clients.Hook(event, all.Hooks[event])
 }
 
-// Install installs the skills and the hook in .claude of the project at root. It reports each file and what
-// was done, or why it could not be; a *clients.LeftAloneError means that a person has to add the hook.
+// Install installs the skills and the hook in .claude of the project at root. It reports for each file what was done,
+// or why nothing was; a *clients.LeftAloneError means that a person has to add the hook.
 func Install(root string, report func(path, done string, err error)) {
 	skills, err := fs.Glob(files, "skills/*/SKILL.md")
 	if err != nil {
@@ -91,9 +90,8 @@ func Install(root string, report func(path, done string, err error)) {
 	report(settings, done, err)
 }
 
-// Compacted answers the hook of Claude Code that runs after a compaction: it reads the hook's input, and prints for the
-// agent which sessions are in progress in the folder where it works, as find returns them. It prints nothing if there
-// are none.
+// Compacted answers Claude Code's hook that runs after a compaction: it reads the hook's input, and prints the sessions
+// in progress in the agent's folder, as find returns them, or nothing.
 func Compacted(
 	ctx context.Context, in io.Reader, out io.Writer,
 	find func(ctx context.Context, folder string) ([]store.Session, error),

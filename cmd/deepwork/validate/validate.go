@@ -46,7 +46,7 @@ const (
 	aFolder      // without a job.yml
 )
 
-// Same reports whether two checks of a file read the same content and found the same.
+// Same reports whether two checks of a file read the same content and had the same findings.
 func (c *Check) Same(other *Check) bool {
 	return other != nil && bytes.Equal(c.source, other.source) && slices.Equal(c.Diagnostics, other.Diagnostics)
 }
@@ -67,7 +67,7 @@ func Folders(dirs []string) ([]*Check, error) {
 	return checks, nil
 }
 
-// Project validates the config and the own jobs of the project at root. The files are named as display returns them.
+// Project validates the config and the own jobs of the project at root. display formats the names of files.
 func Project(root string, display func(path string) string) ([]*Check, error) {
 	var checks []*Check
 	cfg := &config.Config{}
@@ -92,10 +92,10 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 	return slices.Concat(checks, jobs, shadowed(jobs, display)), nil
 }
 
-// shadowed warns the jobs that take the place of a bundled one, and returns a warning for each job of the additional
-// folders that is not used, since a job of the same folder name comes before it.
+// shadowed adds a warning to each job that replaces a bundled one, and returns a warning for each job of an additional
+// folder that is unused because a job of the same folder name comes first.
 func shadowed(jobs []*Check, display func(path string) string) (warnings []*Check) {
-	first := map[string]string{} // the job of a folder's name that is used
+	first := map[string]string{} // the job that is used, by its folder's name
 	bundled, _ := fs.ReadDir(standard.FS(), ".")
 	for _, b := range bundled {
 		first[b.Name()] = "the one that comes with the program"
@@ -289,7 +289,7 @@ func scanFolder(folder string) ([]*Check, error) {
 	return checks, nil
 }
 
-// checkMisnamed returns the error of a folder in which what is to be read has a name that nothing reads, or nil.
+// checkMisnamed returns the error of a folder whose file has a name that nothing reads, or nil.
 func checkMisnamed(dir, what, want string) *Check {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -334,7 +334,7 @@ func checkJob(dir string) *Check {
 			return a.Column - b.Column
 		})
 
-		// an error needs no warning of the same
+		// an error makes a warning about the same superfluous
 		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool {
 			return a == b || !a.Warning && b.Warning && a.Path == b.Path && a.Line == b.Line && a.Column == b.Column
 		})
@@ -368,7 +368,7 @@ func findDuplicates(checks []*Check) {
 	}
 }
 
-// Reason returns an error's text without the operation and path that a message already names.
+// Reason returns an error's text without the operation and the path, for messages that name these.
 func Reason(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
@@ -391,8 +391,8 @@ func missing(root string, command []string) (why string) {
 	return ""
 }
 
-// executorsOf returns the executors of a project's config and of the user's own, which may define others. It reports
-// false if the user's own cannot be read.
+// executorsOf returns the executors of a project's config and of the user's own. whole is false if the user's own
+// cannot be read.
 func executorsOf(root string, c *config.Config) (known []config.Executor, whole bool) {
 	settings := config.Open(root)
 	settings.Logger = slog.New(slog.DiscardHandler)
@@ -403,8 +403,8 @@ func executorsOf(root string, c *config.Config) (known []config.Executor, whole 
 	return executors.Merge(own.Over(c).Executors), err == nil
 }
 
-// missingAgents adds a warning to each job for each of its steps whose executor is not defined, or is not installed on
-// this machine. Those that the config defines have a warning there.
+// missingAgents adds a warning to a job for each step whose executor is undefined or not installed on this machine.
+// Executors that the config defines are warned of there.
 func missingAgents(root string, c *config.Config, checks []*Check) {
 	known, whole := executorsOf(root, c)
 	for _, checked := range checks {
@@ -426,7 +426,7 @@ func missingAgents(root string, c *config.Config, checks []*Check) {
 	}
 }
 
-// undefined says why an executor cannot be used, as a file names it.
+// undefined says why the executor that a file names cannot be used.
 func undefined(err error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*session.Error](err); ok {
@@ -463,7 +463,7 @@ func missingPrograms(root, file string, source []byte, c *config.Config) (ds job
 	look("reviewer", "quality_gate.agent_review_command", c.QualityGate.AgentReviewCommand)
 	known, whole := executorsOf(root, c)
 	executor := func(what, path, name, variant string) {
-		if recipe, err := executors.Resolve(known, name, variant); err == nil { // else it was said of what names it
+		if recipe, err := executors.Resolve(known, name, variant); err == nil { // else whatever names it has a warning
 			look(what, path, recipe.Command)
 		}
 	}
