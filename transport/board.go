@@ -73,8 +73,8 @@ func (p *opening) openBoard() (err error) {
 	return nil
 }
 
-// getRun returns what carries out get_run: it asks the user of the client about what waits for a person in the
-// run, and returns the run after the answers, with where its steps are.
+// getRun returns the handler of get_run: it asks the client's user about what waits for a person in the run, and then
+// returns the run with the state of its steps.
 func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 	get := func(ctx context.Context, who session.Caller, a board.RunArgs) (*board.RunReply, error) {
 		r, err := b.engine.GetRun(ctx, who, a)
@@ -113,8 +113,8 @@ func (b *taskBoard) getRun(sessions runSessions) boardtools.GetRun {
 // runSessions are the sessions of runs.
 type runSessions interface {
 	run.Sessions
-	// AskAbout asks the user of a client about a step that waits for a person, as long as a call may take that came
-	// at a time, and reports whether they answered.
+	// AskAbout asks a client's user about a step that waits for a person, for as long as a call that arrived then may
+	// take, and reports whether they answered.
 	AskAbout(ctx context.Context, who session.Caller, arrived time.Time, sessionID, stepID string) (bool, error)
 }
 
@@ -131,8 +131,8 @@ func (b *taskBoard) share(e *engines, sessions runSessions) {
 	}
 }
 
-// keepApart excludes files that a server writes in a workspace from the attempt's changes. The
-// session folder ignores itself, since .deepwork/.gitignore may belong to the project.
+// keepApart excludes the files that a server writes in a workspace from the attempt's changes. The session folder has
+// its own .gitignore, since .deepwork/.gitignore may belong to the project.
 func keepApart(folder *state.Folder) error {
 	dir := folder.Tmp()
 	for _, own := range []string{filepath.Dir(dir), dir} {
@@ -159,11 +159,10 @@ func keepApart(folder *state.Folder) error {
 	return nil
 }
 
-// Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the
-// options only the store counts. In a workspace the config of the
-// attempt's project applies, never what a branch says, and its database has the sessions. What only the
-// environment says is checked now, since servers of other projects have the same; what is not known then,
-// because the database cannot be used, is decided by the calls.
+// Workspace returns the attempt in whose workspace the folder of this state lies, or nil. Of the options only the store
+// counts. In a workspace the config of the attempt's project applies, never one on a branch, and its database has the
+// sessions. A workspace that only the environment names is confirmed now, since servers of other projects inherit the
+// same variables. While the database cannot be used, the calls confirm it instead.
 func Workspace(
 	ctx context.Context, o Options, folder *state.Folder, getenv func(string) string, logger *slog.Logger,
 ) (*board.Workspace, error) {
@@ -200,5 +199,5 @@ func Workspace(
 	return w, nil
 }
 
-// confirmFor is how long the start waits for the database that says whether the server is in a workspace.
+// confirmFor is how long the start waits for the database to confirm the workspace.
 const confirmFor = 2 * time.Second

@@ -129,7 +129,7 @@ func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*connecti
 			conn.timer = time.AfterFunc(conn.idle, func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				if conn.calls == 0 { // else the time begins again with the end of the last one
+				if conn.calls == 0 { // else the end of the last call starts the time again
 					c.finish(conn)
 				}
 			})
@@ -183,9 +183,8 @@ func (c *connections) Cut(id string) {
 	}
 }
 
-// Known reports whether an MCP session is open and was opened by this caller. One whose group or rights
-// have changed opens another, since the calls of a session have those of its first request; the old one
-// is ended.
+// Known reports whether an MCP session is open and was opened by this caller. If the caller's group or rights have
+// changed, it ends the session, whose calls would keep those of its first request, and the caller opens another.
 func (c *connections) Known(id string, who session.Caller) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,9 +249,8 @@ func (c *connections) Close(ctx context.Context) (left int) {
 	return len(c.byKey)
 }
 
-// joined returns a context that ends with the request or with the connection: the SDK does not pass
-// the end of the program on to handlers. The wait for a remote run also ends with
-// leaving.
+// joined returns a context that ends with the request or the connection: the SDK does not tell handlers that the
+// program ends. Waiting for a remote run also ends with leaving.
 func (c *connection) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })

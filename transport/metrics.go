@@ -27,11 +27,10 @@ func metricsFor(to config.Telemetry, version string, logger *slog.Logger) *telem
 	})
 }
 
-// MeasureBoard has the metrics of a board that was opened without a server sent. stop sends the last ones, and takes a
-// second at most.
+// MeasureBoard sends the metrics of a board that was opened without a server. stop sends the last ones within a second.
 func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (stop func()) {
-	settings := config.Open(engine.Root())          // the user's counts, also if the project's has an error
-	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
+	settings := config.Open(engine.Root())          // the user's own counts even if the project's has an error
+	settings.Logger = slog.New(slog.DiscardHandler) // faults of the config are reported where it is used
 	m := metricsFor(settings.Telemetry(ctx), version, engine.Log)
 	attemptMetrics(m, engine.Stats)
 	return func() { _ = m.Close(context.WithoutCancel(ctx)) }

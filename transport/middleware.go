@@ -17,9 +17,9 @@ import (
 	"deepwork/transport/tool"
 )
 
-// This server relies on the following behavior of the MCP SDK that the SDK does not
-// document. If a test of sdk_test.go, which is against the bare SDK, or one of cancelled and
-// lost calls fails after an upgrade, correct the code that is named here.
+// This server relies on the following behavior of the MCP SDK, which the SDK does not document. If a test of
+// sdk_test.go (against the bare SDK) or of cancelled and lost calls fails after an upgrade, correct the code that is
+// named here.
 //
 //   - The handler of a call is that of the tool that middleware puts into the request,
 //     and middleware's context reaches it: tool.Set.Dispatch.
@@ -41,10 +41,9 @@ import (
 //     web.standalone.
 //   - jsonrpc.DecodeMessage refuses what ends the SDK's own connection over stdio: wire.Stdio.
 
-// undeclared are the methods of a capability that the server does not declare, and offered those of
-// capabilities that it declares only with the tools of workflows. The SDK would answer them all the
-// same, with empty lists, which clients would take for support (found by MCP's conformance suite,
-// SEP-2575).
+// undeclared are methods of a capability that the server does not declare; offered are those of capabilities that it
+// declares only with the tools of workflows. The SDK would answer them with empty lists, which clients would take for
+// support (found by MCP's conformance suite, SEP-2575).
 var (
 	undeclared = map[string]bool{"logging/setLevel": true}
 	offered    = map[string]bool{
@@ -149,7 +148,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// needs reports whether a request is answered from the jobs as they are now.
+// needs reports whether the answer to a request depends on the current jobs.
 func (l *library) needs(method string) bool {
 	switch method {
 	case "initialize", "server/discover", "prompts/list", "prompts/get", "resources/list", "resources/read":
@@ -158,8 +157,8 @@ func (l *library) needs(method string) bool {
 	return false
 }
 
-// callSpan returns the span that a call comes from: as the caller says or, if it says nothing, the one in
-// which its agent was started.
+// callSpan returns the parent span of a call: the one that the caller names, else the one in which its agent was
+// started.
 func (s *Server) callSpan(who session.Caller, req mcp.Request) telemetry.Ref {
 	var header http.Header
 	if x := req.GetExtra(); x != nil {

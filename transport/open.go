@@ -118,7 +118,7 @@ type opening struct {
 	server *Server
 }
 
-// attempt returns the id of the attempt in whose workspace the server is, or "".
+// attempt returns the id of the attempt whose workspace this is, or "".
 func (p *opening) attempt() string {
 	if p.workspace == nil {
 		return ""
@@ -178,8 +178,8 @@ func (p *opening) configure() (err error) {
 	return nil
 }
 
-// config returns the current config, or the default one while it has an error, which is logged where it is found: calls
-// are refused earlier.
+// config returns the current config, or the default one while it has an error. That is logged elsewhere, and calls are
+// refused before they get here.
 func (p *opening) config() *config.Config {
 	c, err := p.settings.Current(p.ctx)
 	if err != nil {
@@ -219,8 +219,8 @@ func (p *opening) openStores() error {
 	}
 	p.opened.add("closing the stores", p.stores.Close)
 	if p.stores.Unavailable != nil {
-		// As soon as the store answers, so that it is ready before the first call and takes over from
-		// processes that are gone.
+		// As soon as the store answers: it is then ready before the first call, and takes over from processes that are
+		// gone.
 		p.opened.follow("entering the store", func(ctx context.Context) {
 			for p.stores.Members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
 			}
@@ -406,7 +406,7 @@ func (p *opening) engines() engines {
 	return e
 }
 
-// here names the place of this server's sessions among those that use the store: see tasks.Set.
+// here identifies the place of this server's sessions within the store: see tasks.Set.
 func (p *opening) here() string {
 	if p.stores.Place == nil {
 		return p.root

@@ -21,7 +21,7 @@ type Options struct {
 	ProjectRoot string
 	// Notice is for agents, in get_workflows.
 	Notice string
-	// Refusal is why no session begins in ProjectRoot; nil means that sessions do.
+	// Refusal says why no session may begin in ProjectRoot; nil means that one may.
 	Refusal error
 	// EnableQualityGate defaults to true.
 	EnableQualityGate *bool
@@ -58,7 +58,7 @@ type Options struct {
 
 	getenv func(string) string // nil means os.Getenv
 	moved  func()              // called after each transition of a session; nil means nothing
-	// reviewed records what an executor that reviewed has printed, before its verdict counts; nil means nothing.
+	// reviewed records the output of an executor that reviewed, before its verdict counts; nil records nothing.
 	reviewed func(executor string, stdout []byte) error
 }
 
@@ -97,8 +97,8 @@ func checkToolsets(names []string) error {
 	return nil
 }
 
-// resolveRoot makes the project root absolute (seed 000, 001.1.2), without links: sessions and the board have
-// its path, and another server may be started by another link.
+// resolveRoot makes the project root absolute (seed 000, 001.1.2) and resolves links: sessions and the board store the
+// path, and another server may be started by another link.
 func resolveRoot(root string) (string, error) {
 	abs, err := filepath.Abs(root) // "" is the current directory
 	if err != nil {

@@ -34,10 +34,9 @@ const (
 // goalArgument is the argument of prompts that is not an input of their workflow.
 const goalArgument = "goal"
 
-// A library offers the jobs of a catalog as MCP's prompts and resources: a prompt
-// deepwork:JOB:WORKFLOW for each workflow, which clients show as slash commands, and a resource for
-// each job. What is registered with the SDK follows the catalog, so that clients are notified of
-// what comes and goes.
+// A library offers the jobs of a catalog as MCP prompts and resources: for each workflow a prompt
+// deepwork:JOB:WORKFLOW, which clients show as a slash command, and for each job a resource. Its registrations with the
+// SDK follow the catalog, so clients are notified of changes.
 type library struct {
 	server  *mcp.Server
 	jobs    func(context.Context) *catalog.Snapshot
@@ -166,7 +165,7 @@ func (l *library) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.G
 	}, nil
 }
 
-// inputsOf says with which inputs an agent starts a workflow, by the arguments of its prompt.
+// inputsOf tells an agent the inputs to start a workflow with, from the prompt's arguments.
 func inputsOf(w *job.Workflow, arguments map[string]string) string {
 	values, missing := map[string]string{}, []string{}
 	for i, a := range tool.InputArguments(w, goalArgument) {

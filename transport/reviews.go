@@ -33,7 +33,7 @@ type reviewing struct {
 	work    string        // where reviewers run: the project, or a workspace of it
 	o       Options
 	current func(context.Context) (*config.Config, error)
-	// approved returns the approval of a command that the config had under a key earlier.
+	// approved returns the approval of a command that the config had under a key before.
 	approved func(key string, command []string) (*config.Approval, error)
 	own      func() *config.User // the user's own config
 }
@@ -233,8 +233,8 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 // enabled reports whether steps are reviewed at all (seed 000, 001.1.9).
 func (r *reviewing) enabled() bool { return r.o.EnableQualityGate == nil || *r.o.EnableQualityGate }
 
-// openChecks opens the pool of checks. Those run that the user has approved, in attempts as in the project:
-// their scripts are compared as they are where the session works.
+// openChecks opens the pool of checks. Only approved ones run, in attempts as in the project: their scripts are
+// compared as they are in the folder where the session works.
 func (p *opening) openChecks() {
 	pool := gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: func() gate.Settings {
 		return gate.Settings{MaxConcurrent: p.config().Checks.MaxConcurrent}

@@ -131,8 +131,8 @@ type pruner struct {
 	logger   *slog.Logger
 }
 
-// follow exports what a process may not have sent that ended sessions and was killed, and prunes at once and
-// at intervals until ctx ends.
+// follow exports the spans of ended sessions that a killed process may not have sent, and prunes at once and then at
+// intervals until ctx ends.
 func (p *pruner) follow(ctx context.Context) {
 	p.engine.ExportEnded(ctx)
 	for {

@@ -310,8 +310,7 @@ func (s *Server) lastHTTP() config.HTTP {
 	return s.settings(context.Background())
 }
 
-// PagesAmongOthers returns the web UI of the project for a server that has those of other projects, too,
-// whose logins are l: see page.Chooser.
+// PagesAmongOthers returns the web UI of the project for a server of several projects, with logins l: see page.Chooser.
 func (s *Server) PagesAmongOthers(l *web.Login, readOnly bool) (http.Handler, error) {
 	return s.openPages(l, readOnly, true)
 }

@@ -35,8 +35,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// Leader returns the leader of the runs of a project. Options are those of the server of the project, and
-// folder is its state.
+// Leader returns the leader of a project's runs. o are the options of the project's server, and folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
 	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
 		w := &workplace{
@@ -71,8 +70,8 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 	}
 }
 
-// A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
-// its agents. It implements run.Workplace.
+// A workplace serves a run: the sessions in the folder where it works, and an endpoint for its agents. It implements
+// run.Workplace.
 type workplace struct {
 	base    *Server // of the folder, which no client reaches
 	steps   *Server // of the endpoint
@@ -102,11 +101,11 @@ type grant struct {
 	children []string  // the workflows that its agent has started, over whatever connection
 }
 
-// options returns those of the server of the run's folder, from those of the project's.
+// options derives the options of the server of the run's folder from the project's.
 func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) Options {
 	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = w.root, []string{"workflows"}, w.moved.Wake, w.logger
 	o.reviewed = func(executor string, stdout []byte) error {
-		// also of a review that is cancelled
+		// a cancelled review is recorded, too
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		return l.Reviewed(bounded, executor, stdout)
@@ -129,7 +128,7 @@ func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder
 	return o
 }
 
-// open opens the server of the folder, and serves the endpoint. What was opened when it fails is in w.opened.
+// open opens the server of the folder, and serves the endpoint. If it fails, w.opened has what was opened.
 func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	w.opened.add("removing the files for agents", func(context.Context) error { return os.RemoveAll(w.dir) })
 	if w.base, err = NewServer(o); err != nil {
@@ -173,7 +172,7 @@ func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// settings are those of the endpoint: its callers are the agents that run, and never those without a token.
+// settings are the endpoint's: its callers are the running agents, never anyone without a token.
 func (w *workplace) settings(context.Context) config.HTTP {
 	s := config.Default().HTTP
 	s.Tokens = []config.Token{{Name: "nobody", SHA256: strings.Repeat("0", 2*sha256.Size)}} // no token has that hash
@@ -341,8 +340,8 @@ func (w *workplace) Defined(ctx context.Context, s *machine.State, stepID string
 // Moved implements run.Workplace.
 func (w *workplace) Moved() <-chan struct{} { return w.moved }
 
-// A stepCaller is the agent of a step: it may get and finish that, and start workflows for it, with all
-// their steps.
+// A stepCaller is the agent of a step: it may get and finish its step, and start workflows for it and do all their
+// steps.
 type stepCaller struct {
 	tool.WorkflowCaller
 	grant *grant
@@ -372,8 +371,7 @@ func (g *grant) lastActive() time.Time {
 	return g.lastCall
 }
 
-// own returns the session and the step of a call; those that it leaves out are those of the agent, and others
-// are refused.
+// own returns the session and the step of a call. Both default to the agent's own; others are refused.
 func (c *stepCaller) own(ctx context.Context, sessionID, stepID *string) (ownSession, ownStep *string, err error) {
 	if c.grant.Session == "" { // its token was withdrawn after the request was let in
 		return nil, nil, session.NotNow(codes.OtherSession,
@@ -403,7 +401,7 @@ func (c *stepCaller) own(ctx context.Context, sessionID, stepID *string) (ownSes
 	return sessionID, stepID, nil
 }
 
-// begun reports whether a session is one that the agent has started, or a workflow that is a step of such a one.
+// begun reports whether the agent has started a session, or one of which it is a step.
 func (c *stepCaller) begun(ctx context.Context, id string) (bool, error) {
 	for {
 		c.grant.mu.Lock()
@@ -426,11 +424,11 @@ func (c *stepCaller) begun(ctx context.Context, id string) (bool, error) {
 	}
 }
 
-// request makes a request_id one of the agent's step: others of the run, which are the same caller to the
-// sessions, may choose the same one, and must not be given what it has started. Started reads it.
+// request makes a request_id unique to the agent's step: other agents of the run, which are the same caller to the
+// sessions, may choose the same one and must not get what this one started. Started reads it.
 func (c *stepCaller) request(id string) *string {
 	if session.BlankRequestID(id) != nil {
-		return &id // which the sessions refuse
+		return &id // the sessions will refuse it
 	}
 	return new(c.grant.Session + "/" + c.grant.Step + "/" + id)
 }
@@ -454,7 +452,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 		a.RequestID = c.request(*a.RequestID)
 	}
 
-	// no person is at its client who could answer
+	// no person at its client could answer
 	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil, nil), a)
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == codes.PersonAwaited {

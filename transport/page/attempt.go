@@ -38,8 +38,8 @@ type attemptPage struct {
 	review
 }
 
-// Primary returns what a person does next: answer, resolve, resume, follow (up), review, merge, done, or ""
-// for nothing.
+// Primary returns the next action of a person: answer, resolve, resume, follow (up), review, merge, done, or "" for
+// none.
 func (p *attemptPage) Primary() string {
 	ended := p.State == board.Failed || p.State == board.Interrupted || p.State == board.Stopped
 	switch {
@@ -72,8 +72,7 @@ func (p *attemptPage) FilesChanged() (n int) {
 	return n
 }
 
-// What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in
-// progress in one.
+// The state of its branch: Ahead, Behind and Loose (uncommitted) hold if they do in any repository.
 func (p *attemptPage) Ahead() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
 }
@@ -91,7 +90,7 @@ func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
 	return slices.ContainsFunc(p.Repos, func(r attempt.AttemptRepo) bool { return r.Exists && is(r) })
 }
 
-// Done reports whether no agent goes on with it: it is a run that is complete.
+// Done reports whether it is a complete run, which no agent continues.
 func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 
 // InPlace reports whether it's a run in the project's own folder, so that there's no diff.
@@ -112,7 +111,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	asked := r.URL.Query()
 	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
 		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
-	if !a.Open { // the changes of an agent at work would be counted all the time
+	if !a.Open { // changes of an agent at work would be counted again and again
 		p.Stat = s.changes.stat(a.AttemptID)
 	}
 	if a.WorkflowSession != nil && board.OrEmpty(a.WorkflowStatus) == board.WorkflowActive {
@@ -207,7 +206,7 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 	return nil, nil
 }
 
-// integrate returns the action of a call that may move the branch of an attempt, even if it fails.
+// integrate returns the action of a call that may move an attempt's branch, even if it fails.
 func integrate[A any](
 	s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error),
 ) action {
@@ -215,7 +214,7 @@ func integrate[A any](
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
 		next := sameTab(r)
-		if done.TaskDone { // so the page Now has the next one
+		if done.TaskDone { // the page Now shows the next one
 			next = back(r, next)
 		}
 		return s.withNotice(who, next, outcome(who, done))
@@ -226,7 +225,7 @@ func integrate[A any](
 	}
 }
 
-// outcomes say in words what was done with a branch; they are followed by the branch that it is for.
+// outcomes say what was done with a branch. The name of the target branch follows.
 var outcomes = map[string]string{
 	merge.Merged:     "merged into",
 	merge.Unchanged:  "there was nothing to do; the branch it is for is",
@@ -238,7 +237,7 @@ var outcomes = map[string]string{
 	merge.Retargeted: "is now for",
 }
 
-// outcome says what a call did, for people.
+// outcome tells people what a call did.
 func outcome(who session.Caller, r *merge.Reply) string {
 	var lines []string
 	for _, m := range r.Repos {
@@ -265,7 +264,7 @@ func outcome(who session.Caller, r *merge.Reply) string {
 	return strings.Join(lines, "\n")
 }
 
-// inPages returns a message for agents as a person reads it beside forms, which are named in place of tools.
+// inPages rewords a message to agents for a reader of pages: forms replace tools.
 func inPages(who session.Caller, message string) string {
 	if who.Owner {
 		message = session.ToUser.Replace(message)

@@ -47,7 +47,7 @@ type boardPage struct {
 // A boardFilter selects tasks, as the URL says.
 type boardFilter struct{ Text, Labels, Priority string }
 
-// filterOf reads a filter, without what no task can match.
+// filterOf reads a filter, and drops what no task can match.
 func filterOf(asked url.Values) boardFilter {
 	labels := slices.DeleteFunc(strings.Fields(asked.Get("labels")), func(l string) bool {
 		return len(l) > task.MaxLabel
@@ -70,7 +70,7 @@ func (p *boardPage) Link(status, cursor string) string {
 	return p.link(p.Filter, status, cursor)
 }
 
-// Labelled returns the URL of the tasks that have a label, too.
+// Labelled adds a label to the filter, and returns the URL.
 func (p *boardPage) Labelled(label string) string {
 	f := p.Filter
 	if all := strings.Fields(f.Labels); !slices.Contains(all, label) {
@@ -248,14 +248,14 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 	return "/attempts/" + started.AttemptID, nil
 }
 
-// progress reads what the tasks with agents have cost, where their workflows are and what they have changed.
+// progress reads the costs, the workflow steps and the changes of the tasks with agents.
 func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) error {
 	sessions, err := s.sessions(ctx)
 	if err != nil {
 		return err
 	}
 
-	of := map[string]*workflow.SessionInfo{} // the one that moved last, by attempt
+	of := map[string]*workflow.SessionInfo{} // the last moved one of each attempt
 	for _, i := range sessions {
 		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
 			of[i.AttemptID] = i
@@ -294,7 +294,7 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 const (
 	// maxBlockers is how many of the tasks that it waits for a card names.
 	maxBlockers = 3
-	// maxLookups is how many tasks that are not on the page are read for that.
+	// maxLookups is how many tasks that are not on the page are read to name them.
 	maxLookups = 30
 )
 

@@ -12,7 +12,7 @@ import (
 	"deepwork/session/store"
 )
 
-// changesTopic is the topic of how much attempts have changed, which the feed of the stores does not have.
+// changesTopic is the topic of diffstats, which the stores' feed does not have.
 const changesTopic = "changes"
 
 // A diffstat is how much an attempt has changed.
@@ -22,8 +22,8 @@ type diffstat struct {
 	Loose                 bool // some are in no commit
 }
 
-// A changes counts what attempts have changed: git takes longer for that than a page may, so a page has what is known,
-// and is told when there is more. The zero value knows nothing.
+// A changes counts the changes of attempts in the background, since git takes longer than a page may. A page shows what
+// is known, and is told when there is more. The zero value knows nothing.
 type changes struct {
 	mu     sync.Mutex
 	known  map[string]counted // by attempt
@@ -32,7 +32,7 @@ type changes struct {
 	feed   *feed
 }
 
-// A counted is a diffstat as of a number of the feed; it is nil if git could not tell.
+// A counted is a diffstat as of a number of the feed, nil if git failed.
 type counted struct {
 	version uint64
 	*diffstat
@@ -45,7 +45,7 @@ func newChanges(f *feed) *changes {
 	return &changes{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
 }
 
-// stat returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
+// stat returns the known diffstat of an attempt, or nil, and has it counted again if it is not current.
 func (c *changes) stat(attempt string) *diffstat {
 	stat, _ := c.current(attempt)
 	return stat

@@ -82,7 +82,7 @@ func conflictsIn(path, text string) (all []conflict) {
 	return all
 }
 
-// An editor is what the links begin with that open a file of this machine in the editor of its owner; "" makes none.
+// An editor is the beginning of links that open a file in the editor of this machine's owner; "" makes no links.
 type editor string
 
 // editor returns the one in the config, for those who sit at this machine.

@@ -117,8 +117,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	send(w, r, status, body)
 }
 
-// fieldOf returns the name of the field of a form that an error is about, "" if it is about none: the argument that it
-// names, as forms have it, or a text that is missing.
+// fieldOf returns the name of the form's field that an error is about, or "": that of the argument that the error
+// names, or of a missing text.
 func fieldOf(r *http.Request, err error) string {
 	e, ok := errors.AsType[*session.Error](err)
 	if !ok {
@@ -147,8 +147,8 @@ func fieldOf(r *http.Request, err error) string {
 	return ""
 }
 
-// notFound answers a request that no page is for: with an error page for browsers, and for MCP clients, which
-// look for metadata at such paths, as a server without pages does.
+// notFound answers requests for unknown paths: browsers get an error page, MCP clients, which look for metadata at such
+// paths, the answer of a server without pages.
 func (s *Site) notFound(w http.ResponseWriter, r *http.Request, plain http.Handler) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		plain.ServeHTTP(w, r)
@@ -176,7 +176,7 @@ func (h *headerOnly) Header() http.Header         { return h.head }
 func (h *headerOnly) WriteHeader(status int)      { h.status = status }
 func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 
-// toLogin sends a caller that is not known to the login, and from there to the page that it asked for.
+// toLogin redirects an unknown caller to the login, and from there to the page that it asked for.
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("HX-Redirect", web.Link(r, "/login"))

@@ -24,8 +24,8 @@ import (
 	"deepwork/session/store"
 )
 
-// A feed passes on the changes of a project to the pages that follow them. It counts batches of
-// changes; a page knows the number at which it was rendered.
+// A feed tells pages of the changes of a project. It numbers batches of changes; a page knows the number at which it
+// was rendered.
 //
 // Open pages are told of changes all at once. The first change is told at once; the next ones after a
 // pause, which is longer the more time the pages take.
@@ -90,8 +90,8 @@ func (f *feed) follow(ctx context.Context, log *slog.Logger, seen func()) {
 	}
 }
 
-// catchUp reads the changes that were made before the call. If they cannot be read, anything may have
-// changed; after the end of ctx the next call reads them.
+// catchUp reads the changes made before the call. If that fails, anything may have changed; if ctx has ended, the next
+// call reads them.
 func (f *feed) catchUp(ctx context.Context) error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -136,8 +136,7 @@ func (f *feed) batch(changes []store.Change, reset bool) {
 	f.tell()
 }
 
-// tell tells open pages of what has changed, or sees to it that they are told after the pause. f.mu is
-// held.
+// tell tells open pages of changes, now or after the pause. f.mu is held.
 func (f *feed) tell() {
 	if f.scheduled {
 		return
@@ -188,7 +187,7 @@ func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 // maxFollows is how many topics one stream follows: more than any page has.
 const maxFollows = 500
 
-// since returns the ids of what changed of a kind after a batch, or that anything may have.
+// since returns the ids of a kind that changed after a batch; all means that any may have.
 func (f *feed) since(number uint64, kind string) (ids []string, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -263,8 +262,8 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// edits are the config, the jobs and what sources offer, as pages last saw them. They are not in the feed
-// of the stores. The zero value has seen none.
+// edits remembers the config, the jobs and the sources' offers as pages last saw them, since the stores' feed does not
+// have them. The zero value has seen none.
 type edits struct {
 	streams atomic.Int64 // open
 	config  atomic.Pointer[config.Config]
@@ -275,8 +274,8 @@ type edits struct {
 // lookEvery is the time between two looks while a page is open.
 const lookEvery = time.Second
 
-// look touches the topics of what has changed since the last look, and that of the sources while
-// executions run. It costs a few stats.
+// look touches the topics of what has changed since the last look, and the sources' topic while executions run. It
+// costs a few stats.
 func (s *Site) look(ctx context.Context) {
 	if now, err := s.Config(ctx); err == nil && s.edits.config.Swap(now) != now {
 		s.Touch(configTopic)
@@ -316,8 +315,8 @@ func (s *Site) followOutputs(ctx context.Context, who session.Caller, topics []s
 	}
 }
 
-// followOutput touches the topic of an attempt whenever its agent has printed something. Of a run, it
-// follows the leader, or the agent with an execution, until that ends.
+// followOutput touches the topic of an attempt whenever its agent prints something. In a run it follows the leader, or
+// the agent of an execution, until that ends.
 func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, execution *string) {
 	of := board.Target{AttemptID: &id}
 	var after *int64
@@ -353,7 +352,7 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 	}
 }
 
-// followAgents follows the agents of a run, in goroutines of all. It returns at once if the attempt is none.
+// followAgents follows the agents of a run in goroutines of all. For an attempt that is no run it does nothing.
 func (s *Site) followAgents(ctx context.Context, who session.Caller, id string, all *sync.WaitGroup) {
 	known := map[string]bool{}
 	for ctx.Err() == nil {

@@ -37,7 +37,7 @@ import (
 // maxForm bounds the body of a form.
 const maxForm = 1 << 20
 
-// csrf returns what every form of a caller's pages sends back.
+// csrf returns the token that every form on a caller's pages sends back.
 func (s *Site) csrf(who session.Caller) string {
 	return s.sign(who, "csrf\x00"+who.Group)
 }
@@ -86,7 +86,7 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next stri
 
 var taskID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// titled returns a message with the titles of tasks in place of their ids, as far as the caller sees them.
+// titled replaces the ids of tasks in a message by their titles, for tasks that the caller sees.
 func (s *Site) titled(ctx context.Context, who session.Caller, message string) string {
 	if s.Board == nil {
 		return message
@@ -120,7 +120,7 @@ func assetsVersion() string {
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// forms are the tools whose arguments forms have, under the tools' names for them.
+// forms are the arguments that forms have fields for, by tool and name.
 var forms = sync.OnceValue(func() map[string]map[string]tool.Argument {
 	all := map[string]map[string]tool.Argument{}
 	for name, of := range map[string]any{
@@ -174,8 +174,8 @@ func field(of, name string) (template.HTMLAttr, error) {
 // values returns the values that an argument of a tool may have.
 func values(of, name string) []string { return forms()[of][name].Values() }
 
-// call returns the action that calls a method of the board with the arguments in the form, which edit
-// completes if it is not nil. then returns the URL of the page to show after the reply.
+// call returns the action that calls a method of the board with the form's arguments, which edit completes unless it is
+// nil. then returns the URL of the next page.
 func call[A, R any](
 	do func(context.Context, session.Caller, A) (R, error), edit func(*http.Request, *A) error,
 	then func(session.Caller, *http.Request, R) string,
@@ -198,8 +198,8 @@ func call[A, R any](
 	}
 }
 
-// fill sets the arguments of a tool, a pointer to their struct, from the parts of the path and the fields of
-// the form that have their names. A blank field is as if it was not there; a list may be empty.
+// fill sets the arguments of a tool, a pointer to their struct, from the parts of the path and the form's fields of the
+// same names. A blank field counts as absent; a list may be empty.
 func fill(r *http.Request, args any) error {
 	given := map[string]any{}
 	for _, a := range tool.Arguments(reflect.TypeOf(args).Elem()) {
@@ -246,14 +246,13 @@ type inputField struct {
 	Value string
 }
 
-// What the names of these fields begin with: of a text, and of paths, each in a line of its own.
+// The prefixes of these fields' names: for a text, and for paths, one per line.
 const (
 	textField  = "input."
 	pathsField = "paths."
 )
 
-// inputFields returns the fields for the inputs of a workflow with the values that are known, or else the
-// defaults.
+// inputFields returns the fields for the inputs of a workflow, with the known values, else the defaults.
 func inputFields(w *job.Workflow, known machine.Outputs) (all []inputField) {
 	if w == nil {
 		return nil
@@ -288,8 +287,8 @@ func (f inputField) Lines() bool { return f.Type == job.Files || f.Type == job.F
 // Short reports whether the value is in one line.
 func (f inputField) Short() bool { return f.Type == job.File }
 
-// inputsOf returns the values in the fields of a form, except for blank ones. It returns nil if the form has
-// fields for no workflow, or for another one than it names.
+// inputsOf returns the values in a form's fields except blank ones, or nil if the form has no fields of the workflow
+// that it names.
 func inputsOf(r *http.Request) board.Inputs {
 	if of := r.PostForm.Get("inputs_of"); of == "" || of != strings.TrimSpace(r.PostForm.Get("workflow")) {
 		return nil

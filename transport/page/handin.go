@@ -22,7 +22,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A handedFile is a file as a person reads it on a page. Everything in it is safe: what an agent wrote is escaped, or
+// A handedFile is a file as a page shows it to a person. Everything in it is safe: what an agent wrote is escaped, or
 // rendered to markup that runs nothing and loads nothing from elsewhere.
 type handedFile struct {
 	workflow.HandedFile
@@ -86,8 +86,8 @@ func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size
 	return size
 }
 
-// hides matches what is not seen in rendered Markdown, though a reader of the file gets it: definitions of links, words
-// after the language of a fence, and characters that are written as entities. Such a file is shown as text.
+// hides matches what rendered Markdown does not show, though a reader of the file gets it: definitions of links, words
+// after the language of a fence, and entities. A file with any of these is shown as text.
 var hides = regexp.MustCompile("(?m)^ {0,3}\\[[^\\]]+\\]:|^[ \t>]*(?:```|~~~)[^\\s`]+[ \t]+\\S|&#?[0-9A-Za-z]+;")
 
 // render fills in what the page shows of the file's content, in about so many bytes, and returns how many it takes.
@@ -137,8 +137,8 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 	return size
 }
 
-// JSON that is nested deeper or is larger is not indented: each line begins with two blanks for each level,
-// so that a small file could take gigabytes.
+// JSON that is larger or nested deeper is not indented: each line begins with two blanks per level, and a small file
+// could become gigabytes.
 const maxLevels, maxIndented = 20, 1 << 20
 
 // indented returns JSON with each value on a line of its own. It reports false if that cannot be.
@@ -170,7 +170,7 @@ func (f *handedFile) renderChanges(room int) (size int) {
 	return size
 }
 
-// image serves an image that a step has handed in to a person, as it was handed in. Its type is one that runs nothing.
+// image serves an image as it was handed in for a person. Its type never runs anything.
 func (s *Site) image(w http.ResponseWriter, r *http.Request) {
 	data, err := s.handedImage(r)
 	if err != nil {

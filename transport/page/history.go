@@ -18,7 +18,7 @@ import (
 // maxHistory is how many rows a page of the history has.
 const maxHistory = 25
 
-// A historyPage shows all that has run, the one that started last first, as the URL filters it.
+// A historyPage shows everything that has run, the newest first, filtered by the URL.
 type historyPage struct {
 	Kind, State, Workflow, Who, Text string // the filters; "" means all
 	Filtered                         bool
@@ -35,8 +35,8 @@ type historyRow struct {
 	Started, Took, Cost    string
 }
 
-// history shows a page of the history. The database filters and sorts it, so that it costs the same for any number
-// of rows.
+// history shows a page of the history. The database filters and sorts, so the cost does not grow with the number of
+// rows.
 func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	asked := r.URL.Query()
 	get := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
@@ -117,7 +117,7 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 	return row
 }
 
-// With returns the URL of the history that has one more filter, or without it if it has that one.
+// With returns the URL of the history with one more filter, or without that filter if it is set.
 func (p *historyPage) With(name, value string) string {
 	q := url.Values{}
 	for filter, current := range map[string]string{

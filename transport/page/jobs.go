@@ -34,7 +34,7 @@ type jobPage struct {
 	Board bool                 // tasks can be made
 }
 
-// A runForm is what a person is asked who starts a run.
+// A runForm is the form that starts a run.
 type runForm struct {
 	Workflow  *job.Workflow // that is chosen
 	Fields    []inputField  // of its inputs
@@ -51,14 +51,14 @@ type stepText struct {
 	Brief        bool // both are on a page of its own
 }
 
-// A runStats is how a workflow has gone: how many of its sessions that have ended are complete.
+// A runStats says how a workflow has gone: how many of its ended sessions are complete.
 type runStats struct {
 	Done, Ended, Open int
 	Last              time.Time // when one last moved
 }
 
-// workflowStats returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while
-// the store is away.
+// workflowStats returns the stats of workflows by job/workflow, from the sessions that a caller sees; nil while the
+// store is away.
 func (s *Site) workflowStats(ctx context.Context, who session.Caller) (map[string]*runStats, error) {
 	sessions, err := s.sessions(ctx)
 	if errors.Is(err, store.ErrUnavailable) {
@@ -152,7 +152,8 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}, nil
 }
 
-// texts sets what the steps are told, or one alone with the text that an agent reads, as far as it fits on the page.
+// texts sets the instructions of the steps, or of one step with the text that an agent reads, as far as they fit on the
+// page.
 func (p *jobPage) texts(only string) {
 	left := maxTexts
 	fits := func(text string) template.HTML {
@@ -182,8 +183,8 @@ func (p *jobPage) texts(only string) {
 	}
 }
 
-// runForm returns the form for a run of a workflow, the first one if it is not of the job, or nil if the
-// caller can start none.
+// runForm returns the form for a run of a workflow, or of the job's first one if the job does not have it. It returns
+// nil if the caller can start none.
 func (s *Site) runForm(ctx context.Context, who session.Caller, j *job.Job, workflow string) (*runForm, error) {
 	if j == nil || len(j.Workflows) == 0 || s.Board == nil || s.ReadOnly || !who.Has(session.RightAgents) {
 		return nil, nil

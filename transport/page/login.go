@@ -116,8 +116,8 @@ func localURL(address, otherwise string) string {
 // maxNotice is how many bytes of what an action says about its result are shown.
 const maxNotice = 4000
 
-// withNotice returns the URL of a page that shows a text to the caller, the page alone if the text is "". The URL
-// has the text, so that the page shows it with and without a script, and a signature, so that no link does.
+// withNotice returns the URL of a page that shows a text to the caller, or of the page alone if the text is "". The
+// text is in the URL, so that it shows with and without scripts, and signed, so that other links cannot forge one.
 func (s *Site) withNotice(who session.Caller, next, text string) string {
 	if text == "" {
 		return next
@@ -131,7 +131,7 @@ func (s *Site) withNotice(who session.Caller, next, text string) string {
 	return next + separator + "notice=" + s.sign(who, "notice\x00"+text) + url.QueryEscape(text)
 }
 
-// notice returns the text that said has put into a query, "" if it has not.
+// notice returns the text that withNotice has put into a query, or "".
 func (s *Site) notice(who session.Caller, query url.Values) string {
 	given := query.Get("notice")
 	text := given[min(2*signature, len(given)):]

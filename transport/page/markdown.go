@@ -22,13 +22,13 @@ var prose = goldmark.New(
 	goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(safely{}, 0))),
 )
 
-// scrolling makes what may be wider than the page scroll by keyboard as well. Both tags only come from the renderer:
-// those of the text are escaped.
+// scrolling lets the keyboard scroll what may be wider than the page. Both tags come from the renderer only: those in
+// the text are escaped.
 var scrolling = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>",
 	`<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
 
-// maxBrackets is how many brackets Markdown may have, and nests matches a line that is nested deep: the time
-// that a text takes to render grows with the square of both.
+// maxBrackets is how many brackets Markdown may have, and nests matches deeply nested lines: rendering time grows with
+// the square of both.
 const maxBrackets = 2000
 
 var nests = regexp.MustCompile(`(?m)^(?:[ \t]*(?:>|(?:[-+*]|[0-9]+[.)])[ \t])){30}`)

@@ -32,7 +32,7 @@ const (
 	messageBytes = 350
 )
 
-// A message is one of an agent. Result is what its tool_call returned, nil if that is not known.
+// A message is one of an agent's. Result is what its tool_call returned, nil if unknown.
 type message struct {
 	attempt.Message
 	Result *attempt.Message
@@ -105,8 +105,7 @@ func fitting(all []attempt.Message, newest bool) (fits []attempt.Message, cut bo
 	return all[:n], n < len(all)
 }
 
-// joined makes one message of lines of the same kind that follow each other, and of a tool_call with its
-// tool_result.
+// joined merges successive lines of the same kind, and each tool_call with its tool_result.
 func joined(all []attempt.Message) (out []message) {
 	calls := map[string]int{} // where in out they are
 	for i, m := range all {

@@ -23,7 +23,7 @@ const (
 	maxItems = 30
 	// maxAlone is how many a page shows of one list.
 	maxAlone = 100
-	// maxRecent is how many of what has finished are among the other lists. The history has all.
+	// maxRecent is how many finished items the page Now lists. The history has all.
 	maxRecent = 12
 )
 
@@ -56,7 +56,7 @@ type personAction struct {
 	Right  string            // that it needs, as for frame.May
 }
 
-// The groups of what needs a person, in the order in which they are shown: what keeps most others waiting is first.
+// The groups of what needs a person, in the order shown: first what keeps most others waiting.
 const (
 	blocksAll = iota
 	asksPerson
@@ -93,7 +93,7 @@ type nowList struct {
 	Next              string // the page with these
 }
 
-// A nowGroup are the items of a list that need the same of a person; without a title, all of the list.
+// A nowGroup has the items of a list that need the same from a person; without a title, all of them.
 type nowGroup struct {
 	Title  string
 	Urgent bool // somebody waits for it
@@ -185,8 +185,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}, nil
 }
 
-// workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
-// last of those that are nested in none.
+// workflowsOf returns some sessions by their ids and, by the ids of attempts, the root session of each that moved last.
 func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[string]*workflow.SessionInfo {
 	of := map[string]*workflow.SessionInfo{}
 	for _, i := range newest {
@@ -200,7 +199,7 @@ func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[strin
 	return of
 }
 
-// detail adds to the items that are shown where their workflows are, what they have changed and what they cost.
+// detail adds to the shown items where their workflows are, what they changed and what they cost.
 func (s *Site) detail(
 	ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo,
 ) error {
@@ -237,8 +236,7 @@ func (s *Site) detail(
 	return err
 }
 
-// part returns the part of a list that a page shows: of what matches the filter, alone or among the
-// others.
+// part returns the part of a list that a page shows of what matches the filter, whether alone or beside other lists.
 func (l nowList) part(filter string, alone bool, from int) nowList {
 	if filter != "" {
 		l.Items = slices.DeleteFunc(l.Items, func(i *item) bool { return !i.matches(filter) })
@@ -292,7 +290,7 @@ func sessionItem(i *workflow.SessionInfo) *item {
 	}
 }
 
-// attentionKinds say what needs a person: what it is, its status, what to do, and the group that it is in.
+// attentionKinds describe what needs a person: what it is, its status, what to do, and its group.
 var attentionKinds = map[string]struct {
 	kind, status, about string
 	group               int
@@ -311,7 +309,7 @@ var attentionKinds = map[string]struct {
 	board.AttentionBudget: {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
-// endedRun says why a run has ended and what a person does about it. nil means that its leader is gone.
+// endedRun says why a run has ended and what to do about it. nil means that its leader is gone.
 func endedRun(end *board.RunEnd) string {
 	if end == nil {
 		return "the process that led it is gone"
@@ -324,8 +322,8 @@ func endedRun(end *board.RunEnd) string {
 	return why
 }
 
-// attentionItem returns what needs a person, with the page that shows it. of is the workflow of its attempt, nil if
-// it has none.
+// attentionItem returns the item for something that needs a person, with a link to its page. of is its attempt's
+// workflow, or nil.
 func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	words := attentionKinds[a.Kind]
 	i := &item{
@@ -386,7 +384,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	return i
 }
 
-// merges offers what fits the changes, which were just counted: a merge in one click brings only what is committed.
+// merges offers what fits the changes, which were just counted: a merge by one click only has what is committed.
 func (i *item) merges() {
 	switch {
 	case i.Changes.Files == 0:
@@ -401,8 +399,7 @@ func doneDeed(task string) *personAction {
 	return &personAction{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
 }
 
-// work returns the attempts and the executions of other systems that are under way, and those that have
-// ended and that no item of needs is about.
+// work returns the attempts and remote executions in progress, and the ended ones that no item of needs is about.
 func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (working, recent []*item, err error) {
 	if s.Board != nil {
 		open, ended, err := s.Board.Work(ctx, who)

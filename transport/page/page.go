@@ -195,12 +195,12 @@ func (s *Site) Run(ctx context.Context) {
 	others.Wait()
 }
 
-// security are the headers of every reply. Scripts and styles are only those of this server.
+// security are the headers of every reply. Only this server's scripts and styles are allowed.
 var security = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options":     "nosniff",
-	"Cache-Control":              "no-store",    // nothing of the project stays in a browser that has logged out
+	"Cache-Control":              "no-store",    // nothing stays in a browser after the logout
 	"Referrer-Policy":            "same-origin", // with no-referrer, browsers send forms with Origin: null
 	"Cross-Origin-Opener-Policy": "same-origin",
 }
@@ -260,7 +260,7 @@ type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.authenticated(func(w http.ResponseWriter, r *http.Request) {
 		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
-		if had == "" && s.Chooser == nil { // else it was told of changes, and the feed has them
+		if had == "" && s.Chooser == nil { // else the feed has told it, and has read them
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}
@@ -289,5 +289,5 @@ func (s *Site) page(pattern string, make maker) {
 	}))
 }
 
-// stamp is how times are written in pages: the script makes them relative.
+// stamp formats times for pages, where a script makes them relative.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -59,7 +59,7 @@ func parseViews() (*views, error) {
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	// stamp takes a time, or one that is written already.
+	// stamp takes a time, or a formatted one.
 	"stamp": func(t any) string {
 		switch t := t.(type) {
 		case time.Time:
@@ -71,7 +71,7 @@ var functions = template.FuncMap{
 		}
 		return fmt.Sprint(t)
 	},
-	// form is what a part gets that needs the frame and something else.
+	// form is the data of a part that needs the frame and something else.
 	"form": func(f frame, of any) map[string]any { return map[string]any{"Frame": f, "Of": of} },
 	"tab": func(f frame, section, name string) tab {
 		return tab{"/" + section, name, f.Section == section}
@@ -129,7 +129,7 @@ func (f frame) May(right string) bool {
 	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
 
-// InPages returns a message for agents as the reader of the page gets it.
+// InPages rewords a message to agents for the reader of the page.
 func (f frame) InPages(message string) string { return inPages(f.Caller, message) }
 
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) ([]byte, error) {
@@ -189,7 +189,7 @@ var compressors = sync.Pool{New: func() any {
 // links are the beginnings of links of a page to paths of this server. Quotes of contents are escaped.
 var links = regexp.MustCompile(`( (?:href|src|action|data-base|hx-get|hx-post|hx-sse:connect)=")/`)
 
-// send sends a page with the links of its reader, compressed if it is large and the browser takes that.
+// send sends a page with links for its reader, compressed if it is large and the browser accepts that.
 func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if bytes.IndexByte(page, '\x1b') >= 0 {
@@ -213,7 +213,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
 	_ = z.Close()
 }
 
-// words are the states, and the values of arguments, that people read in other words than agents.
+// words are the states and the values of arguments that are worded differently for people.
 var words = map[string]string{
 	"todo": "to do", "inprogress": "in progress", "inreview": "in review",
 	"agent": "one agent, all of it", "server": "the server, with an agent for each step",
@@ -221,7 +221,7 @@ var words = map[string]string{
 	"step": "each step begins one", "resume": "one goes through the steps that follow one another",
 }
 
-// word returns a state, or a value of an argument, as people read it.
+// word words a state, or a value of an argument, for people.
 func word(state any) string {
 	if p, ok := state.(*string); ok {
 		state = *p
@@ -241,7 +241,7 @@ func heading(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// server returns who runs a session, without the time that "pid 12 on host since …" ends with.
+// server returns who runs a session: "pid 12 on host", without the "since …".
 func server(owner string) string {
 	who, _, _ := strings.Cut(owner, " since ")
 	return strings.Replace(who, "pid ", "process ", 1)
@@ -273,7 +273,7 @@ func reliesOn(e *machine.Evidence) string {
 	return "None of its reviews is of the outputs that were submitted"
 }
 
-// reviewNote returns what a person said who passed a step, and what its other reviews rely on.
+// reviewNote returns the note of the person who passed a step, and what its other reviews rely on.
 func reviewNote(e *machine.Evidence) string {
 	text := ""
 	if e.Reason != "" {

@@ -24,7 +24,7 @@ import (
 const (
 	// commentsTopic is the topic of the comments on an attempt's diff: comments:ATTEMPT.
 	commentsTopic = "comments"
-	// maxDiff is how many bytes of a page its diff may take, about; what is left out has pages of its own.
+	// maxDiff is about how many bytes of a page its diff may take. The rest has pages of its own.
 	maxDiff = 35_000
 	// lineBytes is what a line of a diff takes in addition to its text.
 	lineBytes = 120
@@ -94,7 +94,7 @@ func (s *Site) reviewOf(
 	return v, nil
 }
 
-// shorten leaves out the lines that do not fit on a page: all before a number, and the files at the end.
+// shorten leaves out what does not fit on a page: the lines before a number, and files at the end.
 func (v *review) shorten(from int) {
 	left := maxDiff
 	for i := range v.Diffs {
@@ -137,7 +137,7 @@ func (f *fileDiff) place(all []merge.Comment) {
 	}
 }
 
-// grow makes the tree of the changed files from a number. Those of the diff are links into the page.
+// grow makes the tree of the changed files, from a number on. Files that the page shows are links into it.
 func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 	seen := map[[2]string]bool{}
 	v.NextFile = from + maxFiles
@@ -220,8 +220,8 @@ type folder struct {
 	Files   []treeFile
 }
 
-// A treeFile is a changed file. Its link leads to its changes, in this page or, if they are left out of
-// it, in one of their own.
+// A treeFile is a changed file. Its link leads to its changes, on this page or, if they are left out, on one of their
+// own.
 type treeFile struct {
 	Name, Link     string
 	Added, Removed int
@@ -246,7 +246,7 @@ func (f *folder) add(dir string, file treeFile) {
 	f.Files = append(f.Files, file)
 }
 
-// join makes one folder of each that has nothing but another.
+// join merges each folder that has nothing but one folder with that one.
 func (f *folder) join() {
 	for i, sub := range f.Folders {
 		for len(sub.Files) == 0 && len(sub.Folders) == 1 {
@@ -280,7 +280,7 @@ type diffLine struct {
 	Comments []merge.Comment
 }
 
-// color sets the colors of the lines: first those of the file as it was, then as it is.
+// color colors the lines, first those of the old file, then those of the new one.
 func (f *fileDiff) color() {
 	for _, kind := range []string{"del", "add"} {
 		var text strings.Builder
@@ -294,7 +294,7 @@ func (f *fileDiff) color() {
 		}
 		lines := strings.Split(string(highlight(f.File, []byte(text.String()))), "\n")
 		if len(lines) <= len(of) {
-			return // the language has taken some
+			return // the lexer has dropped lines
 		}
 		for n, i := range of {
 			f.Lines[i].HTML = template.HTML(lines[n])

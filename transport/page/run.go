@@ -61,7 +61,7 @@ func (v *runView) Brief(x *run.Step) bool {
 	return v.many && (x.State == board.Completed || x.State == board.NotBegun)
 }
 
-// Answer returns the form for a step whose outputs a person is asked to pass, or nil.
+// Answer returns the form for a step whose outputs wait for a person, or nil.
 func (v *runView) Answer(x *run.Step) *answerForm {
 	if x.State != board.WaitingForYou || x.Session == nil {
 		return nil
@@ -76,7 +76,7 @@ func (v *runView) Answer(x *run.Step) *answerForm {
 	return f
 }
 
-// Took returns how long the processes for a step ran that have ended, "" if none has.
+// Took returns how long the ended processes of a step ran, or "".
 func (v *runView) Took(x *run.Step) string {
 	if x.Took == 0 {
 		return ""
@@ -84,7 +84,7 @@ func (v *runView) Took(x *run.Step) string {
 	return duration(time.Time{}, new(time.Time{}.Add(x.Took)))
 }
 
-// Tries returns the newest processes for a step, nil if there was one at most.
+// Tries returns the newest processes of a step, nil unless there were several.
 func (v *runView) Tries(x *run.Step) []board.RunStep {
 	if len(x.Agents) < 2 {
 		return nil
@@ -115,12 +115,12 @@ const (
 	maxSteps = 80
 	// maxTries is how many processes for a step it shows.
 	maxTries = 10
-	// maxTold is how many steps it may show with what was said for finished ones.
+	// maxTold is how many steps it may have and still show the messages of finished ones.
 	maxTold = 12
 )
 
-// fit leaves out what does not fit on the page: first whole entries of the workflow that are finished, then
-// those that have not begun, then what was said for finished steps.
+// fit leaves out what does not fit on the page: first finished entries of the workflow, then those that have not begun,
+// then the messages of finished steps.
 func (v *runView) fit() {
 	over := -maxSteps
 	v.Tree.Each(func(*run.Step, int) { over++ })
@@ -164,7 +164,7 @@ func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 	return err
 }
 
-// resumeRun lets a run go on that has ended, with the budgets of the form, if it has any.
+// resumeRun resumes an ended run, with the form's budgets if it has any.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	var a attempt.RunWorkflowArgs
 	most, err := minutes(r)

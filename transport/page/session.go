@@ -44,7 +44,7 @@ type stepView struct {
 	Progress *machine.StepProgress // nil if it has not begun
 	ID       string
 	Current  bool
-	Digest   string             // what a person who overrides its reviews now has seen
+	Digest   string             // what a person who overrides its reviews has seen
 	Files    []machine.FileHash // and its files
 	Answer   *answerForm        // nil if nobody is asked to pass its outputs
 	Brief    bool               // what was said and judged is on a page of its own
@@ -53,10 +53,10 @@ type stepView struct {
 // maxDetails is how many bytes of what was said and judged a page shows.
 const maxDetails = 40 << 10
 
-// Elsewhere returns where the session's files are, if that isn't here.
+// Elsewhere returns where the session's files are, or "" if they are here.
 func (p *sessionPage) Elsewhere() string { return p.engine.Elsewhere(&p.Session) }
 
-// fit makes the steps brief that are not current, if all would be too much, or leaves all out but one.
+// fit makes steps brief that are not current if everything would be too much, or leaves out all but one.
 func (p *sessionPage) fit(only string) {
 	all, _ := json.Marshal(p.State) // about what a page shows of it
 	for _, group := range p.Timeline {
@@ -102,8 +102,8 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 // maxRelated is how many related sessions a page follows each by itself.
 const maxRelated = 20
 
-// topics are those of the session, of those that it is nested in, and of its children, also of later ones:
-// the stream of an open page keeps its topics.
+// topics are those of the session, its ancestors and its children, including later ones: the stream of an open page
+// keeps its topics.
 func (p *sessionPage) topics() []string {
 	related := append([]*workflow.SessionInfo{p.SessionInfo}, p.Above...)
 	if len(related) > maxRelated {
@@ -113,7 +113,7 @@ func (p *sessionPage) topics() []string {
 	return append(on, childrenTopic+":"+p.ID)
 }
 
-// onSession returns the action that does something with a session that the caller sees.
+// onSession returns the action that calls do with a session that the caller sees.
 func (s *Site) onSession(do func(context.Context, session.Caller, string, url.Values) error) action {
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		p, err := s.readSession(ctx, who, r.PathValue("id"))
@@ -141,8 +141,7 @@ func (s *Site) goToStep(ctx context.Context, _ session.Caller, id string, form u
 	return s.Engine.GoToFor(ctx, id, form.Get("step"), seen)
 }
 
-// overrideStep overrides the reviews of a step as the person who looks at the page. The form says which
-// outputs they saw.
+// overrideStep overrides the reviews of a step for the person at the page. The form says which outputs they saw.
 func (s *Site) overrideStep(ctx context.Context, who session.Caller, id string, form url.Values) error {
 	if err := forPerson(who, "Overriding a review", "override"); err != nil {
 		return err
@@ -190,8 +189,8 @@ func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) b
 	return err == nil
 }
 
-// find finds a session among others, with those that it is nested in and its children, and reports whether
-// it is there. Those of an attempt are told from it; of the others, a caller sees its own.
+// find finds a session, its ancestors and its children, and reports whether it is there. A caller sees the sessions of
+// the attempts that it sees; of the others, its own.
 func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
 	by := make(map[string]*workflow.SessionInfo, len(all))
 	for _, i := range all {
@@ -271,13 +270,13 @@ func (s *Site) stepOf(i *workflow.SessionInfo) string {
 	return fmt.Sprintf("step %d of %d", at+1, len(w.Entries))
 }
 
-// An answerForm is what a person sees who is asked to pass the outputs of a step.
+// An answerForm asks a person to pass the outputs of a step.
 type answerForm struct {
 	SessionID, Step, Digest, Notes string
 	Files                          []machine.FileHash
 	Criteria                       []job.Criteria
 	Shown                          []handedFile // empty on pages that only link to the files
-	Gone                           []string     // what an earlier hand-in had
+	Gone                           []string     // files that only an earlier hand-in had
 }
 
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
@@ -298,7 +297,7 @@ func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answ
 	return f
 }
 
-// answer records what the person who looks at the page decides about the outputs that the form showed.
+// answer records what the person at the page decides about the outputs that the form showed.
 func (s *Site) answer(ctx context.Context, who session.Caller, id string, form url.Values) error {
 	if err := forPerson(who, "Passing a step", "review"); err != nil {
 		return err
@@ -337,8 +336,8 @@ type index struct {
 // childrenTopic is the topic of the sessions that are nested in another one: children:SESSION.
 const childrenTopic = "children"
 
-// readSessions reads the sessions that have changed while pages are open, and all at the start, so that
-// the first page does not wait for that.
+// readSessions reads changed sessions while pages are open, and all at the start, so that the first page does not wait
+// for them.
 func (s *Site) readSessions(ctx context.Context) {
 	x := &s.index
 	x.mu.Lock()

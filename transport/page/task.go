@@ -38,7 +38,7 @@ type compared struct {
 	Changes *diffstat
 }
 
-// Took returns how long its agent worked last, "" before it has ended.
+// Took returns how long its agent last worked, "" before it has ended.
 func (c compared) Took() string {
 	from, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.StartedAt)) // this program has written them
 	to, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.EndedAt))
@@ -56,13 +56,13 @@ func (c compared) Files() (all []string) {
 	return all
 }
 
-// maxCompared is how many attempts are shown side by side, and maxStats of how many what they have changed is shown.
+// maxCompared is how many attempts are shown side by side, and maxStats how many diffstats are shown.
 const (
 	maxCompared = 4
 	maxStats    = 20
 )
 
-// maxDescription is how many bytes of a description a page shows in which it is not edited.
+// maxDescription is how many bytes of a description a page shows outside of the editor.
 const maxDescription = 20_000
 
 // A dependency is a task that must be done first.
@@ -171,7 +171,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	}, nil
 }
 
-// dependencies reads the tasks that a task waits for, and those that it could wait for.
+// dependencies reads the tasks that a task waits for or could wait for.
 func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage) error {
 	for _, id := range p.DependsOn {
 		by, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
@@ -204,8 +204,8 @@ func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 	return nil
 }
 
-// workflowOf returns the workflow that a form names as job/workflow, texts that are empty if it is blank,
-// or nil if there is no such field.
+// workflowOf returns the workflow that a form names as job/workflow: empty texts if the field is blank, nil if there is
+// none.
 func workflowOf(r *http.Request) (job, workflow *string) {
 	given, ok := r.PostForm["workflow"]
 	if !ok {

@@ -16,7 +16,7 @@ type timeline struct {
 	Ticks []string // how much time had passed, at equal distances from the begin to the end
 }
 
-// A lane is a step with a bar for each of its agents and for what it has waited for.
+// A lane is a step, with a bar for each of its agents and each of its waits.
 type lane struct {
 	*run.Step
 	Depth int // of the workflow that it is nested in, at most maxDepth
@@ -52,7 +52,7 @@ type span struct {
 	kind, title string
 }
 
-// Timeline returns when the steps of the run were worked on, nil if no agent has begun.
+// Timeline returns when agents worked on the steps of the run, nil if none has begun.
 func (v *runView) Timeline() *timeline { return v.timelineAt(time.Now()) }
 
 func (v *runView) timelineAt(now time.Time) *timeline {
@@ -94,7 +94,7 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 	return t
 }
 
-// spansOf returns what its agents took for a step, the oldest first, and what it has waited for.
+// spansOf returns when agents worked on a step, the oldest first, and when it waited.
 func (v *runView) spansOf(s *run.Step, now time.Time) (all []span) {
 	read := func(text *string) time.Time {
 		at, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(text)) // this program has written it

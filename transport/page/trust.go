@@ -21,8 +21,8 @@ const configTopic = "config"
 type trustPage struct {
 	File    string
 	Entries []trustEntry
-	// Waiting says that something is not approved, Denied that the user refused, and Fault why it
-	// cannot be approved. Changed are files and keys.
+	// Waiting means that something is not approved, Denied that the user refused, and Fault says why it cannot be
+	// approved. Changed are files and keys.
 	Waiting, Denied bool
 	Fault           string
 	Changed         []string // since the last approval

@@ -1,9 +1,9 @@
-// Package tasks is MCP's extension for tasks (io.modelcontextprotocol/tasks, of protocol 2026-07-28): a client that
-// declares it in a request gets a task instead of the reply if the call's work goes on after some seconds, asks for
-// its state, and finds the reply there in the end, also after this server was killed, and at any other of the store.
+// Package tasks is MCP's extension for tasks (io.modelcontextprotocol/tasks, protocol 2026-07-28). If a call's work
+// continues after some seconds, a client that declares the extension gets a task instead of the reply. It polls the
+// task, and finally finds the reply there, even if this server was killed, and at any server of the store.
 //
-// A task is a row, and nothing runs for it: the work is done by the engines that do it for every call, and to look
-// at a task is to make the call again in such a way that it waits for nothing. To change the package, know these:
+// A task is a row, and nothing runs for it: the engines do the work as for every call, and a look at a task repeats the
+// call without waiting. To change the package, know these:
 //   - store.LongCall: the row;
 //   - work: what a task is about, as the row has it, and how it is looked at and cancelled;
 //   - Set: the tasks of a server, as tool.Tasks and as the methods tasks/get, tasks/update and tasks/cancel;
@@ -38,7 +38,7 @@ import (
 // Extension is the name with which clients and servers declare the extension.
 const Extension = "io.modelcontextprotocol/tasks"
 
-// taskDelay is how long a call is waited for before its client gets a task.
+// taskDelay is how long a call may take before its client gets a task.
 const taskDelay = 3 * time.Second
 
 // A Set is the tasks of one server.
@@ -48,7 +48,7 @@ type Set struct {
 	Connect func(identity string) tool.WorkflowCaller // without an MCP connection
 	Runs    func() *remote.Engine                     // of workflows at other systems; nil if there are none
 	Agents  *attempt.Engine                           // nil without the task board
-	// of a caller that is not the user, in calls and tasks at once; 0 means none
+	// limit of calls and tasks together for callers other than the user; 0 means none
 	Quota  func() int
 	Here   string // names the machine and the folder of the server's sessions
 	Logger *slog.Logger
@@ -185,8 +185,8 @@ type lookingKey struct{} // of whether a client asks, not Sweep
 // looking reports whether a call is made to look at a task.
 func looking(ctx context.Context) bool { return ctx.Value(lookingKey{}) != nil }
 
-// look returns a task as it is now, and ends it if its work has ended. answers are what the user of the client says to
-// what the task asked.
+// look returns the current state of a task, and ends the task if its work has ended. answers are the client's user's
+// replies to the task's questions.
 func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
 	call, w, err := s.find(ctx, c, p.TaskID)
 	if err != nil || call.EndedAt != nil {
@@ -229,16 +229,16 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	return describe(call, ""), nil
 }
 
-// cannotSee reports whether the outputs of a task are in another place, so that an error here may not be one
-// there. After placeGone it's believed: that place is gone.
+// cannotSee reports whether the outputs of a task are in another place, where an error here may not occur. After
+// placeGone the place counts as gone, and the error stands.
 func (s *Set) cannotSee(w *work, call *store.LongCall) bool {
 	return w.Step != nil && w.Step.Here != s.Here && time.Since(call.CreatedAt) < placeGone
 }
 
 const placeGone = 7 * 24 * time.Hour
 
-// sweepEvery is how often a server looks at the tasks that nobody may ask for any more, and sweepFirst how
-// long after its start it first does: the servers of a client over stdio may all be short-lived.
+// sweepEvery is how often a server looks at tasks that nobody may poll any more, and sweepFirst how long after its
+// start it begins: the servers of a stdio client may all be short-lived.
 const (
 	sweepEvery = 10 * time.Minute
 	sweepFirst = time.Minute
@@ -251,8 +251,8 @@ func (s *Set) Follow(ctx context.Context) {
 	}
 }
 
-// Sweep looks at the tasks that were made before a time, of an identity or, if that's "", of all, so that
-// those whose work has ended do, too, though nobody asks for them. It does nothing if another sweep runs.
+// Sweep looks at the tasks that an identity, or with "" anyone, made before a time, so that tasks whose work has ended
+// end although nobody polls them. It does nothing while another sweep runs.
 func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
 	if !s.sweeping.TryLock() {
 		return
@@ -380,7 +380,7 @@ func (s *Set) get(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p 
 	return s.look(ctx, c, ss, &params{ParamsBase: p.ParamsBase, TaskID: p.TaskID})
 }
 
-// update gives a task what the user of the client said. What is not asked is ignored, as the extension wants it.
+// update gives a task the answers of the client's user. Answers to no question are ignored, as the extension demands.
 func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
 	t, err := s.look(ctx, c, ss, p)
 	if err == nil && t.Status == store.CallWorking {
@@ -401,11 +401,11 @@ func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	return nil, nil
 }
 
-// cancel cancels the work of a task as the tool for that does, with the same rights.
+// cancel cancels the work of a task as the tool for that would, with the same rights.
 func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
 	if t, err := s.get(ctx, c, ss, p); err != nil || t.Status == store.CallCompleted ||
 		t.Status == store.CallCancelled {
-		return nil, err // what is over is not cancelled
+		return nil, err // it is over, and stays so
 	}
 
 	call, w, err := s.find(ctx, c, p.TaskID)
@@ -415,7 +415,7 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	done, err := w.cancel(ctx, s, c)
 	if err != nil {
 		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
-			return nil, nil // it was asked to, and the task ends when it has
+			return nil, nil // it is being cancelled, and the task ends with it
 		}
 
 		if errors.Is(err, store.ErrUnavailable) {
@@ -426,7 +426,7 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 			Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err)),
 		}
 	}
-	if !done { // it has ended meanwhile, and so does the task, with its result
+	if !done { // it has ended meanwhile: so does the task, with its result
 		_, err := s.get(ctx, c, ss, p)
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"deepwork/transport/tool"
 )
 
-// A work is what goes on after a call: exactly one of its fields is set, or none if its row is damaged.
+// A work is what continues after a call: exactly one field is set, or none if the row is damaged.
 type work struct {
 	Step      *step  `json:"step,omitempty"`
 	Execution string `json:"execution,omitempty"` // the id of a remote run
@@ -34,14 +34,14 @@ type step struct {
 	Here string              `json:"here"` // where the outputs are; see Set.Here
 }
 
-// An agent is a call with wait that has started an attempt or a run.
+// An agent is a call with wait that started an attempt or a run.
 type agent struct {
 	Attempt string          `json:"attempt"`
 	Call    string          `json:"call"`  // the digest of the tool and its arguments
 	Reply   json.RawMessage `json:"reply"` // of the call
 }
 
-// workOf returns what goes on after a call with this reply at a server in a place, or nil.
+// workOf returns what continues after a call with this reply at a server in a place, or nil.
 func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 	switch r := reply.(type) {
 	case *machine.FinishReply:
@@ -67,7 +67,7 @@ func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 
 func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported }
 
-// key identifies what the work is about: a call that is repeated gets the task that exists.
+// key identifies the work, so that a repeated call gets the existing task.
 func (w *work) key() string {
 	switch {
 	case w.Step != nil:
@@ -93,7 +93,7 @@ var errToolsetMissing = session.NotNow(codes.ToolsetMissing,
 	"This server was started without the tools of this task (--toolsets): another one of the project answers.").
 	Wait(30 * time.Second)
 
-// look returns the reply that the call would have now, and waits for nothing.
+// look returns the reply that the call would get now, without waiting.
 func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
 	switch {
 	case *w == (work{}):
@@ -118,7 +118,7 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 	return s.Runs().Outcome(ctx, c.Identity, w.Execution)
 }
 
-// goesOn reports whether a reply of look says that the work goes on.
+// goesOn reports whether a reply of look says that the work continues.
 func (w *work) goesOn(reply any) bool {
 	switch r := reply.(type) {
 	case *machine.FinishReply:
@@ -131,7 +131,7 @@ func (w *work) goesOn(reply any) bool {
 	return x != nil && running(x)
 }
 
-// message says for people where the work stands.
+// message tells people the state of the work.
 func (w *work) message(reply any) string {
 	switch r := reply.(type) {
 	case *machine.FinishReply:
@@ -149,7 +149,7 @@ func (w *work) message(reply any) string {
 	return ""
 }
 
-// cancel ends the work, as the tool that is for that does. It reports false if the work had ended otherwise before.
+// cancel ends the work as the tool for that would. It reports false if the work had already ended otherwise.
 func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error) {
 	switch {
 	case w.Step != nil:

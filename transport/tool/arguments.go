@@ -33,7 +33,7 @@ const (
 	maxWhole         = 1 << 53 // up to here every whole number is exact in JSON
 )
 
-// outputs is the argument whose values the engine judges as they were given.
+// outputs is the argument whose values the engine checks exactly as given.
 const outputs = "outputs"
 
 // arguments checks and decodes the arguments of a tool.
@@ -75,8 +75,8 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 	return a
 }
 
-// typesAndLengths removes from a schema the own ranges of numbers and the values of texts, and lets it
-// accept a list for an object with any members (outputs as in seed 001).
+// typesAndLengths removes the ranges of numbers and the values of texts from a schema, and lets it accept a list for an
+// object with any members (outputs as in seed 001).
 func typesAndLengths(s *jsonschema.Schema) {
 	for name, p := range s.Properties {
 		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
@@ -127,8 +127,8 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 	return given, nil
 }
 
-// members decodes the arguments that are not null. A duplicate name is an error: it is not known
-// which of the two was meant. If a value was corrected, it sets corrected to all arguments.
+// members decodes the arguments that are not null. A duplicate name is an error, since either may be meant. If a value
+// was corrected, corrected has all arguments.
 func (a *arguments) members(
 	raw json.RawMessage, corrected *jsontext.OrderedMap[json.RawMessage],
 ) (given map[string]any, tooLarge []fault, err error) {
@@ -186,13 +186,12 @@ func (a *arguments) members(
 	return given, tooLarge, nil
 }
 
-// replaced says what to use instead of arguments that agents know from other programs.
+// replaced names the replacements of arguments that agents know from other programs.
 var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on " +
 	"which it works."}
 
-// loosened returns a value as a schema takes it, where it can only mean one thing: a whole number that is written
-// as 5.0, and a number, a boolean, a list or an object that is written as a text. Other values are returned as
-// they are, also those of a nil schema.
+// loosened corrects a value for a schema where it can only mean one thing: a whole number written as 5.0, and a number,
+// boolean, list or object written as a text. It returns other values unchanged, and with a nil schema all.
 func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 	takes := func(kind string) bool { return s.Type == kind || slices.Contains(s.Types, kind) }
 	if s == nil {

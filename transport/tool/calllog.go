@@ -24,8 +24,8 @@ import (
 // StackLogged is the maximum number of stack entries in a log line, from the top.
 const StackLogged = 20
 
-// slowCall is the time after which the log says that a call still runs, so that one that hangs, or
-// that the server does not survive, is in the log.
+// slowCall is the time after which the log says that a call still runs, so that a call that hangs, or ends the server,
+// is in the log.
 const slowCall = 10 * time.Second
 
 // A CallLog writes the log line of a call when it ends, with the stack as it was when it began (seed
@@ -53,8 +53,8 @@ type CallLog struct {
 // OtherTools is the name in the metrics of tools that other systems name: their number is unbounded.
 const OtherTools = "workflow_tool"
 
-// LookLog returns the log of a look at the task of a call of a tool. It is not a call, so it is neither
-// counted nor traced while goesOn reports that the work goes on: the look that finds the end is.
+// LookLog returns the log of a look at the task of a call. While goesOn reports that the work continues, a look is
+// neither counted nor traced; the look that finds the end is.
 func (s *Set) LookLog(name string, goesOn func(reply any) bool) CallLog {
 	log := CallLog{Tool: name, Polled: true, outcomeOf: s.tools[name].Outcome, goesOn: goesOn}
 	if !s.Has(name) {

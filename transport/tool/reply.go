@@ -150,7 +150,7 @@ func refused(e *session.Error) *mcp.CallToolResult {
 	}
 }
 
-// waiting adds to meta that the caller can only wait or call again, if of says so.
+// waiting notes in meta that the caller can only wait or call again, if of says so.
 func waiting(meta mcp.Meta, of any) mcp.Meta {
 	if w, ok := of.(interface{ Waiting() *session.Waiting }); ok && w.Waiting() != nil {
 		if meta == nil {
@@ -161,11 +161,11 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 	return meta
 }
 
-// passing are the codes of errors that are not about the call, but about the server or its store at the moment.
+// passing are the codes of errors that are not about the call but about the present state of the server or its store.
 var passing = []string{codes.Stopping, codes.ConfigInvalid, codes.Internal, codes.RestartNeeded, codes.SessionUncertain,
 	codes.NotSaved, codes.SessionUnreadable, codes.RunsUnread}
 
-// IsTemporary reports whether a result says that the call can only be made again, or that the server cannot be used
+// IsTemporary reports whether a result only asks for the call to be repeated, or says that the server cannot be used
 // now.
 func IsTemporary(res *mcp.CallToolResult) bool {
 	of, _ := res.Meta[ErrorMeta].(map[string]any)

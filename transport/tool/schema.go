@@ -213,7 +213,7 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 	return listed
 }
 
-// Words say, by field name, what the types of replies cannot: the allowed values.
+// Words are the allowed values of replies' fields, by name, which types cannot express.
 type Words map[string][]any
 
 // OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags

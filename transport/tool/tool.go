@@ -59,15 +59,15 @@ type WorkflowCaller interface {
 	CancelReview(context.Context, machine.Going, json.RawMessage) (bool, error)
 }
 
-// Newest is the first version of the protocol in which a request has what its client can do, and a server asks the
-// user of a client in its reply.
+// Newest is the first version of the protocol in which requests carry the client's capabilities, and a server asks the
+// client's user by a reply.
 const Newest = "2026-07-28"
 
 // Tasks gives callers a task of MCP for a call whose work goes on; see package tasks.
 type Tasks interface {
 	// Admit returns why a call is refused, or nil: the tasks of its caller count like calls in flight.
 	Admit(ctx context.Context, c *Caller, req *mcp.CallToolRequest) *session.Error
-	// Within returns the context of a call, which is answered earlier if its client takes tasks.
+	// Within returns the context of a call, which ends early if the client accepts tasks.
 	Within(ctx context.Context, req *mcp.CallToolRequest) context.Context
 	// Instead returns what is sent instead of a reply, or nil.
 	Instead(ctx context.Context, c *Caller, req *mcp.CallToolRequest, reply any) mcp.Result
@@ -120,7 +120,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	}
 
 	t.Input = inputSchema(Arguments(reflect.TypeFor[A]()))
-	// Made at the first call: those of all tools would delay the start, and most tools are never called.
+	// Made at the first call: making all would delay the start, and most tools are never called.
 	check := sync.OnceValue(func() *arguments { return newArguments(t.Name, reflect.TypeFor[A]()) })
 	listed := &mcp.Tool{
 		Meta: metaOf(t.Name), Name: t.Name, Title: t.Title, Description: t.Description,
@@ -265,7 +265,7 @@ func (s *Set) Dispatch(
 						req.Params.Name, near),
 				}
 			}
-			return next(ctx, method, req) // the SDK refuses it
+			return next(ctx, method, req) // the SDK will refuse it
 		}
 
 		params := *req.Params
@@ -350,7 +350,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 			}
 		}
 
-		if len(asked) > 0 { // the keys name the questions, which are in the store: RequestState decides nothing
+		if len(asked) > 0 { // the store has the questions that the keys name: RequestState decides nothing
 			return &mcp.CallToolResult{
 				InputRequests: asked,
 				RequestState:  strings.Join(slices.Sorted(maps.Keys(asked)), " "),
@@ -380,9 +380,9 @@ func BadConfig(err error) *session.Error {
 			"config, and call again; no restart is needed.", err).Because(err)
 }
 
-// withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it: while it waits for
-// the call or, in the newest protocol, by the reply, which is asked then, and the call that the client makes again.
-// What it asks is added to asked, and the answers of the call that count to used.
+// withAsk lets a call ask the client's user by MCP's elicitation, if the client declares that: during the call or, in
+// the newest protocol, by the reply, after which the client repeats the call with the answer. Questions are added to
+// asked, and answers that count to used.
 func (s *Set) withAsk(
 	ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap, used map[string]bool,
 ) context.Context {
@@ -417,7 +417,7 @@ func (s *Set) withAsk(
 		})
 }
 
-// closed reports whether a client's user closed the form. What is neither that nor an answer says nothing.
+// closed reports whether a client's user closed the form without an answer.
 func closed(r *mcp.ElicitResult) bool {
 	return r != nil && (r.Action == "decline" || r.Action == "cancel")
 }
@@ -433,7 +433,7 @@ func tooLate(req *mcp.CallToolRequest, used map[string]bool) []mcp.Content {
 	return nil
 }
 
-// AnswerOf returns what a client's user answered, or nil: nothing but a form that was sent is an answer.
+// AnswerOf returns the answer of a client's user, or nil: only a submitted form is an answer.
 func AnswerOf(r *mcp.ElicitResult) *machine.Answer {
 	if r == nil || r.Action != "accept" {
 		return nil

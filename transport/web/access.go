@@ -241,7 +241,7 @@ func sentByProxy(r *http.Request) string {
 	return ""
 }
 
-// notOwner returns why a request without a token is not the user's, or nil.
+// notOwner returns why a request without a token is not taken for the user's, or nil.
 func notOwner(r *http.Request) error {
 	if header := sentByProxy(r); header != "" {
 		return errForeign{fmt.Errorf("this request came through a proxy, as its header %s shows, and needs a token, "+

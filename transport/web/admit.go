@@ -122,13 +122,13 @@ func (h *Server) enter(w http.ResponseWriter, r *http.Request, stream bool) (lea
 	}, true
 }
 
-// smallBody is the size up to which the body of a request that is one too many is read.
+// smallBody is the size up to which the bodies of excess requests are read.
 const smallBody = 64 << 10
 
-// count adds n to the requests in flight of the server and of the caller, until leave is called. If they
-// are too many, count refuses the request and reports false; but one without a call is not counted then, since
-// that cancels a call or answers what one asks. A call whose request has ended, over SSE or because its client
-// hung up, continues and counts. The user has no quota.
+// count adds n to the requests in flight of the server and of the caller until leave is called. If they are too many,
+// it refuses the request and reports false; but it lets a request without a call pass uncounted, since that cancels a
+// call or answers its question. A call whose request has ended, over SSE or because its client hung up, continues and
+// counts. The user has no quota.
 func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave func(), ok bool) {
 	settings, who := h.LastSettings(), session.CallerOf(r.Context())
 	all, own := h.requests.add(who.Identity, n)

@@ -20,10 +20,10 @@ import (
 	"deepwork/session"
 )
 
-// A Login says who looks at the pages of a Server: the user, without a login, where connections tell
-// whose they are; else the caller whose token, or the person whose one-time secret, the browser has given.
-// A browser keeps neither: its cookie is random for the person, and for a token its hash with a signature,
-// which opens pages until the token is withdrawn, and nothing else.
+// A Login knows who looks at the pages of a Server: without a login, the user, where the owner of a connection is
+// known; else the caller whose token, or the person whose one-time secret, the browser gave. A browser keeps neither.
+// Its cookie is random for the person; for a token it is a signed hash, which opens only pages, until the token is
+// withdrawn.
 type Login struct {
 	Key    []byte // signs cookies; set before the first request
 	server *Server
@@ -83,9 +83,8 @@ func (l *Login) Caller(r *http.Request) (who session.Caller, err error) {
 	return who, err
 }
 
-// foreign returns an error if a request is of another user of this machine, where that is known, or came
-// through a proxy, which hides that: browsers send cookies to all ports of a host, and other users see the
-// URLs that programs are started with.
+// foreign returns an error if a request is known to be another user's, or came through a proxy, which hides whose it
+// is: browsers send cookies to all ports of a host, and other users can see the URLs that programs are started with.
 func foreign(r *http.Request) error {
 	err := notOwner(r)
 	if _, ok := errors.AsType[errForeign](err); ok {
@@ -162,8 +161,8 @@ func (l *Login) Logout(r *http.Request) *http.Cookie {
 	return gone
 }
 
-// Admit counts a request for a page, which has its caller in the context, until release is called. If it
-// is one too many, Admit refuses it and reports false.
+// Admit counts a request for a page, whose context has the caller, until release is called. It refuses an excess
+// request and reports false.
 func (l *Login) Admit(w http.ResponseWriter, r *http.Request, stream bool) (release func(), ok bool) {
 	return l.server.enter(w, r, stream)
 }

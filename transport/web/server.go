@@ -73,15 +73,15 @@ type Options struct {
 	// after the server was told to stop (5 s).
 	HeaderTimeout, BodyTimeout, WriteTimeout, Grace time.Duration
 
-	// UnknownPeers makes the server behave as on systems that do not tell which user a connection
-	// is of. It is for tests.
+	// UnknownPeers makes the server behave as on systems that do not tell who owns a connection. It is for tests.
 	UnknownPeers bool
 
-	// Secret lets a person in who opens /login?secret=…, once. There is no MCP then, only pages. "" means no secret.
+	// Secret lets one person in who opens /login?secret=…, once. Such a server has pages only, no MCP. "" means no
+	// secret.
 	Secret string
-	// Private servers answer nothing without a token.
+	// Private makes the server refuse every request without a token.
 	Private bool
-	// ReadOnly pages change nothing.
+	// ReadOnly makes pages change nothing.
 	ReadOnly bool
 }
 

@@ -93,7 +93,7 @@ func parseTokens(data []byte) (out []config.Token, err error) {
 	return out, err
 }
 
-// parseToken reads a line of a token file. The error is to follow its number.
+// parseToken reads a line of a token file. The caller puts the line's number before the error.
 func parseToken(line string) (t config.Token, err error) {
 	fields := strings.Split(line, ":")
 	for i := range fields {

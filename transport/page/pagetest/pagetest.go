@@ -133,7 +133,7 @@ type Call func(tool string, args, reply any)
 // Args are the arguments of a tool.
 type Args = map[string]any
 
-// made has the ids in the replies of the tools that make or list something.
+// made decodes the ids in the replies of tools that make or list something.
 type made struct {
 	Step struct {
 		SessionID string `json:"session_id"`

@@ -45,7 +45,7 @@ func Add(s *tool.Set, engine Engine, getRun GetRun, workspace *board.Context) {
 // A row registers a tool.
 type row func(*tool.Set, Engine)
 
-// method returns the row of a tool that a method of the engine carries out.
+// method returns the row of a tool that calls a method of the engine.
 func method[A, R any](t tool.Tool, do func(Engine, context.Context, session.Caller, A) (*R, error)) row {
 	return func(s *tool.Set, e Engine) {
 		call(t, func(ctx context.Context, who session.Caller, args A) (*R, error) {
@@ -54,7 +54,7 @@ func method[A, R any](t tool.Tool, do func(Engine, context.Context, session.Call
 	}
 }
 
-// function returns the row of a tool that a function of package merge carries out.
+// function returns the row of a tool that calls a function of package merge.
 func function[A, R any](t tool.Tool, do func(context.Context, Engine, session.Caller, A) (*R, error)) row {
 	return method(t, func(e Engine, ctx context.Context, who session.Caller, args A) (*R, error) {
 		return do(ctx, e, who, args)
@@ -68,7 +68,7 @@ func bare[R any](t tool.Tool, do func(Engine, context.Context, session.Caller) (
 	})
 }
 
-// call returns the row of a tool that a function carries out.
+// call returns the row of a tool that calls a function.
 func call[A, R any](t tool.Tool, do func(context.Context, session.Caller, A) (*R, error)) row {
 	return func(s *tool.Set, _ Engine) {
 		t := t // several servers may be opened at once
@@ -77,7 +77,7 @@ func call[A, R any](t tool.Tool, do func(context.Context, session.Caller, A) (*R
 	}
 }
 
-// runWorkflow answers with what identifies a run: get_run has the rest.
+// runWorkflow replies with what identifies a run; get_run has the rest.
 func runWorkflow(
 	e Engine, ctx context.Context, who session.Caller, a attempt.RunWorkflowArgs,
 ) (*attempt.RunMade, error) {
@@ -109,7 +109,7 @@ func followUp(
 	return waited(ctx, e, who, "follow_up", a.Wait && a.Action != attempt.ActionCancel, r.AttemptID, r)
 }
 
-// waited returns the reply of a call that has started an agent or, if it is to wait, the one that it has then.
+// waited returns the reply of a call that started an agent, or the reply after its end if the call waits.
 func waited[R any](
 	ctx context.Context, e Engine, who session.Caller, tool string, wait bool, attemptID string, first *R,
 ) (*R, error) {
@@ -175,7 +175,7 @@ func outputSchema[R any](of string) *jsonschema.Schema {
 	return s
 }
 
-// refinements say of some tools what is only so in their replies: the values of fields.
+// refinements are the values of fields in the replies of single tools.
 var refinements = map[string]func(*jsonschema.Schema){
 	"follow_up": func(s *jsonschema.Schema) {
 		s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled,
@@ -208,7 +208,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 	"change_target":      mergeStatuses,
 }
 
-// allStates lets the state in a reply be any of an attempt or a run; null stays possible where it is.
+// allStates lets the state in a reply be any state of an attempt or a run, or null where that is allowed already.
 func allStates(s *jsonschema.Schema) {
 	of, all := s.Properties["state"], values(board.States)
 	if slices.Contains(of.Enum, nil) {

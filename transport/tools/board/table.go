@@ -124,7 +124,7 @@ var getContextTool = tool.Tool{
 		"workflow_session_id is not null, call get_step with it.",
 }
 
-// merges are the tools that do something with the branches of attempts.
+// merges are the tools that act on the branches of attempts.
 var merges = []row{
 	function(tool.Tool{
 		Name: "merge_attempt", Title: "Merge an attempt", Hints: tool.Hints{Destructive: true}, Outcome: mergeOutcome,
