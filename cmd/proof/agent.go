@@ -97,7 +97,7 @@ func (a *agent) leave() error {
 	return errors.Join(errs...)
 }
 
-// callWithin limits a call; no server takes that long: for the lock that a killed git has left it waits 30 s.
+// callWithin limits a call. No server takes that long: it waits up to 30 s for the lock of a killed git.
 const callWithin = 45 * time.Second
 
 // exchange makes one call of any tool.
@@ -214,7 +214,7 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 			_ = wait.For(ctx, 100*time.Millisecond)
 			t.kind = noEffect
 		default:
-			if t.kind == odd && t.code == "" { // too late for the caller; it may still take effect
+			if t.kind == odd && t.code == "" { // it may still take effect
 				late := t
 				late.ret = never
 				unsure = append(unsure, late)
@@ -225,8 +225,7 @@ func (a *agent) try(ctx context.Context, tool string, args map[string]any, again
 	return t, unsure
 }
 
-// pick waits for a process to call: of any server, also when a call is repeated while the lost one may be
-// in flight at another.
+// pick waits for a process of any server to call, even if a lost call may still be in flight at another.
 func (a *agent) pick(ctx context.Context) (*process, error) {
 	where := a.home
 	if !a.strict {
@@ -239,9 +238,8 @@ func (a *agent) pick(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// perform calls a workflow tool, repeats the call if its answer is lost, and records the outcome.
-// The calls of one request_id are one operation, and so are the immediate repetitions of a strict
-// world's agent; others are separate operations.
+// perform calls a workflow tool, repeats the call if its answer is lost, and records the outcome. Calls with one
+// request_id are one operation, and so are immediate repetitions in a strict world; others are separate operations.
 func (a *agent) perform(ctx context.Context, in input) answer {
 	h := a.history
 	var e *effect
@@ -300,8 +298,8 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	return t
 }
 
-// goOn hands in a step of each session, once nothing is made to fail any more: then only the session's own state may
-// refuse that. Otherwise a program in which every session is stuck would pass.
+// goOn hands in a step of each session after the last fault, when only the session's own state may refuse that.
+// Otherwise a program in which every session is stuck would pass.
 func (a *agent) goOn(ctx context.Context) {
 	for _, id := range a.history.known() {
 		t := a.perform(ctx, input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Text: a.token("last ")})
@@ -311,8 +309,8 @@ func (a *agent) goOn(ctx context.Context) {
 	}
 }
 
-// add records an operation, and what it was to another session: a call that finishes the workflow of a step is an
-// operation of the session that goes on with it, too, and one whose reply begins such a workflow is its start.
+// add records an operation, and its effect on another session: a call that finishes a nested workflow also moves the
+// session that continues with it, and a reply that begins such a workflow is its start.
 func (a *agent) add(in input, call int64, said string, ret int64, r *reply) {
 	h := a.history
 	h.add(a.number, in.Session, in, call, said, ret)

@@ -19,10 +19,9 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// An alternation is a load whose agents send each successive call of a session to the next server. The
-// servers share one folder, or one database, each on a machine of its own with a clone of the project.
-// Each agent follows a script, so that every refusal that one server alone would not have given is found,
-// and whatever was done twice.
+// An alternation is a load whose agents send each successive call of a session to the next server. The servers share
+// one folder, or one database from machines of their own, each with a clone of the project. Agents follow scripts,
+// which finds refusals that a single server would not give, and whatever was done twice.
 type alternation struct {
 	on       bool
 	most     int           // calls, after which no session is begun; 0 means no bound
@@ -32,7 +31,7 @@ type alternation struct {
 	db       *pgtest.Server
 	scope    string // the id of the project in the database
 
-	people chan struct{} // holds one for each command that runs; it has room for few, as a database has
+	people chan struct{} // holds one for each running command; few may run, as a database takes few
 
 	ended     atomic.Int64 // sessions, as their scripts say
 	decisions atomic.Int64 // of people
@@ -77,8 +76,8 @@ func (o *alternation) valid() error {
 	return nil
 }
 
-// alternateConfig is the configuration of the project: a quick review is over within the call, and a slow
-// one is not, so that another server is asked for its verdict.
+// alternateConfig is the configuration of the project: a quick review ends within its call, a slow one does not, so
+// that another server is asked for its verdict.
 func (l *load) alternateConfig() (string, error) {
 	self, err := os.Executable()
 	return fmt.Sprintf("%squality_gate:\n  agent_review_command: [%q, reviewer, %q]\n  default_max_attempts: 4\n  "+
@@ -86,7 +85,7 @@ func (l *load) alternateConfig() (string, error) {
 		loadConfig, self, l.reviewerFile(), l.connections, min(l.review*6/10, callWithin/2)), err
 }
 
-// openStore starts the database, if there is to be one.
+// openStore starts the database, if the load has one.
 func (l *load) openStore() (err error) {
 	if l.store == ownPostgres {
 		if l.db, err = pgtest.Start("max_connections=300"); err != nil {
@@ -100,7 +99,7 @@ func (l *load) openStore() (err error) {
 	return nil
 }
 
-// readStore has the judge read the project in the database.
+// readStore makes the judge read the project from the database.
 func (l *load) readStore(ctx context.Context) error {
 	u, err := url.Parse(l.store)
 	if err != nil {
@@ -117,7 +116,7 @@ func (l *load) readStore(ctx context.Context) error {
 	}, &l.scope)
 }
 
-// project names the project in the database, which may have those of other loads.
+// project names the project in the database, which may also have those of other loads.
 func (l *load) project() string { return fmt.Sprintf("load-%x", l.seed) }
 
 // relay runs the scripts until the time is over or enough calls were made.
@@ -144,13 +143,13 @@ func (l *load) relay(ctx context.Context) {
 	editors.Wait()
 }
 
-// enough reports whether no session is to be begun.
+// enough reports whether no more sessions should begin.
 func (l *load) enough() (is bool) {
 	l.history.with(func() { is = l.most > 0 && l.history.calls >= l.most })
 	return is
 }
 
-// refuse counts a refusal that one server alone would not have given.
+// refuse counts a refusal that a single server would not have given.
 func (o *alternation) refuse(code string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,8 +29,8 @@ const (
 	odd           // must not happen
 )
 
-// refusals are the codes of refusals that the models ignore. No server owns a session: one that refuses
-// a call because of another server is a fault.
+// refusals are the codes of refusals that the models ignore. No server owns a session: a refusal because of another
+// server is a fault.
 var refusals = func() map[string]kind {
 	all := map[string]kind{}
 	for kind, codes := range map[kind]string{
@@ -102,7 +102,7 @@ type stepInfo struct {
 	Round        round  `json:"round"`
 }
 
-// done are the ids of the completed steps; of a step of items also for how many it is done.
+// done are the ids of the completed steps; a step of items also says for how many.
 func (r *reply) done() (ids []string) {
 	for _, c := range r.Completed {
 		ids = append(ids, strings.TrimSpace(c.Step+" "+c.Items))

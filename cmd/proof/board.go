@@ -19,8 +19,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// settleBoard waits until every execution has ended, and until no worktree is half-done: the last
-// server finishes those of others beside its calls, and verify reports what is left.
+// settleBoard waits until every execution has ended and no worktree is half-done: the last server finishes those of
+// others beside its calls, and verify reports what is left.
 func (s *simulation) settleBoard(ctx context.Context) error {
 	for until := time.Now().Add(settleTime); ; _ = wait.For(ctx, 50*time.Millisecond) {
 		open, attempt := "", ""
@@ -44,8 +44,8 @@ func (s *simulation) settleBoard(ctx context.Context) error {
 	}
 }
 
-// halfDone reports whether the creation or removal of an attempt's worktrees has not ended, or that of a
-// deleted one has yet to begin.
+// halfDone reports whether the creation or removal of an attempt's worktrees is unfinished, or the removal of a deleted
+// attempt's has not begun.
 func (s *simulation) halfDone(ctx context.Context) (bool, error) {
 	known, id := []string{}, ""
 	if err := s.query(ctx, "SELECT id FROM attempts", func() { known = append(known, id) }, &id); err != nil {
@@ -90,7 +90,7 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 	var x began
 	tasks, attempts, orders := map[string][]string{}, map[string][]string{}, map[string][]string{} // ids by token
 
-	// Attempts, and those with an interruption, which drops what is queued.
+	// Attempts, and those that were interrupted, which drops what is queued.
 	there, cut := map[string]bool{}, map[string]bool{}
 	err = errors.Join(s.query(ctx, "SELECT id, coalesce(description, '') FROM tasks", func() {
 		tasks[text] = append(tasks[text], id)

@@ -43,7 +43,7 @@ type order struct {
 }
 
 const (
-	orderPrefix = "sim-order" // begins the line of a prompt that is an order
+	orderPrefix = "sim-order" // begins the order's line in a prompt
 	failing     = 3           // the exit code of agents that must fail
 )
 
@@ -59,8 +59,8 @@ func (o order) String() string {
 	return fmt.Sprintf("%s %s 0.%03d %d %t", orderPrefix, o.token, o.rests, o.exit, o.commit)
 }
 
-// tokenIn returns the token of a prompt's order, or "". A follow-up to an agent without a conversation
-// has the order of the task, too; the last one counts.
+// tokenIn returns the token of a prompt's order, or "". A follow-up to an agent without a conversation repeats the
+// task's order; the last order counts.
 func tokenIn(prompt string) (token string) {
 	for line := range strings.Lines(prompt) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == orderPrefix {
@@ -346,8 +346,8 @@ func (c *clerk) follow(ctx context.Context, attempt string) {
 	})
 }
 
-// dropping notes that the queue of an attempt may be lost, except one order: before a call, and
-// when it returns. Nothing is known about orders in between.
+// dropping notes, before a call and when it returns, that the queue of an attempt may be lost, except one order.
+// Nothing is known about orders given in between.
 func (c *clerk) dropping(attempt, but string) func() {
 	drop := func() {
 		c.history.with(func() {

@@ -19,8 +19,7 @@ type way struct {
 	do   func(path, text string, number int) error
 }
 
-// wholeWays never leave a reader without the whole of a save. With roughWays the file is
-// away for a moment, or has half of its content.
+// wholeWays always leave readers a whole save. With roughWays the file is missing, or half written, for a moment.
 var (
 	wholeWays = []way{{"rename", writeRename}, {"symlink swap", writeLink}}
 	roughWays = []way{
@@ -32,8 +31,8 @@ var (
 	}
 )
 
-// edit saves the job.yml of all jobs until ctx ends, one job after the other and each
-// time in another way. Each job is saved so often.
+// edit saves the job.yml of all jobs until ctx ends, one job after the other, each time in another way, and each job at
+// this interval.
 func (w *world) edit(ctx context.Context, every time.Duration, ways []way) {
 	tick := time.NewTicker(every / jobCount)
 	defer tick.Stop()
@@ -99,9 +98,8 @@ func writeLink(path, text string, number int) error {
 
 const wrongDefinition = "a wrong definition"
 
-// saves are all saves of the job.yml of all jobs, numbered from 1 on: what was ever
-// written, and when a call could have read it. Its methods may be called by many
-// goroutines.
+// saves are all saves of all jobs' job.yml, numbered from 1: what was ever written, and when a call could have read it.
+// Its methods may be called by many goroutines.
 type saves struct {
 	mu           sync.Mutex
 	begun, ended [jobCount]int  // the newest saves
@@ -135,8 +133,8 @@ func (b *saves) last(job int) int {
 	return b.ended[job]
 }
 
-// step checks that what a reply says of a step is of one save of a job, which it returns,
-// and of none older than the last one that had ended when the call began.
+// step checks that a reply's texts of a step are all from one save of the job, which it returns, and that this is no
+// older than the last save that had ended when the call began.
 func (b *saves) step(job, last int, info stepInfo) (save int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -156,8 +156,8 @@ func (f *fleet) serve(ctx context.Context, m *machine, clock time.Duration) erro
 	return f.run(ctx, m.server, fault.Plan{Tied: true, Clock: clock})
 }
 
-// end stops all servers, lets new ones end what is left of the board, reads each session and task at
-// one of them, and judges.
+// end stops all servers, starts new ones that finish what is left of the board, reads each session and task at one of
+// them, and judges.
 func (f *fleet) end(ctx context.Context) error {
 	for _, p := range f.running() {
 		f.stop(p)
@@ -190,7 +190,7 @@ func (f *fleet) end(ctx context.Context) error {
 
 	a.goOn(ctx)
 	(&clerk{agent: a, sim: f.simulation}).readTasks(ctx)
-	if err := f.settleBoard(ctx); err != nil { // other machines have yet to look for what they have of deleted tasks
+	if err := f.settleBoard(ctx); err != nil { // other machines have yet to remove what they have of deleted tasks
 		return err
 	}
 

@@ -23,7 +23,7 @@ type history struct {
 	tasks    map[string][]porcupine.Operation
 	effects  map[string]map[string]*effect // by kind and token
 	faults   map[string][]string           // by kind
-	edited   int64                         // until when the config was another than the granted one
+	edited   int64                         // until when the config differed from the granted one
 	took     map[string][]time.Duration    // how long calls took, by tool
 	calls, lost, refused,
 	tangled int // histories that were too complex for the checker
@@ -38,7 +38,7 @@ type session struct {
 	save     int  // the newest save of job.yml that a step started with
 	called   bool // it is the workflow of a step
 	edited   bool // somebody has written its export
-	judged   int  // reviews of judgedStep with a verdict since it was begun last, or unknown
+	judged   int  // reviews of judgedStep with a verdict since it last began, or unknown
 }
 
 // unknown is a number that no client can know.
@@ -109,9 +109,8 @@ func (h *history) ask(kind, token string, e *effect) *effect {
 	return e
 }
 
-// once checks what exists of a kind, ids by token, against the calls: each effect was requested and
-// not refused, exists once, and has the id in the reply. wanted reports whether an effect must
-// exist.
+// once checks what exists of a kind (ids by token) against the calls: each effect was requested and not refused, exists
+// once, and has the reply's id. wanted reports whether an effect must exist.
 func (h *history) once(kind string, there map[string][]string, wanted func(token string, e *effect) bool) {
 	for token, ids := range there {
 		switch e := h.effects[kind][token]; {
@@ -156,8 +155,8 @@ const patience = 30 * time.Second
 
 // check checks each history against its model.
 //
-// A history that the checker cannot finish, since too many of its calls were lost, is not a fault
-// of the program; if one in twenty is so, nothing is shown.
+// A history that the checker cannot finish because too many calls were lost is no fault of the program; but if that is
+// one in twenty, the proof shows nothing.
 func (h *history) check() {
 	for id, s := range h.sessions {
 		h.hold("session", id, s.ops, sessionModel)
@@ -197,14 +196,13 @@ func (h *history) hold(what, id string, ops []porcupine.Operation, model porcupi
 	}
 }
 
-// telling removes from a history what proves nothing: lost calls that only read, and of lost calls
-// that end a session all but the first of each explanation, since the others change nothing after
-// it. Each lost call doubles the work of the checker.
+// telling removes what proves nothing from a history: lost calls that only read, and all but the first of the lost
+// calls that abort a session with the same explanation. Each lost call doubles the work of the checker.
 func telling(ops []porcupine.Operation) []porcupine.Operation {
 	ops = slices.Clone(ops)
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	ended := map[string]bool{}
-	items := slices.ContainsFunc(ops, func(o porcupine.Operation) bool { // which get_step may begin
+	items := slices.ContainsFunc(ops, func(o porcupine.Operation) bool { // get_step may begin them
 		in, ok := o.Input.(input)
 		return ok && in.Tool == "start_workflow" && in.Workflow == "items"
 	})

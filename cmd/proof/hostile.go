@@ -22,10 +22,9 @@ import (
 	"deepwork/cmd/proof/fault"
 )
 
-// A hostile is a process that edits what the author of a folder controls, while servers run: exports of
-// sessions, other files in .deepwork, and the config. Nothing that it names may run or be written to, and
-// nothing in the export of a session has an effect: the answers are those of a session that nobody edited.
-// What else it edits, it puts back a moment later.
+// A hostile edits what a folder's author controls, while servers run: exports of sessions, other files in .deepwork,
+// and the config. Nothing that it names may run or be written to, and nothing in an export may have an effect: answers
+// are those of unedited sessions. It restores everything but exports a moment later.
 type hostile struct {
 	*simulation
 	random *rand.Rand
@@ -45,8 +44,8 @@ const believed = "an edited file that was believed"
 func (s *simulation) trap() string { return filepath.Join(s.dir, "trap") }
 func (s *simulation) mark() string { return filepath.Join(s.trap(), "mark") }
 
-// layTrap creates the folders of hostiles, and grants the config as deepwork trust does: no user's
-// config trusts the project.
+// layTrap creates the folders of hostiles, and grants the config as deepwork trust does, since no user's config trusts
+// the project.
 func (s *simulation) layTrap(ctx context.Context) error {
 	s.env = append(s.env, "XDG_CONFIG_HOME="+s.dir)
 	f := stateOf(s.root)
@@ -116,7 +115,7 @@ func (h *hostile) aside() string {
 	return filepath.Join(h.dir, "hostile", fmt.Sprint(h.taken))
 }
 
-// alterExport puts another file, or none, in the place of a session's export, or edits it, and leaves it so.
+// alterExport replaces, removes or edits a session's export, and leaves it so.
 func (h *hostile) alterExport(ctx context.Context) error {
 	ids := h.history.known()
 	if len(ids) == 0 {
@@ -127,7 +126,7 @@ func (h *hostile) alterExport(ctx context.Context) error {
 	h.history.with(func() { h.history.sessions[id].edited = true })
 	data, err := regularFile(path)
 	if err != nil {
-		data = []byte("{}\n") // it is another's, or the folder is
+		data = []byte("{}\n") // the file or the folder is another's
 	} else if h.older == nil || h.random.IntN(4) == 0 {
 		h.older = bytes.Clone(data)
 	}
@@ -138,7 +137,7 @@ func (h *hostile) alterExport(ctx context.Context) error {
 		if err = h.plant(planted, data, other); err == nil {
 			err = os.Rename(planted, path)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // it is to be gone, or the folder is
+		if errors.Is(err, fs.ErrNotExist) { // the hostile removed it, or its folder is gone
 			err = os.RemoveAll(path)
 		}
 	}
@@ -147,7 +146,7 @@ func (h *hostile) alterExport(ctx context.Context) error {
 	return err
 }
 
-// plant creates a file that is to be in the place of another, or none.
+// plant creates a file to replace another, or none.
 func (h *hostile) plant(path string, data []byte, other string) error {
 	switch h.random.IntN(9) {
 	case 0: // none
@@ -200,8 +199,7 @@ func (h *hostile) read(ctx context.Context, id string) {
 	}
 }
 
-// falsify returns an export that nobody wrote: shorter, none, one of a later revision, or with another goal,
-// other outputs, and another status or step.
+// falsify returns a forged export: shorter, empty, of a later revision, or with another goal, outputs, status or step.
 func (h *hostile) falsify(data []byte) []byte {
 	text := strings.NewReplacer(`"goal": "`, `"goal": "`+forged+" ", `"report": "`,
 		`"report": "`+forged).Replace(string(data))
@@ -224,7 +222,7 @@ var (
 	atRevision = regexp.MustCompile(`"revision": \d+`)
 )
 
-// hideExports has a link in the place of the folder of exports for a moment.
+// hideExports replaces the folder of exports by a link for a moment.
 func (h *hostile) hideExports(ctx context.Context) error {
 	tmp, link := stateOf(h.root).Tmp(), filepath.Join(h.root, ".deepwork", "elsewhere")
 	if _, err := os.Stat(tmp); err != nil {
@@ -246,7 +244,7 @@ func (h *hostile) hideExports(ctx context.Context) error {
 	return errors.Join(err, os.Remove(link))
 }
 
-// litter has links and pipes where other files are expected for a moment, and files of others.
+// litter puts links, pipes and foreign files where other files are expected, for a moment.
 func (h *hostile) litter(ctx context.Context) error {
 	id := fmt.Sprintf("bad0%04x", h.random.IntN(1<<16))
 	name := []string{"tmp/session_" + id + ".json", "tmp/quality_review_" + id + "_s0.md", "tmp/" + id,
@@ -262,7 +260,7 @@ func (h *hostile) litter(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(path))
 }
 
-// reviewedJob has a step with a review, which nobody tracks: the model has no reviews.
+// reviewedJob has a step with a review, which is not recorded: the model has no reviews.
 const reviewedJob = `name: reviewed
 version: "1.0.0"
 summary: S
@@ -277,7 +275,7 @@ steps:
 common_job_info_provided_to_all_steps_at_runtime: I
 `
 
-// review finishes a step that has a review, with something in the place of the review file.
+// review finishes a step that has a review, while something else is in the place of the review file.
 func (h *hostile) review(ctx context.Context) error {
 	h.hiding.Lock() // what is planted must not get into the trap
 	defer h.hiding.Unlock()
@@ -306,8 +304,7 @@ func (h *hostile) review(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(path))
 }
 
-// editConfig has another config in the place of the granted one for a moment: one that names a
-// command or a folder that nobody approved, or none at all.
+// editConfig replaces the granted config for a moment, by one that names an unapproved command or folder, or by none.
 func (h *hostile) editConfig(ctx context.Context) error {
 	evil := filepath.Join(h.dir, "hostile.yml")
 	command := func(what string) string { return fmt.Sprintf("[sh, -c, %q]", "echo "+what+" >> "+h.mark()) }

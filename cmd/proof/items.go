@@ -26,9 +26,9 @@ import (
 	"deepwork/session/state/statetest"
 )
 
-// items is a simulation of one session with many items: agents, each a process, do them at three servers, and a
-// person passes each, while servers and agents are killed at any moment. In the end each item was done once, also
-// its step that is a workflow, items that waited held up no others, and there was one join and one of each round.
+// items is a simulation of one session with many items: agents, each a process, do them at three servers, and a person
+// passes each, while servers and agents are killed at any moment. In the end each item and its nested workflow were
+// done once, waiting items held up no others, and the join and each round happened once.
 type items struct {
 	*simulation
 	id           string // of the session
@@ -190,8 +190,7 @@ func (s *items) layItems(ctx context.Context) error {
 	return errors.Join(err, s.gitAll(ctx, "init -q -b main", "add .", "commit -q -m first"))
 }
 
-// serveAll starts the servers that do not run, some of which are going to be killed at a commit, and notes where
-// they listen.
+// serveAll starts the servers that do not run, plans to kill some at a commit, and notes where they listen.
 func (s *items) serveAll(ctx context.Context) error {
 	urls, changed := "", false
 	for _, where := range s.servers {
@@ -219,8 +218,7 @@ func (s *items) serveAll(ctx context.Context) error {
 	return replace(filepath.Join(s.dir, "urls"), urls)
 }
 
-// killItems starts agents and kills processes until the session is complete and enough were killed, or nothing
-// happens any more.
+// killItems starts agents and kills processes until the session is complete and enough were killed, or it is stuck.
 func (s *items) killItems(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -300,8 +298,8 @@ func end(c *exec.Cmd) error {
 
 func (s *items) journal() string { return filepath.Join(s.dir, "agents") }
 
-// answer is the person, who passes an item only while more wait than may be in progress, and as many for each
-// kill as lets the last kills come with the last items.
+// answer is the person. They pass an item only while more wait than may be in progress, and paced so that the last
+// kills come with the last items.
 func (s *items) answer(ctx context.Context) {
 	answered := map[string]bool{}
 	for ctx.Err() == nil && len(answered) < s.most {

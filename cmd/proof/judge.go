@@ -90,9 +90,8 @@ func progressIn(steps json.RawMessage) string {
 // storedText is a text in the record of a step.
 var storedText = regexp.MustCompile(`\{"text":("(?:[^"\\]|\\.)*")\}`)
 
-// judge compares the sessions in the database with the history, in which each is another read of its
-// session, and their exports with them, and checks the history. It returns how many it compared. No server
-// may run.
+// judge adds each session in the database to the history as one more read, compares the exports with the database, and
+// checks the history. It returns how many sessions it compared. No server may run.
 func (w *world) judge(ctx context.Context, export func(kept)) (int, error) {
 	all, err := w.kept(ctx)
 	if err != nil {
@@ -140,7 +139,7 @@ func (w *world) compare(id string, r record, err error) {
 	}
 }
 
-// evidence is what the steps with reviews rest on once they are finished.
+// evidence is why the steps with reviews may be finished.
 var evidence = map[string]string{reviewedStep: "override", judgedStep: "reviewer", personStep: "passed_by_person"}
 
 // judgeRecord checks what no model covers: what must not change, the definition, and the order of
@@ -178,8 +177,7 @@ func (w *world) judgeRecord(s *session, r record) {
 	}
 }
 
-// verify runs `deepwork check` at each place, which must find nothing but the findings but, and returns what it
-// printed.
+// verify runs `deepwork check` at each place, which must find nothing except but, and returns what it printed.
 func (w *world) verify(ctx context.Context, when string, but ...string) (all string) {
 	for _, s := range w.places() {
 		text, err := w.deepwork(ctx, s, "check").CombinedOutput()

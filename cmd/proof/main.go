@@ -38,8 +38,7 @@ func main() {
 	os.Exit(runAlone(ctx))
 }
 
-// runAlone runs the command line with a state folder and a user's config of its own, unless
-// it is a child of one that has.
+// runAlone runs the command line with its own state folder and user's config, unless a parent process has set these up.
 func runAlone(ctx context.Context) int {
 	if len(os.Args) > 1 && (os.Args[1] == "load" || os.Args[1] == "figures") {
 		dir, err := os.MkdirTemp("", "deepwork-proof-")
@@ -112,7 +111,7 @@ func parse(flags *flag.FlagSet, args []string, stderr io.Writer, check func() er
 	return nil
 }
 
-// buildIn is the folder that programs are built into, each once. Tests set it; "" means the folder of each world.
+// buildIn is the folder in which each program is built once. Tests set it; "" means each world's own folder.
 var buildIn string
 
 var built struct {

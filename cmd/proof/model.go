@@ -11,10 +11,9 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// The model is the state machine of one session, written a second time and as short as possible:
-// how session/workflow must appear to its callers and in its file. A session is one object, whichever
-// server answers. What the model knows of forms and reviews is in model_forms.go; what the file must say about
-// them is checked beside the model.
+// The model is the state machine of one session, written a second time and as short as possible: how session/workflow
+// must appear to its callers and in its file. A session is one object, whichever server answers. model_forms.go models
+// forms and reviews; what the file must say about them is checked outside of the model.
 
 // mostSteps is the number of names of steps: s0 and on, which a job has, those of items, and a workflow's.
 const (
@@ -145,8 +144,8 @@ func (s *state) entries() [][]string { return workflows[s.workflow] }
 
 func (s *state) entry() []string { return s.members(s.index) }
 
-// pending are the members of the current entry that are not done, without those that it went on
-// without before go_to_step came back to it.
+// pending are the members of the current entry that are not done, except those that were left undone before go_to_step
+// came back to it.
 func (s *state) pending() []string {
 	return slices.DeleteFunc(slices.Clone(s.entry()), func(step string) bool {
 		return s.isDone(step) || s.unreported[number(step)]
@@ -168,8 +167,8 @@ type outcome struct {
 
 func (s state) refuse(code string) []outcome { return []outcome{{s, "!" + code}} }
 
-// apply returns the possible outcomes of a call in a state. A read of the file is a call of the
-// tool "file", and an import from its export, which asks people again, one of the tool "import".
+// apply returns the possible outcomes of a call in a state. Reading the file counts as the tool "file", and importing
+// its export, which asks people again, as the tool "import".
 func (s state) apply(in input) []outcome {
 	switch {
 	case in.Tool == "start_workflow" && s.workflow == "":
@@ -202,7 +201,7 @@ func (s state) apply(in input) []outcome {
 		return s.apply(in)
 	}
 
-	if s.form(s.index).each { // it begins items whose turn it is, since another one waits for a person
+	if s.form(s.index).each { // items whose turn it is begin, since another one waits for a person
 		for _, step := range s.open() {
 			s.begun[number(step)] = true
 		}
@@ -217,8 +216,8 @@ func (s *state) settle() {
 	}
 }
 
-// late returns the reply to a call that names no step, and that came while the reviewed step was current: another
-// call has finished that step with the same outputs meanwhile.
+// late returns the reply to a call that names no step and came while the reviewed step was current, which another call
+// has since finished with the same outputs.
 func (s state) late(in input) []outcome {
 	n := number(reviewedStep)
 	if in.Step != "" || s.replies[n].reply == "" || s.done[n].outputs != in.Outputs {
@@ -290,7 +289,7 @@ func (s *state) advance(named bool) string {
 	return "begin " + s.enter(next)
 }
 
-// finishAgain finishes a step that is not pending: a repetition, or a mistake.
+// finishAgain finishes a step that is not pending, by repetition or by mistake.
 func (s state) finishAgain(step, outputs string) (all []outcome) {
 	if r := s.replies[number(step)]; r.reply != "" && s.done[number(step)].outputs == outputs {
 		all = append(all, outcome{s, r.reply})
@@ -354,7 +353,7 @@ func (s state) goTo(step string, all bool) []outcome {
 	return []outcome{{s, "back to " + step + " clears " + listed(cleared)}}
 }
 
-// withdraw makes history of the records of steps.
+// withdraw moves the records of steps to the history.
 func (s *state) withdraw(to string, cleared []string) {
 	s.history += fmt.Sprintf("; from %s to %s: %s", s.current, to, s.progress(cleared))
 	for _, gone := range cleared {

@@ -17,8 +17,8 @@ const (
 // itemSteps are the steps of items: the last one is passed by a person.
 var itemSteps = [...]string{"s1", personStep}
 
-// A form is what an entry of a workflow is besides its steps in order; the zero value is not a form. What it is about
-// is the output said.
+// A form makes an entry of a workflow more than a list of steps; the zero value is none. Lists, conditions and ends of
+// rounds read the output said.
 type form struct {
 	each   bool   // of a list
 	when   string // it is so
@@ -47,7 +47,7 @@ func formText(f form, steps string) string {
 	return fmt.Sprintf("{repeat: {steps: [%s], until: {output: said, is: done}, at_most: %d}}", steps, f.rounds)
 }
 
-// ofItem returns the step of the name of an item's, and its index, or -1.
+// ofItem splits the name of an item's step into the step and the item's index, or -1.
 func ofItem(name string) (step string, item int) {
 	step, rest, found := strings.Cut(name, "[")
 	if !found {
@@ -57,7 +57,7 @@ func ofItem(name string) (step string, item int) {
 	return step, item
 }
 
-// after reports whether a step of an item comes after another one of it.
+// after reports whether a step of an item comes after another.
 func after(step, than string) bool {
 	a, i := ofItem(step)
 	b, k := ofItem(than)
@@ -66,7 +66,7 @@ func after(step, than string) bool {
 
 func (s *state) form(index int) form { return forms[s.workflow][index] }
 
-// said returns the text that the last step of some entries has given that is done.
+// said returns the output said of the last finished step of some entries.
 func (s *state) said(entries [][]string) (text string) {
 	for _, step := range slices.Concat(entries...) {
 		if s.isDone(step) {
@@ -98,7 +98,7 @@ func (s *state) members(index int) (all []string) {
 	return all
 }
 
-// known are the steps of all entries of which something holds.
+// known are the steps of all entries for which something holds.
 func (s *state) known(holds func(string) bool) (steps []string) {
 	for i := range s.entries() {
 		steps = append(steps, s.members(i)...)
@@ -106,7 +106,7 @@ func (s *state) known(holds func(string) bool) (steps []string) {
 	return slices.DeleteFunc(slices.Clone(steps), func(step string) bool { return !holds(step) })
 }
 
-// completed are the steps that get_step names as completed; those of items once, with how many are.
+// completed are the steps that get_step reports as completed; those of items once, with their number.
 func (s *state) completed() (steps []string) {
 	for i, entry := range s.entries() {
 		for _, step := range entry {
@@ -139,14 +139,14 @@ func (s *state) leftOut(index int) bool {
 
 func (s *state) ends(f form) bool { return s.said(s.entries()[f.first:f.last+1]) == "done" }
 
-// exhausted reports whether the current entry is the last of a last round that does not end the rounds.
+// exhausted reports whether the current entry ends the last allowed round, and the rounds are not done.
 func (s *state) exhausted() bool {
 	f := s.form(s.index)
 	return f.rounds > 0 && s.index == f.last && s.round == f.rounds && !s.ends(f)
 }
 
-// next returns the index of the entry after the current one; that of a next round is not after it. The steps of that
-// round are withdrawn.
+// next returns the index of the next entry: for another round the form's first one, after withdrawing the round's
+// steps.
 func (s *state) next() int {
 	if f := s.form(s.index); f.rounds > 0 && s.index == f.last && !s.ends(f) && s.round < f.rounds {
 		to := s.entries()[f.first][0]
@@ -189,8 +189,8 @@ func (s *state) enter(index int) string {
 	return strings.Join(s.entry(), ",")
 }
 
-// open are the steps that may be finished now: of items, those of as many as may be in progress. One that waits for
-// a person holds up no other.
+// open are the steps that may be finished now: of items, only as many as may be in progress. An item that waits for a
+// person holds up no other.
 func (s *state) open() (open []string) {
 	pending := s.pending()
 	if !s.form(s.index).each {
@@ -224,7 +224,7 @@ func (s *state) open() (open []string) {
 	return open
 }
 
-// beginItems begins the steps of items whose turn it is, and returns those.
+// beginItems begins the steps of items whose turn it is, and returns them.
 func (s *state) beginItems() string {
 	if !s.form(s.index).each {
 		return ""
@@ -257,7 +257,7 @@ func (s *state) question(step string) *question {
 	return nil
 }
 
-// resume goes on after the workflow of a step, once, whose outputs the step has.
+// resume continues, once, after a step's nested workflow, with its outputs.
 func (s state) resume(in input) []outcome {
 	n := number(calledStep)
 	if s.isDone(calledStep) && s.done[n].outputs == in.Outputs {
@@ -301,8 +301,8 @@ const (
 	personAwaited = "waiting"
 )
 
-// handIn is the tool of what the lost calls of a finished_step may have done before its last one: they put outputs
-// before a person, who decided before that went on.
+// handIn is the tool of what a finished_step's lost calls may have done before the last one: put outputs before a
+// person, who then decided.
 const handIn = "hand in"
 
 // decided is the reply to a person whose decision was recorded.
@@ -323,9 +323,8 @@ func rejected(outputs string) bool { return strings.Contains(outputs, "-"+fail+"
 // A question is what a person is asked about personStep. The zero value means that nobody is asked.
 type question struct{ outputs, answer string }
 
-// review returns the replies to a finished_step that its reviews may hold back, and whether it may
-// also go on. A verdict moves nothing until a call collects it, so a call that is told of a running
-// review has changed nothing.
+// review returns the replies to a finished_step that its reviews hold back, and whether it may also pass. A verdict
+// moves nothing until a call collects it, so a call that is told of a running review has changed nothing.
 func (s state) review(in input, step string) (held []outcome, passes bool) {
 	switch {
 	case in.Judged && step == judgedStep:
@@ -349,7 +348,7 @@ func (s state) review(in input, step string) (held []outcome, passes bool) {
 	return held, true
 }
 
-// decide applies a person's decision, which is given by another process than a server.
+// decide applies a person's decision, which another process than a server records.
 func (s state) decide(in input) []outcome {
 	switch q := s.question(in.Step); {
 	case s.status != "active":

@@ -15,8 +15,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// A porter is an agent of a session of many items, in a process of its own that is killed at any moment: it asks a
-// server what may be done, and does some of it. What it was told it logs.
+// A porter is an agent of a session of many items, in a process of its own that may be killed at any moment: it asks a
+// server what may be done, does some of it, and logs what it was told.
 type porter struct {
 	dir, id string
 	conns   map[string]*conn // by URL

@@ -36,9 +36,8 @@ type process struct {
 	full  bool          // its disk may become full
 }
 
-// start starts a process and waits until it can be called. One that is not over stdio logs
-// the URL that it listens at. The caller ends it by stop or kill. A process that ended
-// before it could be called is returned, too.
+// start starts a process and waits until it can be called. Unless it is over stdio, it logs the URL that it listens at.
+// The caller ends it by stop or kill. A process that ended before it could be called is returned, too.
 func (w *world) start(ctx context.Context, stdio bool, env []string, args ...string) (p *process, err error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -146,8 +145,8 @@ func newClient() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "deepwork-proof", Version: "1"}, nil)
 }
 
-// connect connects a client to a process. Protocol version "" means the newest. Mortal processes
-// are killed: a client does not wait for one to come back.
+// connect connects a client to a process. Protocol version "" means the newest. mortal processes may be killed: a
+// client does not wait for them to come back.
 func connect(ctx context.Context, p *process, version string, mortal bool) (*conn, error) {
 	if p.stdio != nil {
 		return &conn{session: p.stdio}, nil

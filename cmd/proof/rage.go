@@ -80,8 +80,8 @@ func (s *simulation) rage(ctx context.Context) error {
 	return nil
 }
 
-// underWay are findings of `deepwork check` that may occur while servers are killed; the next
-// server, or the client's next call, corrects them.
+// underWay are findings of `deepwork check` that may occur while servers are killed, until the next server or the
+// client's next call.
 var underWay = []string{
 	" is half deleted", "the removal of attempt ", " was cut short", "and neither its server nor its agent runs",
 	// of an attempt whose deletion was cut short, and is yet to be called for again
@@ -119,11 +119,11 @@ func (s *simulation) crash() error {
 // noted is after how long `deepwork check` notes an export that differs from its session.
 const noted = 12 * time.Second
 
-// settleTime is how long the last server has for leftovers of others.
+// settleTime is how long the last server may take to finish what others left.
 const settleTime = time.Minute
 
-// end stops all servers, reads each session with a last one, lets it finish what others left of
-// executions and of the board, and judges what is on disk.
+// end stops all servers, reads each session at a last one, lets it finish the executions and the board of the others,
+// and judges what is on disk.
 func (s *simulation) end(ctx context.Context) error {
 	for _, p := range s.running() {
 		s.stop(p)
@@ -188,10 +188,10 @@ func (s *simulation) end(ctx context.Context) error {
 	return nil
 }
 
-// longest is the longest fault of a machine or of the database: less than a call waits for it at most.
+// longest is the longest fault of a machine or the database: shorter than calls wait at most.
 const longest = 9 * time.Second
 
-// duration chooses how long a fault lasts: most are short, and after some calls fail at once until the end of it.
+// duration chooses how long a fault lasts: most are short; during the others calls soon fail at once.
 func duration(r *rand.Rand) time.Duration {
 	if r.IntN(3) == 0 {
 		return 6*time.Second + rand.N(longest-6*time.Second)

@@ -21,12 +21,12 @@ const (
 	partReturned = 0.10 // of entries, after which a step is gone back to
 	partStopped  = 0.04 // of entries, before which the session is aborted
 	partCutShort = 0.05 // of reviews, during which the session is aborted
-	partRejected = 0.30 // of reviews and decisions, that fail the outputs first
-	partSlow     = 0.60 // of reviews, that take all of their time
+	partRejected = 0.30 // of reviews and decisions, which first fail the outputs
+	partSlow     = 0.60 // of reviews, which take all of their time
 	partUnnamed  = 0.50 // of steps of the workflow review, those that are finished without a request_id
 )
 
-// relayDepth is how deep workflows are nested at most.
+// relayDepth is how deep workflows are nested.
 const relayDepth = 3
 
 // A relay is an agent whose successive calls of a session go to the servers in turn. It follows a script
@@ -36,7 +36,7 @@ type relay struct {
 	load *load
 }
 
-// patient is how many sessions of a relay may go wrong before it gives up.
+// patient is after how many wrong sessions a relay gives up.
 const patient = 20
 
 // work runs one session after the other, each with what is nested in it, until ctx ends or enough calls
@@ -207,7 +207,7 @@ func (r *relay) attempted(s *opened, n int) {
 	r.history.with(func() { r.history.sessions[s.id].judged = n })
 }
 
-// handIn makes the outputs of a reviewed step, at each place, and returns the effect that their review is.
+// handIn writes the outputs of a reviewed step at each place, and returns the effect that is their review.
 func (r *relay) handIn(in *input, verdict string) (*effect, error) {
 	a := assignment{token: r.request(), verdict: verdict, takes: r.load.review}
 	if !r.chance(partSlow) {
@@ -224,7 +224,7 @@ func (r *relay) handIn(in *input, verdict string) (*effect, error) {
 	return r.history.ask(aReview, a.token, &effect{}), nil
 }
 
-// asked hands a step in that a person has to pass, and has them decide.
+// asked hands in a step that a person has to pass, and then decides as that person.
 func (r *relay) asked(ctx context.Context, s *opened, in *input, verdict string) error {
 	in.Request = r.request()
 	in.Outputs = outputs{

@@ -24,8 +24,8 @@ import (
 // aReview is the kind of effect of a run of the reviewer.
 const aReview = "review"
 
-// An assignment is what the reviewer is to do about outputs. It is the content of their file, so that a
-// reviewer that was given other outputs, or none, has nothing to do.
+// An assignment tells the reviewer what to do. It is the content of the reviewed file, so that a reviewer that was
+// given other outputs, or none, has nothing to do.
 type assignment struct {
 	token   string // unique
 	verdict string
@@ -101,9 +101,9 @@ func (l *load) judgeReviewers() (int, error) {
 	return runs, nil
 }
 
-// runStepper is the subcommand step, the agent of a step of a run: `proof step DIR [DURATION]`. It holds a lock that no
-// other agent of its step may hold, works so long, writes a file that is named for it, and finishes the step with that;
-// without a duration it works briefly, and sometimes forgets to finish. What it does it logs in DIR.
+// runStepper is the subcommand step, the agent of a step of a run: `proof step DIR [DURATION]`. It takes a lock that no
+// other agent of its step may hold, works for the duration, writes a file of its own, and finishes the step with that.
+// Without a duration it works briefly, and sometimes forgets to finish. It logs what it does in DIR.
 func runStepper(ctx context.Context, args []string) (err error) {
 	works, forgets := rand.N(300*time.Millisecond), rand.IntN(8) == 0
 	if len(args) > 1 {
@@ -138,7 +138,7 @@ func runStepper(ctx context.Context, args []string) (err error) {
 		return nil
 	}
 	defer func() {
-		if err != nil { // as an agent that keeps trying: nobody but its leader's successor ends it soon
+		if err != nil { // it stays like an agent that keeps trying: only the next leader ends it soon
 			_ = wait.For(ctx, 5*time.Second)
 		}
 	}()

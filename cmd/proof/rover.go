@@ -27,7 +27,7 @@ var (
 	roamedItems = append(slices.Clone(allNames[jobSteps:mostSteps-1]), "s0", "s1", "s2")
 )
 
-// openSessions is how many two neighbours have under way.
+// openSessions is how many open sessions two neighbours have.
 const openSessions = 4
 
 // act makes a call.
@@ -75,7 +75,7 @@ func (a *rover) decides(ctx context.Context, in input) bool {
 	return said == decided
 }
 
-// saying are the texts that rovers hand in, by workflow: those that its forms are about.
+// saying are the texts that rovers hand in, by workflow, for its forms.
 var saying = map[string][]string{
 	"items":  {`["a","b","c"]`, `["a","b"]`, "[]", ""},
 	"rounds": {"yes", "done", "", "yes"},
@@ -110,13 +110,13 @@ func (a *rover) choose() input {
 		in.Request = a.request()
 	}
 	k, steps, named := a.below(100), roamed, a.below(2) == 0
-	if of.start.Workflow == "items" { // which take long: seldom gone back in, or ended
+	if of.start.Workflow == "items" { // items take long: seldom go back, or end them
 		steps, named = roamedItems, a.below(10) > 0
 		if a.below(4) > 0 {
 			k = min(k, 85)
 		}
 	}
-	if of.start.Workflow == "calls" || of.called { // what goes back over a workflow, or ends it, ends others later
+	if of.start.Workflow == "calls" || of.called { // going back over a workflow, or ending it, later ends others
 		k = min(k, 85)
 	}
 	switch {
@@ -138,8 +138,8 @@ func (a *rover) choose() input {
 	return in
 }
 
-// A stranger is a client with a token, at a server of its own. It asks for the tasks and the
-// attempts of the others, and makes none: it must never get one, not even its number.
+// A stranger is a client with a token, at a server of its own. It asks for the tasks and attempts of others, and makes
+// none. It must never see one, nor how many there are.
 type stranger struct {
 	*agent
 	sim     *simulation

@@ -74,7 +74,7 @@ func (r *runs) layOut(ctx context.Context, self string) (err error) {
 		"commit -q -m first")
 }
 
-// live has clients work, runs go on and processes be killed, lets the runs end, and judges.
+// live runs clients and runs and kills processes, then lets the runs end, and judges.
 func (r *runs) live(ctx context.Context) error {
 	if err := r.run(ctx, r.servers[0], fault.Plan{Tied: true}); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (r *runs) command(ctx context.Context, id *string, plan fault.Plan, args ..
 	return err == nil
 }
 
-// killAll kills processes until ctx ends: leaders, shims and agents, also those that are just starting, and
-// the server, which it starts again.
+// killAll kills processes until ctx ends: leaders, shims and agents, even while they start, and the server, which it
+// starts again.
 func (r *runs) killAll(ctx context.Context) error {
 	kinds := map[string]string{"leader": "\x00run\x00", "shim": "\x00attempt-shim\x00", "agent": "\x00step\x00"}
 	for ctx.Err() == nil {

@@ -20,17 +20,14 @@ import (
 	"deepwork/session/state/statetest"
 )
 
-// A simulation is what goes wrong: clients with random calls against real server
-// processes on one folder, while servers are killed, one or all at once, the disk is full or slow, the clock
-// jumps, editors save, and somebody hostile edits .deepwork. Every history is checked for
-// linearizability against a model of the workflow tools, or of a task of the board: what
-// was acknowledged is never lost and never done twice, what was not is seen whole or not
-// at all. No agent and no workflow of another system is started twice, and what they have
-// done is not lost. At the end `deepwork check` is the judge.
+// A simulation sends random calls of clients to real server processes on one folder, while servers are killed, one or
+// all at once, the disk is full or slow, the clock jumps, editors save, and somebody hostile edits .deepwork. Every
+// history is checked for linearizability against a model of the workflow tools, or of a task of the board: what was
+// acknowledged is never lost and never done twice; what was not is seen whole or not at all. No agent and no workflow
+// of another system is started twice, and their work is not lost. At the end `deepwork check` judges, too.
 //
-// The same seed makes the same choices of clients and faults. What comes of them is
-// decided by the timing of processes too, so a seed that has failed may have to be run
-// more than once.
+// The same seed makes the same choices of clients and faults. The timing of processes matters too, so a failed seed may
+// have to be run more than once.
 type simulation struct {
 	*world
 	length     time.Duration // how long clients work
@@ -132,8 +129,7 @@ func (s *simulation) layOut(ctx context.Context) (err error) {
 	return s.guard()
 }
 
-// build builds the program, with faults. One command in ten is applied twice, which finds effects outside of
-// the state.
+// build builds the program with faults. It applies one command in ten twice, which finds effects outside of the state.
 func (s *simulation) build(ctx context.Context) (err error) {
 	s.env = append(s.env, "DEEPWORK_FAULT_OVERTAKEN=0.1")
 	s.program, err = build(ctx, s.dir, "-tags", "faults")
@@ -147,8 +143,8 @@ func (s *simulation) executors() string {
 	return fmt.Sprintf("executors:\n  SIM: {command: [sh, %q, %q]}\n", s.agentFile(), s.agentLog())
 }
 
-// layRepo writes the project with a config, the agent, and a repository of the project without .deepwork, for
-// which these commands of git are run first.
+// layRepo writes the project with a config and the agent, and makes a repository of it without .deepwork, after running
+// some commands of git.
 func (s *simulation) layRepo(ctx context.Context, config string, commands ...string) error {
 	err := errors.Join(s.writeProject(config), os.WriteFile(s.agentFile(), []byte(agentScript), 0o644))
 	if err == nil {
@@ -205,7 +201,7 @@ func (s *simulation) live(ctx context.Context) error {
 	return errors.Join(err, s.end(ctx))
 }
 
-// await waits until clients have worked for as long, or made as many calls, as they are to.
+// await waits until clients have worked long enough, or made enough calls.
 func (s *simulation) await(ctx context.Context) {
 	enough := false
 	for until := time.Now().Add(s.length); !enough && time.Now().Before(until) &&

@@ -56,9 +56,8 @@ const (
 	slowWorkflow  = "sim_slow"
 )
 
-// A source is a system that runs workflows, in its own process. It writes each start into a journal
-// first, so that starts can be counted. An execution is described by its id, so that a killed
-// source continues it.
+// A source is a system that runs workflows, in its own process. It first writes each start into a journal, where starts
+// are counted. An execution's id describes it, so a killed source can continue it.
 type source struct{ file *os.File }
 
 // serveSource is the hidden subcommand source: its journal, and its address.

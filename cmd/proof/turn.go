@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// do makes a call of the script at the server whose turn it is, and sometimes makes it again at the next
-// one, afterwards or at the same time. It returns the reply, whose word must be one of want, and one that
-// moves the session before one that does not.
+// do makes a call of the script at the server whose turn it is, and sometimes repeats it at the next one, afterwards or
+// at the same time. It returns the reply, whose word must be one of want; if the replies differ, the one that moves the
+// session.
 func (r *relay) do(ctx context.Context, s *opened, in input, want ...string) (t answer, err error) {
 	last := r.saves.last(s.job)
 	at := int(s.turn.Add(1))
@@ -68,7 +68,7 @@ func (r *relay) once(ctx context.Context, s *opened, in input, want ...string) (
 	return t, r.accept(s, in, last, t)
 }
 
-// holds reports whether the call moved nothing, for now.
+// holds reports whether the call has moved nothing yet.
 func (a *answer) holds() bool { return a.said == reviewRuns || a.said == personAwaited }
 
 // word is what an answer says, without details: of the model's form, or the code of a refusal.
@@ -80,7 +80,7 @@ func (a *answer) word() string {
 	return word
 }
 
-// call makes a call at the servers in turn, from one of them on, until one does not refuse it.
+// call makes a call at the servers in turn, beginning with at, until one does not refuse it.
 func (r *relay) call(ctx context.Context, s *opened, at int, in input, want []string) (t answer, err error) {
 	if in.Tool != "start_workflow" {
 		in.Session = s.id
@@ -105,7 +105,7 @@ func (r *relay) call(ctx context.Context, s *opened, at int, in input, want []st
 	return t, r.wrong("a call that no server carries out", "%s of session %s: %s", in, s.id, t.text)
 }
 
-// refused counts a refusal that one server alone would not have given.
+// refused counts a refusal that a single server would not have given.
 func (r *relay) refused(tool, code string, s *opened, text string) {
 	r.load.refuse(code)
 	r.history.fault("a refused call: "+code, "client %d: %s of session %s: %.600s", r.number, tool, s.id, text)

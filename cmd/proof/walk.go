@@ -92,8 +92,7 @@ func (a *walker) nest(ctx context.Context, parent *opened, level int) error {
 	return nil
 }
 
-// disturb does now and then what connections do: they move, and agents lose what they
-// have read.
+// disturb now and then moves the connection, or makes the agent forget what it has read.
 func (a *walker) disturb(ctx context.Context, s *opened) error {
 	switch {
 	case a.version != "" && len(a.servers) > 1 && a.chance(partMoved):
@@ -159,9 +158,8 @@ func (a *walker) do(ctx context.Context, s *opened, in input) error {
 	return a.wrong("a call that failed: "+t.code, "%s of session %s: %s", in.Tool, s.id, t.text)
 }
 
-// check checks that a reply has the definitions of one save, no older than the last one that had
-// ended before the call, and the stack that the agent has built. It sets the id of a session that was
-// started.
+// check checks that a reply's definitions are from one save, no older than the last that had ended before the call, and
+// that its stack is the agent's. It sets the id of a started session.
 func (a *agent) check(s *opened, in input, t answer, last int) error {
 	h, r := a.history, &t.reply
 	if in.Tool == "start_workflow" {

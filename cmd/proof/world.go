@@ -76,8 +76,8 @@ type server struct {
 	process *process // the last one started, or nil
 }
 
-// machine defines a server on a machine of its own: it has its own clone of the project, its own home
-// and its own state, and shares a store with others. state is the folder with its state.
+// machine defines a server on a machine of its own, with its own clone of the project, home and state, and a store
+// shared with others. state is its state folder.
 func (w *world) machine(number int, env ...string) (s *server, state string, err error) {
 	home := filepath.Join(w.dir, fmt.Sprint("machine", number))
 	own, err := statetest.Write(home, home)
@@ -181,7 +181,7 @@ func (w *world) run(ctx context.Context, s *server, plan fault.Plan, args ...str
 	return nil
 }
 
-// A kept session is one as the database has it.
+// A kept is a session as the database has it.
 type kept struct {
 	id, root string
 	goal     string // of its row
@@ -273,7 +273,7 @@ func (k kept) agree() bool {
 	return err == nil && bytes.Equal(file, append(bytes.Clone(k.body), '\n'))
 }
 
-// agrees checks the export of a session that nobody has edited, and that was called since it was last missing
+// agrees checks the export of a session that nobody has edited, and that was called after its export was last missing
 // or behind.
 func (w *world) agrees(k kept) {
 	if !k.agree() {
@@ -283,7 +283,7 @@ func (w *world) agrees(k kept) {
 	}
 }
 
-// whole checks the export of a session that others may be writing: it has some state of that session.
+// whole checks an export that others may be writing: it must be some state of the session.
 func (w *world) whole(k kept) {
 	file, err := regularFile(exported(k.root, k.id))
 	var r record

@@ -31,8 +31,7 @@ func (d *database) connected(c sqlite.ExecQuerierContext, _ string) error {
 	return nil
 }
 
-// commit ends the process where the plan says so: before a commit, while it is written and synced,
-// or shortly after.
+// commit kills the process where the plan says so: before a commit, while it is written and synced, or shortly after.
 func (d *database) commit() int32 {
 	if d.plan.Slow > 0 {
 		time.Sleep(rand.N(d.plan.Slow))

@@ -74,7 +74,7 @@ func Install() {
 		}()
 	}
 
-	store.RemoteRunLife = 3 * time.Second // so that executions of killed servers are taken up during a simulation
+	store.RemoteRunLife = 3 * time.Second // a simulation must see executions of killed servers taken up
 	if p.Clock != 0 {
 		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
 	}

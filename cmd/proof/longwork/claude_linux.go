@@ -16,10 +16,10 @@ import (
 	"deepwork/cmd/proof/tty"
 )
 
-// claude starts the real Claude Code with a scripted model. Over HTTP it has a terminal of its own: there it takes
-// tasks, with -p it does not, and what a person would type into a form is typed there. It takes up to two
-// minutes to give up a call whose reply was lost with the server. Over stdio it runs with -p, and with
-// --continue each time that the server is gone.
+// claude starts the real Claude Code with a scripted model. Over HTTP it has a terminal of its own, where it accepts
+// tasks (with -p it does not) and where a person's answers are typed into its forms. It takes up to two minutes to give
+// up a call whose reply was lost with the server. Over stdio it runs with -p, and with --continue each time that the
+// server is gone.
 func (t *trial) claude(ctx context.Context) (*client, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen, ended := make(chan sight), make(chan struct{}) // ended is closed when all is over
@@ -94,7 +94,7 @@ func (t *trial) interactive(ctx context.Context, m *model, api string, ended cha
 	return nil
 }
 
-// prompted runs Claude Code with a prompt, and has it go on until it knows the result.
+// prompted runs Claude Code with a prompt, and continues it until it knows the result.
 func (t *trial) prompted(ctx context.Context, m *model, api string, ended chan struct{}) error {
 	first, err := t.claudeCommand(ctx, api, "-p", "Do the work")
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *trial) prompted(ctx context.Context, m *model, api string, ended chan s
 	return nil
 }
 
-// claudeCommand prepares a home for Claude Code, which has nothing to ask then, and returns the command.
+// claudeCommand prepares a home in which Claude Code asks nothing, and returns the command.
 func (t *trial) claudeCommand(ctx context.Context, model string, args ...string) (*exec.Cmd, error) {
 	const key = "a-key-of-the-scripted-model"
 	server := map[string]any{"type": "http", "url": t.url()}
@@ -172,8 +172,8 @@ func (t *trial) claudeCommand(ctx context.Context, model string, args ...string)
 	return cmd, nil
 }
 
-// person reads the screen, and fills in the form of the question each time that it is shown: again, if the server was
-// killed while the answer was on its way. The person thinks about the question once.
+// person reads the screen, and fills in the question's form each time it is shown, which is again if the server was
+// killed before it had the answer. The person only thinks the first time.
 func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight) {
 	log, err := os.Create(filepath.Join(t.dir, "screen"))
 	if err != nil {

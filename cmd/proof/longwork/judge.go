@@ -22,10 +22,10 @@ func (f *faults) check(is bool, format string, args ...any) {
 	}
 }
 
-// judge compares what the client was told, what those who work have noted, and what the database has.
+// judge compares what the client was told, the workers' journals and the database.
 func (t *trial) judge(ctx context.Context) error {
 	var f faults
-	if t.Over == "http" { // it may have to take up what nobody asked for any more
+	if t.Over == "http" { // the server may have to take up what nobody polls any more
 		f.check(end(t.server) == nil, "the server could not be ended")
 	}
 

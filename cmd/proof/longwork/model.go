@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A model is the scripted one of Claude Code: it makes the long call, waits for its result, and does what a good
-// model does when a call is lost. It sends what it sees.
+// A model is Claude Code's scripted model: it makes the long call, waits for its result, and does what a good model
+// does when a call is lost. It reports what it sees.
 type model struct {
 	t    *trial
 	seen chan<- sight
@@ -51,7 +51,7 @@ func find(tools ...string) call {
 
 const prefix = "mcp__deepwork__"
 
-// A told is what Claude Code tells its model last: the result of a call, or what became of a task.
+// A told is the last message of Claude Code to its model: the result of a call, or the outcome of a task.
 type told struct {
 	text   string
 	failed bool
@@ -146,7 +146,7 @@ func (m *model) recover(ctx context.Context, why string) (call, string) {
 	return m.retry(ctx)
 }
 
-// retry looks at what came of the call; it is made again then, if nothing did.
+// retry looks at what came of the call, which is repeated if nothing did.
 func (m *model) retry(ctx context.Context) (call, string) {
 	switch m.t.kind {
 	case "remote":
@@ -167,7 +167,7 @@ func (m *model) later(ctx context.Context, c call) (call, string) {
 	return c, ""
 }
 
-// goesOn reports whether a reply is about what has not ended.
+// goesOn reports whether a reply is about work that continues.
 func goesOn(text string) bool {
 	s := stateOf.FindStringSubmatch(text)
 	return s != nil && (s[1] == "running" || s[1] == "queued" || s[1] == "waiting")
@@ -286,7 +286,7 @@ func toldIn(content json.RawMessage) (t told) {
 		Failed  bool `json:"is_error"`
 		Content json.RawMessage
 	}
-	_ = json.Unmarshal(content, &blocks) // otherwise it has none
+	_ = json.Unmarshal(content, &blocks) // else there is none
 	for _, b := range blocks {
 		switch b.Type {
 		case "tool_result":

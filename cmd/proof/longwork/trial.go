@@ -48,7 +48,7 @@ type trial struct {
 	dir     string
 	token   string          // names the work
 	takes   time.Duration   // the work
-	after   string          // what the client has to see first: calling, or answered
+	after   string          // what the client must see first: calling or answered
 	moments []time.Duration // of kills, from then on
 	killed  []time.Duration // the kills that have happened
 
@@ -194,7 +194,7 @@ func (t *trial) lay(ctx context.Context) error {
 		}
 	}
 
-	for { // not one of the ports that the system gives away: the server listens there again and again
+	for { // not a port that the system may give to others: servers listen there again and again
 		t.address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
 		if listener, err := net.Listen("tcp", t.address); err == nil {
 			return listener.Close()
@@ -202,8 +202,8 @@ func (t *trial) lay(ctx context.Context) error {
 	}
 }
 
-// journal is the file in which those who work note it: the reviewer, the source and the agent, which has the name of
-// the file from the subcommand step.
+// journal is the file in which the reviewer, the source and the agent note their work. The subcommand step has the same
+// name for it.
 func (t *trial) journal() string { return filepath.Join(t.dir, "agents") }
 
 // start starts a process that logs the URL at which it listens, and waits for that.
@@ -450,7 +450,7 @@ func watch(ctx context.Context, out io.Reader, seen chan<- sight) {
 	}
 }
 
-// kill kills the server, and starts it again; over stdio the client has started it, and does that.
+// kill kills the server, and starts it again; over stdio the client restarts it.
 func (t *trial) kill(ctx context.Context, pid int) error {
 	if t.Over == "stdio" {
 		if text, err := os.ReadFile(t.serverPID()); err == nil {
@@ -471,7 +471,7 @@ func (t *trial) kill(ctx context.Context, pid int) error {
 	return errors.Join(end(t.server), t.serve(ctx))
 }
 
-// found returns what the client saw last under a name, and how often it saw that.
+// found returns what the client last saw under a name, and how often it saw it.
 func (t *trial) found(at string) (last sight, times int) {
 	for _, s := range t.sights {
 		if s.At == at {
