@@ -33,7 +33,7 @@ func TestAttemptRuns(t *testing.T) {
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well",
 		"! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
-	testkit.True(t, (r.State == "queued" || r.State == "starting" || r.State == "running"), "started: %+v", r)
+	testkit.True(t, slices.Contains([]board.State{"queued", "starting", "running"}, r.State), "started: %+v", r)
 	testkit.Equal(t, r.TaskID, v.TaskID, "started: %+v", r)
 	testkit.Equal(t, r.Executor, "TEST", "started: %+v", r)
 	now := s.task(v.TaskID)

@@ -233,8 +233,15 @@ func Times(t testing.TB, times ...string) {
 	t.Helper()
 	for _, s := range times {
 		at, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil || !strings.HasSuffix(s, "Z") || time.Since(at) > time.Hour {
-			t.Errorf("%q is not the present in RFC 3339 and UTC", s)
+		if err != nil {
+			t.Errorf("got %q, want a time in RFC 3339", s)
+			continue
+		}
+		if !strings.HasSuffix(s, "Z") {
+			t.Errorf("got %q, want a time in UTC, which ends with Z", s)
+		}
+		if time.Since(at) > time.Hour {
+			t.Errorf("got %q, want a time within the last hour", s)
 		}
 	}
 }

@@ -173,49 +173,51 @@ func play(role string) int {
 	return 0
 }
 
-var roles = map[string]func(board) error{
-	// some makes tasks for two seconds once it gets a line, and prints the number.
-	"some": func(b board) error {
-		if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+var roles = map[string]func(board) error{"some": playSome, "hold": playHold, "die": playDie}
+
+// playSome makes tasks for two seconds once it gets a line, and prints the number.
+func playSome(b board) error {
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	stop, end := context.WithTimeout(context.Background(), 2*time.Second)
+	defer end()
+	fmt.Println(load(stop, b))
+	return nil
+}
+
+// playHold changes tasks, prints "inside" within the transaction, and commits when it gets a line.
+func playHold(b board) error {
+	err := b.Transact(context.Background(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+		if _, err := q.ExecContext(ctx, `UPDATE tasks SET title = 'held'`); err != nil {
 			return err
 		}
-		stop, end := context.WithTimeout(context.Background(), 2*time.Second)
-		defer end()
-		fmt.Println(load(stop, b))
-		return nil
-	},
-	// hold changes tasks, prints "inside" within the transaction, and commits when it gets a line.
-	"hold": func(b board) error {
-		err := b.Transact(context.Background(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-			if _, err := q.ExecContext(ctx, `UPDATE tasks SET title = 'held'`); err != nil {
-				return err
-			}
-			fmt.Println("inside")
-			_, err := bufio.NewReader(os.Stdin).ReadString('\n')
-			return err
-		})
-		if err == nil {
-			fmt.Println("committed")
+		fmt.Println("inside")
+		_, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		return err
+	})
+	if err == nil {
+		fmt.Println("committed")
+	}
+	return err
+}
+
+// playDie kills itself in the third member of a group.
+func playDie(b board) error {
+	rename := func(to string) func(q sqlstore.Querier) error {
+		return func(q sqlstore.Querier) error {
+			return second(q.ExecContext(context.Background(), `UPDATE tasks SET title = ?`, to))
+		}
+	}
+	together(b, rename("first"), rename("second"), func(sqlstore.Querier) error {
+		p, err := os.FindProcess(os.Getpid())
+		if err == nil && p.Kill() == nil {
+			testkit.Forever()
 		}
 		return err
-	},
-	// die kills itself in the third member of a group.
-	"die": func(b board) error {
-		rename := func(to string) func(q sqlstore.Querier) error {
-			return func(q sqlstore.Querier) error {
-				return second(q.ExecContext(context.Background(), `UPDATE tasks SET title = ?`, to))
-			}
-		}
-		together(b, rename("first"), rename("second"), func(sqlstore.Querier) error {
-			p, err := os.FindProcess(os.Getpid())
-			if err == nil && p.Kill() == nil {
-				testkit.Forever()
-			}
-			return err
-		})
+	})
 
-		return nil
-	},
+	return nil
 }
 
 func load(ctx context.Context, b board) int {
