@@ -285,104 +285,120 @@ func (r *runProcess) paused(reason string) {
 	testkit.Contains(r.p.t, optional(end.Reason), reason)
 }
 
-func TestRunBudgets(t *testing.T) {
+// spends is the end of a stream whose agent spent 0.4 USD.
+const spends = ` say {"type":"result","subtype":"success","result":"done","session_id":"s",` +
+	`"total_cost_usd":0.4,"num_turns":1}`
+
+// threeSteps is a job whose steps come one after the other.
+func threeSteps() string { return runJob("NAME", "a, b, c", "a", "b", "c") }
+
+func TestRunPausesAtItsMaxCost(t *testing.T) {
 	t.Parallel()
-	const result = ` say {"type":"result","subtype":"success","result":"done","session_id":"s",` +
-		`"total_cost_usd":0.4,"num_turns":1}`
-	job := runJob("NAME", "a, b, c", "a", "b", "c")
-	reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
+	p := newRunProject(t, "", threeSteps())
+	p.plan("* finish", "*"+spends)
+	p.begin("--max-cost", "0.5").paused("0.8 USD")
+	testkit.Equal(t, p.steps(), "a b")
+	out, code := p.sh("deepwork run resume latest") // it counts the whole run
+	testkit.Equal(t, code, 1)
+	testkit.Contains(t, out, "--max-cost 1.60")
+
+	cost := p.resume("--max-cost", "5").exits(0).CostUSD
+	testkit.Need(t, cost != nil, "it cost %v", cost)
+	testkit.True(t, *cost > 1.19, "it cost %v", *cost)
+	testkit.True(t, *cost < 1.21, "it cost %v", *cost)
+	p.clean()
+}
+
+// An executor that reviews spends of the same budget.
+func TestMaxCostCountsReviews(t *testing.T) {
+	t.Parallel()
 	verdict := `{"type":"result","subtype":"success","result":"{\"passed\": true}","session_id":"r",` +
 		`"total_cost_usd":0.4,"num_turns":1}`
 	judge := testkit.Get(json.Marshal([]string{"sh", "-c", `cat > /dev/null; printf '%s\n' "$0"`, verdict})).Must(t)
-	for _, c := range []struct {
-		name, config, job string
-		plan              []string
-		run               func(*testing.T, *runProject)
-	}{
-		{"cost", "", job, []string{"* finish", "*" + result}, func(t *testing.T, p *runProject) {
-			p.begin("--max-cost", "0.5").paused("0.8 USD")
-			testkit.Equal(t, p.steps(), "a b")
-			out, code := p.sh("deepwork run resume latest") // it counts the whole run
-			testkit.Equal(t, code, 1)
-			testkit.Contains(t, out, "--max-cost 1.60")
-			cost := p.resume("--max-cost", "5").exits(0).CostUSD
-			testkit.Need(t, cost != nil, "it cost %v", cost)
-			testkit.True(t, *cost > 1.19, "it cost %v", cost)
-			testkit.True(t, *cost < 1.21, "it cost %v", cost)
-		}},
-		{"cost of an executor that reviews",
-			fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
-			runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"), nil, func(t *testing.T, p *runProject) {
-				p.begin("--max-cost", "0.5").paused("0.8 USD")
-				cost := p.status().Cost
-				testkit.Equal(t, p.steps(), "a b")
-				testkit.Need(t, cost != nil, "%+v", cost)
-				testkit.Equal(t, cost.Executions, 4)
-				testkit.Equal(t, cost.Unknown, 2)
-				p.resume("--max-cost", "5").exits(0)
-			}},
-		{"beside another agent", "", runJob("NAME", "[a, b], c", "a", "b", "c"),
-			[]string{"b " + talk, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a" + result},
-			func(t *testing.T, p *runProject) {
-				p.begin("--max-cost", "0.4").paused("0.4 USD")
-				for _, x := range p.status().Steps {
-					testkit.Equal(t, x.State, map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID],
-						"%s", x.StepID)
-				}
-				p.clean()
-				p.resume("--max-cost", "5").exits(0)
-				b := p.begun("b")
-				testkit.Need(t, len(b) == 2, "%+v", b)
-				testkit.Equal(t, fmt.Sprint(b[1].Args), "[resumed talk-b]")
-				testkit.Equal(t, len(p.begun("")), 4)
-			}},
-		{"of a run whose process is gone", "", job, []string{"* finish", "*" + result, "b:1 await never"},
-			func(t *testing.T, p *runProject) {
-				r := p.begin()
-				p.awaits("b", 1)
-				// it goes on with the budgets that it has
-				p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'")
-				r.kill()
-				p.resume("--max-cost", "0.3").paused("0.3 USD")
-				testkit.Equal(t, p.steps(), "a b")
-			}},
-		{"of the board", "attempts: {max_unknown: 1}\n", job, nil, func(t *testing.T, p *runProject) {
-			waits := func(r *runProcess, why string) {
-				eventually(t, func() (bool, any) {
-					_, waiting, ok := strings.Cut(r.out.String(), `"event":"run_waiting"`)
-					return ok && strings.Contains(waiting, why), &r.out
-				})
-			}
-			r := p.begin()
-			p.awaits("a", 1)
-			waits(r, "attempts.max_unknown is 1")
-			now := p.status()
-			testkit.True(t, now.State == "running" &&
-				strings.Contains(optional(now.Reason), "attempts.max_unknown is 1"), "%+v", now)
+	reviews := " reviews: [{run_each: step, quality_criteria: {good: G}}]"
+	p := newRunProject(t, fmt.Sprintf("  JUDGE: {command: %s}\nquality_gate: {reviewer_executor: JUDGE}\n", judge),
+		runJob("NAME", "a, b, c", "a"+reviews, "b"+reviews, "c"))
+	p.plan()
+	p.begin("--max-cost", "0.5").paused("0.8 USD")
+	testkit.Equal(t, p.steps(), "a b")
 
-			r.interrupt()
-			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
-			r = p.resume() // nobody leads it before there is a budget
-			waits(r, "")
-			r.interrupt()
-			testkit.Contains(t, r.err.String(), "waits for a process to lead it")
-		}},
-		// it never ends before
-		{"time", "", job, []string{"a await resumed", "a finish"}, func(t *testing.T, p *runProject) {
-			p.begin("--max-time", "1s").paused("time")
-			p.clean()
-			p.touch("resumed")
-			p.resume("--max-time", "5m").exits(0)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p := newRunProject(t, c.config, c.job)
-			p.plan(c.plan...)
-			c.run(t, p)
-			p.clean()
+	cost := p.status().Cost
+	testkit.Need(t, cost != nil, "the run has no cost")
+	testkit.Equal(t, cost.Executions, 4)
+	testkit.Equal(t, cost.Unknown, 2)
+	p.resume("--max-cost", "5").exits(0)
+	p.clean()
+}
+
+// At its max cost a run stops the agent that works beside the one that spent it, and continues that later.
+func TestMaxCostStopsAgentsBeside(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "[a, b], c", "a", "b", "c"))
+	p.plan("b "+talk, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a"+spends)
+	p.begin("--max-cost", "0.4").paused("0.4 USD")
+	for _, x := range p.status().Steps {
+		testkit.Equal(t, x.State, map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID], "%s", x.StepID)
+	}
+	p.clean()
+
+	p.resume("--max-cost", "5").exits(0)
+	b := p.begun("b")
+	testkit.Need(t, len(b) == 2, "%+v", b)
+	testkit.Equal(t, fmt.Sprint(b[1].Args), "[resumed talk-b]")
+	testkit.Equal(t, len(p.begun("")), 4)
+	p.clean()
+}
+
+func TestBudgetOfARunWhoseProcessIsGone(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", threeSteps())
+	p.plan("* finish", "*"+spends, "b:1 await never")
+	r := p.begin()
+	p.awaits("b", 1)
+	// it goes on with the budgets that it has
+	p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'")
+	r.kill()
+	p.resume("--max-cost", "0.3").paused("0.3 USD")
+	testkit.Equal(t, p.steps(), "a b")
+	p.clean()
+}
+
+// A run waits while the board has no budget left, and says for which.
+func TestRunWaitsForTheBudgetOfTheBoard(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "attempts: {max_unknown: 1}\n", threeSteps())
+	p.plan()
+	waits := func(r *runProcess, why string) {
+		eventually(t, func() (bool, any) {
+			_, waiting, ok := strings.Cut(r.out.String(), `"event":"run_waiting"`)
+			return ok && strings.Contains(waiting, why), &r.out
 		})
 	}
+	r := p.begin()
+	p.awaits("a", 1)
+	waits(r, "attempts.max_unknown is 1")
+	now := p.status()
+	testkit.Equal(t, now.State, "running")
+	testkit.Contains(t, optional(now.Reason), "attempts.max_unknown is 1")
+
+	r.interrupt()
+	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
+	r = p.resume() // nobody leads it before there is a budget
+	waits(r, "")
+	r.interrupt()
+	testkit.Contains(t, r.err.String(), "waits for a process to lead it")
+	p.clean()
+}
+
+func TestRunPausesAtItsMaxTime(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", threeSteps())
+	p.plan("a await resumed", "a finish") // it never ends before
+	p.begin("--max-time", "1s").paused("time")
+	p.clean()
+	p.touch("resumed")
+	p.resume("--max-time", "5m").exits(0)
+	p.clean()
 }
 
 // A limit without an end is shown by deepwork board, a failing test that speaks of one is a try.
