@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -127,52 +126,17 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 	testkit.True(t, len(f.cancelled) == 0 && len(f.started) == 1, "cancelled %v, started %v", f.cancelled, f.started)
 }
 
+// hangingCall calls a workflow that goes on until it is cancelled.
+var hangingCall = strings.TrimSpace(toolsCallOf("1", "hang", `{}`))
+
 // A caller that is gone, and did not cancel, leaves its run going.
 func TestAVanishedCallersRunGoesOn(t *testing.T) {
 	t.Parallel()
-	call := strings.TrimSpace(toolsCallOf("1", "hang", `{}`))
-	overWeb := func(t *testing.T, s *Server) (h *web.Server, header string, conn net.Conn) {
-		h = overHTTP(t, s, web.Options{})
-		_, header = opened(t, h)
-		return h, header, post(t, h, call, header)
-	}
 	for name, begin := range map[string]func(t *testing.T, s *Server) (vanish func()){
-		"stdio": func(t *testing.T, s *Server) func() {
-			in, toServer := io.Pipe()
-			fromServer, out := io.Pipe()
-			served := make(chan error, 1)
-			go func() { served <- s.ServeStdio(context.Background(), in, out) }()
-			go io.Copy(io.Discard, fromServer)
-			fmt.Fprintln(toServer, hello+call)
-			t.Cleanup(func() { <-served })
-			return func() {
-				fromServer.Close() // and with it every caller that could be answered
-				toServer.Close()
-			}
-		},
-		"http stateful, hung up": func(t *testing.T, s *Server) func() {
-			_, _, conn := overWeb(t, s)
-			return func() { conn.Close() }
-		},
-		"http stateful, session ended": func(t *testing.T, s *Server) func() {
-			h, header, _ := overWeb(t, s)
-			return func() {
-				send(t, httpClient(t, ""), "DELETE", h.URL(), "", header)
-				s.quiet(t)
-			}
-		},
-		"sse": func(t *testing.T, s *Server) func() {
-			h := overHTTP(t, s, web.Options{Transport: web.SSE})
-			stream := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
-			endpoint := "http://" + address(h) + endpointOf(t, stream)
-			for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, call} {
-				send(t, httpClient(t, ""), "POST", endpoint, body).is(t, 202)
-			}
-			return func() {
-				stream.Close()
-				s.quiet(t)
-			}
-		},
+		"stdio":                        vanishesOverStdio,
+		"http stateful, hung up":       hangsUpOverHTTP,
+		"http stateful, session ended": endsItsHTTPSession,
+		"sse":                          vanishesOverSSE,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFactory(standardWorkflows...)
@@ -182,6 +146,50 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 			vanish()
 			f.goesOn(t, s)
 		})
+	}
+}
+
+func vanishesOverStdio(t *testing.T, s *Server) (vanish func()) {
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
+	go io.Copy(io.Discard, fromServer)
+	fmt.Fprintln(toServer, hello+hangingCall)
+	t.Cleanup(func() { <-served })
+	return func() {
+		fromServer.Close() // and with it every caller that could be answered
+		toServer.Close()
+	}
+}
+
+func hangsUpOverHTTP(t *testing.T, s *Server) (vanish func()) {
+	h := overHTTP(t, s, web.Options{})
+	_, header := opened(t, h)
+	conn := post(t, h, hangingCall, header)
+	return func() { conn.Close() }
+}
+
+func endsItsHTTPSession(t *testing.T, s *Server) (vanish func()) {
+	h := overHTTP(t, s, web.Options{})
+	_, header := opened(t, h)
+	post(t, h, hangingCall, header)
+	return func() {
+		send(t, httpClient(t, ""), "DELETE", h.URL(), "", header)
+		s.quiet(t)
+	}
+}
+
+func vanishesOverSSE(t *testing.T, s *Server) (vanish func()) {
+	h := overHTTP(t, s, web.Options{Transport: web.SSE})
+	stream := raw(t, h, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+	endpoint := "http://" + address(h) + endpointOf(t, stream)
+	for _, body := range []string{initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, hangingCall} {
+		send(t, httpClient(t, ""), "POST", endpoint, body).is(t, 202)
+	}
+	return func() {
+		stream.Close()
+		s.quiet(t)
 	}
 }
 

@@ -258,111 +258,152 @@ const (
 	fails  = `{"action":"accept","content":{"decision":"fail","feedback":"No"}}`
 )
 
-// A person's question is a row: who answers it, about what and how is what that says, whatever server is asked and
-// whatever comes back with an answer. Each case has a project of its own, two servers, and a client that asks its user.
-func TestWhatBindsAPersonsAnswer(t *testing.T) {
-	t.Parallel()
-	type asked struct {
-		*testing.T
-		s               *Server
-		root, id, key   string
-		ann, bob, plain *taker
-	}
-	finish := func(c *taker, id, more string) map[string]any {
-		r, fault := c.request("tools/call", "finished_step", `"name":"finished_step","arguments":`+finishText(id)+more)
-		testkit.Need(c.t, fault == "", "%v", fault)
-		return r
-	}
-	keyOf := func(r map[string]any) (key string) {
-		requests, _ := r["inputRequests"].(map[string]any)
-		for key = range requests {
-		}
-		return key
-	}
-	answer := func(a *asked, c *taker, key, said string) map[string]any {
-		return finish(c, a.id, fmt.Sprintf(`,"requestState":"passed","inputResponses":{%q:%s}`, key, said))
-	}
-	terminal := func(a *asked, passed bool) error {
-		stores := testkit.Get(backend.Open(t.Context(), state.Of(a.root), backend.Choice{}, false,
-			slog.New(slog.DiscardHandler))).Must(a.T)
-		defer stores.Close(t.Context())
-		e := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: a.root, Stores: stores})).Must(a.T)
-		defer e.Close(t.Context())
-		s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(a.T)
-		digest := ""
-		if q := s.Progress("text").Question; q != nil {
-			digest = q.Digest
-		}
-		return e.ReviewFor(t.Context(), a.id, "text", digest,
-			machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
-	}
-	const open, passed = "Waiting: a person must pass", "status:next_step"
-	for name, test := range map[string]struct {
-		do   func(a *asked) map[string]any // its result is looked at
-		want string
-		kind machine.EvidenceKind // of the step afterwards
-	}{
-		"a decline is no answer, and is not asked again": {func(a *asked) map[string]any {
-			testkit.Contains(a, fmt.Sprint(answer(a, a.ann, a.key, `{"action":"decline"}`)), open, "declined")
-			r := finish(a.ann, a.id, "")
-			testkit.Equal(a, keyOf(r), "", "asked again")
-			return r
-		}, open, ""},
-		"a form that was declined and is answered after all": {func(a *asked) map[string]any {
-			answer(a, a.ann, a.key, `{"action":"cancel"}`)
-			return answer(a, a.ann, a.key, passes)
-		}, passed, machine.PassedIn},
-		"silence": {func(a *asked) map[string]any {
-			testkit.Equal(a, keyOf(finish(a.ann, a.id, "")), a.key, "the question that is asked again")
-			return finish(a.plain, a.id, "")
-		}, open, ""},
-		"another caller": {func(a *asked) map[string]any { return answer(a, a.bob, a.key, passes) }, "StateError", ""},
-		"other content": {func(a *asked) map[string]any {
-			write(a, a.root, map[string]string{"text.txt": "other"})
-			r := answer(a, a.ann, a.key, passes)
-			testkit.True(a, keyOf(r) != "" && keyOf(r) != a.key, "the question about other content: %v", r)
-			return finish(a.plain, a.id, "")
-		}, open, ""},
-		"the question of another session": {func(a *asked) map[string]any {
-			other := a.ann.start()
-			a.ann.call("abort_workflow", fmt.Sprintf(`{"explanation":"no","session_id":%q}`, a.id))
-			testkit.Contains(a,
-				fmt.Sprint(a.ann.call("finished_step",
-					fmt.Sprintf(`{"outputs":{"text":"text.txt"}},"inputResponses":{%q:%s}`, a.key, passes))),
-				"was aborted", "naming none")
-			return finish(a.ann, other, fmt.Sprintf(`,"inputResponses":{%q:%s}`, a.key, passes))
-		}, "inputRequests", ""},
-		"the terminal was first": {func(a *asked) map[string]any {
-			must(a, terminal(a, true))
-			r := answer(a, a.ann, a.key, fails)
-			testkit.Contains(a, fmt.Sprint(r["content"]), "did not count", "the later answer")
-			return r
-		}, passed, machine.Passed},
-		"the terminal is later": {func(a *asked) map[string]any {
-			r := answer(a, a.ann, a.key, passes)
-			testkit.Fails(a, terminal(a, false), "does not wait for a person")
-			return r
-		}, passed, machine.PassedIn},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := &asked{T: t, root: t.TempDir()}
-			write(t, a.root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
-			file, token := tokens(t, "ann", "bob")
-			a.s, a.ann = takingWith(t, a.root, `{"elicitation":{}}`, web.Options{TokenFile: file}, nil)
-			of := func(token, can string) *taker { return &taker{t, httpClient(t, token), a.ann.url, can} }
-			a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can),
-				of(token[0], `{"elicitation":{"url":{}}}`)
-			a.id = a.ann.start()
-			r := finish(a.ann, a.id, "")
-			a.key = keyOf(r)
-			testkit.Need(t, a.key != "" && r["requestState"] == a.key, "asked: %v", r)
-			testkit.Contains(t, fmt.Sprint(test.do(a)), test.want, "the reply")
+// askedSession is a session whose step 'text' waits for a person, in a project of its own with two servers. A person's
+// question is a row: who answers it, about what and how is what that says, whatever server is asked and whatever comes
+// back with an answer.
+type askedSession struct {
+	*testing.T
+	s               *Server
+	root, id, key   string // key names the question
+	ann, bob, plain *taker // ann began the session; plain is ann with a client that does not ask its user
+}
 
-			s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(t)
-			e := s.Progress("text").Evidence
-			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind &&
-				e.Channel != "", "evidence %+v, want %q", e, test.kind)
-		})
+func newAskedSession(t *testing.T) *askedSession {
+	t.Parallel()
+	a := &askedSession{T: t, root: t.TempDir()}
+	write(t, a.root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
+	file, token := tokens(t, "ann", "bob")
+	a.s, a.ann = takingWith(t, a.root, `{"elicitation":{}}`, web.Options{TokenFile: file}, nil)
+	of := func(token, can string) *taker { return &taker{t, httpClient(t, token), a.ann.url, can} }
+	a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can),
+		of(token[0], `{"elicitation":{"url":{}}}`)
+
+	a.id = a.ann.start()
+	r := a.finish(a.ann, a.id, "")
+	a.key = askedKey(r)
+	testkit.Need(t, a.key != "", "asked: %v", r)
+	testkit.Equal(t, r["requestState"], any(a.key), "asked: %v", r)
+	return a
+}
+
+func (a *askedSession) finish(c *taker, id, more string) map[string]any {
+	a.Helper()
+	r, fault := c.request("tools/call", "finished_step", `"name":"finished_step","arguments":`+finishText(id)+more)
+	testkit.Need(a, fault == "", "%v", fault)
+	return r
+}
+
+// answer finishes the step with an answer to a question.
+func (a *askedSession) answer(c *taker, said string) map[string]any {
+	a.Helper()
+	return a.finish(c, a.id, fmt.Sprintf(`,"requestState":"passed","inputResponses":{%q:%s}`, a.key, said))
+}
+
+// terminal answers the question as the user of the machine does.
+func (a *askedSession) terminal(passed bool) error {
+	ctx := a.Context()
+	stores := testkit.Get(backend.Open(ctx, state.Of(a.root), backend.Choice{}, false,
+		slog.New(slog.DiscardHandler))).Must(a)
+	defer stores.Close(ctx)
+	e := testkit.Get(workflow.Open(ctx, workflow.Options{Root: a.root, Stores: stores})).Must(a)
+	defer e.Close(ctx)
+
+	s := testkit.Get(a.s.session(ctx, "ann", a.id)).Must(a)
+	digest := ""
+	if q := s.Progress("text").Question; q != nil {
+		digest = q.Digest
 	}
+	return e.ReviewFor(ctx, a.id, "text", digest,
+		machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
+}
+
+// askedKey returns the name of the question that a reply asks, "" if it asks none.
+func askedKey(r map[string]any) (key string) {
+	requests, _ := r["inputRequests"].(map[string]any)
+	for key = range requests {
+	}
+	return key
+}
+
+// waits checks a reply that says want, and that the step has not passed.
+func (a *askedSession) waits(r map[string]any, want string) {
+	a.Helper()
+	testkit.Contains(a, fmt.Sprint(r), want, "the reply")
+	testkit.Equal(a, a.evidence(), nil)
+}
+
+// passed checks a reply that goes on to the next step, and what the step passed by.
+func (a *askedSession) passed(r map[string]any, kind machine.EvidenceKind) {
+	a.Helper()
+	testkit.Contains(a, fmt.Sprint(r), "status:next_step", "the reply")
+	e := a.evidence()
+	testkit.Need(a, e != nil, "the step has no evidence")
+	testkit.Equal(a, e.Kind, kind)
+	testkit.True(a, e.Channel != "", "the evidence %+v has no channel", e)
+}
+
+func (a *askedSession) evidence() *machine.Evidence {
+	a.Helper()
+	return testkit.Get(a.s.session(a.Context(), "ann", a.id)).Must(a).Progress("text").Evidence
+}
+
+const waitsForAPerson = "Waiting: a person must pass"
+
+func TestADeclineIsNoAnswer(t *testing.T) {
+	a := newAskedSession(t)
+	testkit.Contains(t, fmt.Sprint(a.answer(a.ann, `{"action":"decline"}`)), waitsForAPerson, "declined")
+	r := a.finish(a.ann, a.id, "")
+	testkit.Equal(t, askedKey(r), "", "asked again")
+	a.waits(r, waitsForAPerson)
+}
+
+func TestADeclinedFormMayStillBeAnswered(t *testing.T) {
+	a := newAskedSession(t)
+	a.answer(a.ann, `{"action":"cancel"}`)
+	a.passed(a.answer(a.ann, passes), machine.PassedIn)
+}
+
+func TestSilenceIsNoAnswer(t *testing.T) {
+	a := newAskedSession(t)
+	testkit.Equal(t, askedKey(a.finish(a.ann, a.id, "")), a.key, "the question that is asked again")
+	a.waits(a.finish(a.plain, a.id, ""), waitsForAPerson)
+}
+
+func TestAnotherCallerCannotAnswer(t *testing.T) {
+	a := newAskedSession(t)
+	a.waits(a.answer(a.bob, passes), "StateError")
+}
+
+func TestAnAnswerIsAboutWhatWasAsked(t *testing.T) {
+	a := newAskedSession(t)
+	write(t, a.root, map[string]string{"text.txt": "other"})
+	key := askedKey(a.answer(a.ann, passes))
+	testkit.True(t, key != "", "the other content is not asked about")
+	testkit.True(t, key != a.key, "the other content is asked about as before: %s", key)
+	a.waits(a.finish(a.plain, a.id, ""), waitsForAPerson)
+}
+
+func TestAnAnswerIsForItsOwnSession(t *testing.T) {
+	a := newAskedSession(t)
+	other := a.ann.start()
+	a.ann.call("abort_workflow", fmt.Sprintf(`{"explanation":"no","session_id":%q}`, a.id))
+	r := a.ann.call("finished_step",
+		fmt.Sprintf(`{"outputs":{"text":"text.txt"}},"inputResponses":{%q:%s}`, a.key, passes))
+	testkit.Contains(t, fmt.Sprint(r), "was aborted", "naming none")
+	a.waits(a.finish(a.ann, other, fmt.Sprintf(`,"inputResponses":{%q:%s}`, a.key, passes)), "inputRequests")
+}
+
+func TestTheFirstAnswerCounts(t *testing.T) {
+	a := newAskedSession(t)
+	must(t, a.terminal(true))
+	r := a.answer(a.ann, fails)
+	testkit.Contains(t, fmt.Sprint(r["content"]), "did not count", "the later answer")
+	a.passed(r, machine.Passed)
+}
+
+func TestTheTerminalsLaterAnswerIsRefused(t *testing.T) {
+	a := newAskedSession(t)
+	r := a.answer(a.ann, passes)
+	testkit.Fails(t, a.terminal(false), "does not wait for a person")
+	a.passed(r, machine.PassedIn)
 }

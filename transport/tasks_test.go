@@ -203,8 +203,8 @@ func TestAReviewIsATask(t *testing.T) {
 	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
-// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the
-// reply to a plain call: TestWhatBindsAPersonsAnswer.)
+// A person is asked by a task that wants input; only a form that was sent counts, and only once.
+// (By the reply to a plain call: the tests of askedSession.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
