@@ -58,37 +58,53 @@ var codingAgents = []agent{
 			own:  true,
 			args: map[string]any{"server": "deepwork", "uri": "deepwork://jobs/care"},
 		},
-		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
-			entry := map[string]any{"type": "http", "url": s.url}
-			if s.url == "" {
-				entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
-			}
-			testkit.Write(t, filepath.Join(home, "mcp.json"),
-				encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
-			return []string{
-					node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code",
-						"cli-wrapper.cjs"),
-					"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools",
-					"mcp__deepwork", "-p",
-				}, []string{
-					"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=scripted",
-					"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
-					fmt.Sprintf("MCP_TOOL_TIMEOUT=%d", callLimit.Milliseconds()),
-				}
-		},
+		setup: setUpClaudeCode,
 	},
-	{name: "Codex CLI", api: openAI, waits: "timed out", // it has no prompts of servers
+	{
+		name:  "Codex CLI", // it has no prompts of servers
+		api:   openAI,
+		waits: "timed out",
 		read: move{
 			tool: "read_mcp_resource",
 			own:  true,
 			args: map[string]any{"server": "deepwork", "uri": "deepwork://jobs/care"},
 		},
-		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
-			entry := fmt.Sprintf("url = %q\n", s.url)
-			if s.url == "" {
-				entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
-			}
-			testkit.Write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
+		setup: setUpCodex,
+	},
+	{
+		name:    "Gemini CLI", // with -p it sends a command to the model as it is
+		api:     google,
+		waits:   "timed out",
+		mention: "What is @deepwork:deepwork://jobs/care",
+		setup:   setUpGemini,
+	},
+}
+
+func setUpClaudeCode(t *testing.T, home, model string, s server) ([]string, []string) {
+	entry := map[string]any{"type": "http", "url": s.url}
+	if s.url == "" {
+		entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
+	}
+	testkit.Write(t, filepath.Join(home, "mcp.json"),
+		encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
+	return []string{
+			node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code",
+				"cli-wrapper.cjs"),
+			"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools",
+			"mcp__deepwork", "-p",
+		}, []string{
+			"ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=scripted",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+			fmt.Sprintf("MCP_TOOL_TIMEOUT=%d", callLimit.Milliseconds()),
+		}
+}
+
+func setUpCodex(t *testing.T, home, model string, s server) ([]string, []string) {
+	entry := fmt.Sprintf("url = %q\n", s.url)
+	if s.url == "" {
+		entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
+	}
+	testkit.Write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
 model_provider = "scripted"
 [model_providers.scripted]
 name = "scripted"
@@ -98,55 +114,54 @@ env_key = "SCRIPTED_KEY"
 [mcp_servers.deepwork]
 tool_timeout_sec = %d
 %s`, model, int(callLimit.Seconds()), entry))
-			return []string{
-				node(t), filepath.Join(agentPackages(t), "node_modules", "@openai", "codex", "bin", "codex.js"),
-				"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
-			}, []string{"CODEX_HOME=" + home, "SCRIPTED_KEY=scripted"}
-		}},
-	{name: "Gemini CLI", api: google, waits: "timed out", // with -p it sends a command to the model as it is
-		mention: "What is @deepwork:deepwork://jobs/care",
-		setup: func(t *testing.T, home, model string, s server) ([]string, []string) {
-			entry := map[string]any{"httpUrl": s.url, "timeout": callLimit.Milliseconds(), "trust": true}
-			if s.url == "" {
-				delete(entry, "httpUrl")
-				entry["command"], entry["args"] = s.command[0], s.command[1:]
-			}
+	return []string{
+		node(t), filepath.Join(agentPackages(t), "node_modules", "@openai", "codex", "bin", "codex.js"),
+		"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+	}, []string{"CODEX_HOME=" + home, "SCRIPTED_KEY=scripted"}
+}
 
-			testkit.Write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
-				"security": map[string]any{
-					"auth":        map[string]any{"selectedType": "gemini-api-key"},
-					"folderTrust": map[string]any{"enabled": false},
-				},
-				"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
-				"privacy":    map[string]any{"usageStatisticsEnabled": false},
-				"mcpServers": map[string]any{"deepwork": entry},
-			}))
-			return []string{
-				node(t), filepath.Join(agentPackages(t), "node_modules", "@google", "gemini-cli", "bundle",
-					"gemini.js"), "-y", "-m", "gemini-2.5-pro", "-p",
-			}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
-		}},
+func setUpGemini(t *testing.T, home, model string, s server) ([]string, []string) {
+	entry := map[string]any{"httpUrl": s.url, "timeout": callLimit.Milliseconds(), "trust": true}
+	if s.url == "" {
+		delete(entry, "httpUrl")
+		entry["command"], entry["args"] = s.command[0], s.command[1:]
+	}
+
+	testkit.Write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
+		"security": map[string]any{
+			"auth":        map[string]any{"selectedType": "gemini-api-key"},
+			"folderTrust": map[string]any{"enabled": false},
+		},
+		"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
+		"privacy":    map[string]any{"usageStatisticsEnabled": false},
+		"mcpServers": map[string]any{"deepwork": entry},
+	}))
+	return []string{
+		node(t), filepath.Join(agentPackages(t), "node_modules", "@google", "gemini-cli", "bundle",
+			"gemini.js"), "-y", "-m", "gemini-2.5-pro", "-p",
+	}, []string{"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL=" + model}
 }
 
 // openCodeAgent is not one of codingAgents: deepwork configures it as the agent of a run only. The package of its
 // program has one for each platform, of which the lock file has one.
-var openCodeAgent = agent{name: "OpenCode", api: openCode,
-	setup: func(t *testing.T, home, model string, _ server) ([]string, []string) {
-		if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
-			t.Skip("the lock file has OpenCode for linux/amd64 only")
-		}
-		config := filepath.Join(home, "opencode.json")
-		testkit.Write(t, config, encoded(map[string]any{
-			"model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-sonnet-4-5", "share": "disabled",
-			"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{
-				"baseURL": model + "/v1",
-				"apiKey":  "scripted",
-			}}},
-		}))
-		return []string{filepath.Join(agentPackages(t), "node_modules", "opencode-linux-x64", "bin", "opencode")},
-			[]string{"OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1",
-				"OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
-	}}
+var openCodeAgent = agent{name: "OpenCode", api: openCode, setup: setUpOpenCode}
+
+func setUpOpenCode(t *testing.T, home, model string, _ server) ([]string, []string) {
+	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+		t.Skip("the lock file has OpenCode for linux/amd64 only")
+	}
+	config := filepath.Join(home, "opencode.json")
+	testkit.Write(t, config, encoded(map[string]any{
+		"model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-sonnet-4-5", "share": "disabled",
+		"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{
+			"baseURL": model + "/v1",
+			"apiKey":  "scripted",
+		}}},
+	}))
+	return []string{filepath.Join(agentPackages(t), "node_modules", "opencode-linux-x64", "bin", "opencode")},
+		[]string{"OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1",
+			"OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
+}
 
 // care is a job with a step that anybody can finish and one whose review takes longer than an agent waits.
 const care = `name: care

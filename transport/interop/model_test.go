@@ -125,10 +125,13 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 
 func names(tools map[string]string) []string { return slices.Sorted(maps.Keys(tools)) }
 
-var anthropic = api{path: messages.path, answer: messages.answer, read: readMessages("mcp__%s__")}
+const messagesPath = "/v1/messages"
+
+// anthropic is the API that Claude Code talks.
+var anthropic = api{path: messagesPath, answer: answerMessages, read: readMessages("mcp__%s__")}
 
 // openCode is the same API as OpenCode talks it.
-var openCode = api{path: messages.path, answer: messages.answer, read: readMessages("%s_")}
+var openCode = api{path: messagesPath, answer: answerMessages, read: readMessages("%s_")}
 
 // readMessages reads the requests of Anthropic's API. prefix is what the names of a server's tools begin with.
 func readMessages(prefix string) func(body map[string]any, server string) turn {
@@ -162,151 +165,148 @@ func readMessages(prefix string) func(body map[string]any, server string) turn {
 	}
 }
 
-// messages is Anthropic's API, apart from the names of tools.
-var messages = api{
-	path: "/v1/messages",
-	answer: func(number int, name string, m move) []any {
-		block := map[string]any{"type": "text", "text": ""}
-		delta := map[string]any{"type": "text_delta", "text": m.text}
-		reason := "end_turn"
-		if m.tool != "" {
-			block = map[string]any{
-				"type":  "tool_use",
-				"id":    fmt.Sprintf("toolu_%d", number),
-				"name":  name,
-				"input": map[string]any{},
-			}
+// answerMessages answers as Anthropic's API does.
+func answerMessages(number int, name string, m move) []any {
+	block := map[string]any{"type": "text", "text": ""}
+	delta := map[string]any{"type": "text_delta", "text": m.text}
+	reason := "end_turn"
+	if m.tool != "" {
+		block = map[string]any{
+			"type":  "tool_use",
+			"id":    fmt.Sprintf("toolu_%d", number),
+			"name":  name,
+			"input": map[string]any{},
+		}
 
-			delta = map[string]any{"type": "input_json_delta", "partial_json": encoded(m.args)}
-			reason = "tool_use"
-		}
-		return []any{
-			map[string]any{"type": "message_start", "message": map[string]any{
-				"id":            fmt.Sprintf("msg_%d", number),
-				"type":          "message",
-				"role":          "assistant",
-				"model":         "scripted",
-				"content":       []any{},
-				"stop_reason":   nil,
-				"stop_sequence": nil,
-				"usage":         map[string]any{"input_tokens": 1, "output_tokens": 1},
-			}},
-			map[string]any{"type": "content_block_start", "index": 0, "content_block": block},
-			map[string]any{"type": "content_block_delta", "index": 0, "delta": delta},
-			map[string]any{"type": "content_block_stop", "index": 0},
-			map[string]any{
-				"type":  "message_delta",
-				"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil},
-				"usage": map[string]any{"output_tokens": 1},
-			},
-			map[string]any{"type": "message_stop"},
-		}
-	},
+		delta = map[string]any{"type": "input_json_delta", "partial_json": encoded(m.args)}
+		reason = "tool_use"
+	}
+	return []any{
+		map[string]any{"type": "message_start", "message": map[string]any{
+			"id":            fmt.Sprintf("msg_%d", number),
+			"type":          "message",
+			"role":          "assistant",
+			"model":         "scripted",
+			"content":       []any{},
+			"stop_reason":   nil,
+			"stop_sequence": nil,
+			"usage":         map[string]any{"input_tokens": 1, "output_tokens": 1},
+		}},
+		map[string]any{"type": "content_block_start", "index": 0, "content_block": block},
+		map[string]any{"type": "content_block_delta", "index": 0, "delta": delta},
+		map[string]any{"type": "content_block_stop", "index": 0},
+		map[string]any{
+			"type":  "message_delta",
+			"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil},
+			"usage": map[string]any{"output_tokens": 1},
+		},
+		map[string]any{"type": "message_stop"},
+	}
 }
 
 // openAI is the API that Codex talks: the tools of a server are in a namespace.
-var openAI = api{
-	path: "/responses",
-	read: func(body map[string]any, server string) turn {
-		t := turn{tools: map[string]string{}}
-		for _, tool := range list(body["tools"]) {
-			name := text(tool["name"])
-			if name != "mcp__"+strings.ReplaceAll(server, "-", "_") {
-				t.names = append(t.names, name)
-				continue
-			}
-			for _, member := range list(tool["tools"]) {
-				own := text(member["name"])
-				t.names = append(t.names, name+"__"+own)
-				t.tools[own] = encoded(map[string]any{
-					"name":        own,
-					"description": member["description"],
-					"parameters":  member["parameters"],
-				})
-			}
-		}
+var openAI = api{path: "/responses", read: readOpenAI, answer: answerOpenAI}
 
-		for _, item := range list(body["input"]) {
-			t.result = ""
-			if item["type"] == "function_call_output" {
-				t.result = flat(item["output"])
-			}
+func readOpenAI(body map[string]any, server string) turn {
+	t := turn{tools: map[string]string{}}
+	for _, tool := range list(body["tools"]) {
+		name := text(tool["name"])
+		if name != "mcp__"+strings.ReplaceAll(server, "-", "_") {
+			t.names = append(t.names, name)
+			continue
 		}
+		for _, member := range list(tool["tools"]) {
+			own := text(member["name"])
+			t.names = append(t.names, name+"__"+own)
+			t.tools[own] = encoded(map[string]any{
+				"name":        own,
+				"description": member["description"],
+				"parameters":  member["parameters"],
+			})
+		}
+	}
 
-		return t
-	},
-	answer: func(number int, name string, m move) []any {
-		item := map[string]any{
-			"type":    "message",
-			"role":    "assistant",
-			"id":      fmt.Sprintf("item_%d", number),
-			"content": []any{map[string]any{"type": "output_text", "text": m.text}},
+	for _, item := range list(body["input"]) {
+		t.result = ""
+		if item["type"] == "function_call_output" {
+			t.result = flat(item["output"])
 		}
-		if m.tool != "" {
-			item = map[string]any{
-				"type":      "function_call",
-				"id":        fmt.Sprintf("item_%d", number),
-				"call_id":   fmt.Sprintf("call_%d", number),
-				"name":      m.tool,
-				"arguments": encoded(m.args),
-			}
-			if !m.own {
-				item["namespace"] = strings.TrimSuffix(name, "__"+m.tool)
-			}
-		}
-		id := fmt.Sprintf("resp_%d", number)
-		return []any{
-			map[string]any{"type": "response.created", "response": map[string]any{"id": id}},
-			map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
-			map[string]any{
-				"type": "response.completed",
-				"response": map[string]any{
-					"id":    id,
-					"usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
-				},
-			},
-		}
-	},
+	}
+
+	return t
 }
 
-var google = api{
-	path: "GenerateContent",
-	read: func(body map[string]any, server string) turn {
-		t := turn{tools: map[string]string{}}
-		for _, tool := range list(body["tools"]) {
-			for _, f := range list(tool["functionDeclarations"]) {
-				name := text(f["name"])
-				t.names = append(t.names, name)
-				if own, ok := strings.CutPrefix(name, "mcp_"+server+"_"); ok {
-					t.tools[own] = encoded(f)
-				}
-			}
+func answerOpenAI(number int, name string, m move) []any {
+	item := map[string]any{
+		"type":    "message",
+		"role":    "assistant",
+		"id":      fmt.Sprintf("item_%d", number),
+		"content": []any{map[string]any{"type": "output_text", "text": m.text}},
+	}
+	if m.tool != "" {
+		item = map[string]any{
+			"type":      "function_call",
+			"id":        fmt.Sprintf("item_%d", number),
+			"call_id":   fmt.Sprintf("call_%d", number),
+			"name":      m.tool,
+			"arguments": encoded(m.args),
 		}
-		contents := list(body["contents"])
-		if len(contents) > 0 {
-			for _, part := range list(contents[len(contents)-1]["parts"]) {
-				if response, ok := part["functionResponse"].(map[string]any); ok {
-					t.result = flat(response["response"])
-				}
-			}
+		if !m.own {
+			item["namespace"] = strings.TrimSuffix(name, "__"+m.tool)
 		}
+	}
+	id := fmt.Sprintf("resp_%d", number)
+	return []any{
+		map[string]any{"type": "response.created", "response": map[string]any{"id": id}},
+		map[string]any{"type": "response.output_item.done", "output_index": 0, "item": item},
+		map[string]any{
+			"type": "response.completed",
+			"response": map[string]any{
+				"id":    id,
+				"usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+			},
+		},
+	}
+}
 
-		return t
-	},
-	answer: func(_ int, name string, m move) []any {
-		part := map[string]any{"text": m.text}
-		if m.tool != "" {
-			part = map[string]any{"functionCall": map[string]any{"name": name, "args": m.args}}
+var google = api{path: "GenerateContent", read: readGoogle, answer: answerGoogle}
+
+func readGoogle(body map[string]any, server string) turn {
+	t := turn{tools: map[string]string{}}
+	for _, tool := range list(body["tools"]) {
+		for _, f := range list(tool["functionDeclarations"]) {
+			name := text(f["name"])
+			t.names = append(t.names, name)
+			if own, ok := strings.CutPrefix(name, "mcp_"+server+"_"); ok {
+				t.tools[own] = encoded(f)
+			}
 		}
-		return []any{map[string]any{
-			"candidates": []any{map[string]any{
-				"content":      map[string]any{"role": "model", "parts": []any{part}},
-				"finishReason": "STOP",
-				"index":        0,
-			}},
-			"usageMetadata": map[string]any{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-		}}
-	},
+	}
+	contents := list(body["contents"])
+	if len(contents) > 0 {
+		for _, part := range list(contents[len(contents)-1]["parts"]) {
+			if response, ok := part["functionResponse"].(map[string]any); ok {
+				t.result = flat(response["response"])
+			}
+		}
+	}
+
+	return t
+}
+
+func answerGoogle(_ int, name string, m move) []any {
+	part := map[string]any{"text": m.text}
+	if m.tool != "" {
+		part = map[string]any{"functionCall": map[string]any{"name": name, "args": m.args}}
+	}
+	return []any{map[string]any{
+		"candidates": []any{map[string]any{
+			"content":      map[string]any{"role": "model", "parts": []any{part}},
+			"finishReason": "STOP",
+			"index":        0,
+		}},
+		"usageMetadata": map[string]any{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+	}}
 }
 
 func list(v any) (all []map[string]any) {

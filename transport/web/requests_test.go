@@ -169,24 +169,33 @@ func TestRequests(t *testing.T) {
 	s := serve(t, session.ChannelHTTP)
 	var second *http.Response
 	s.script("requests.txt", map[string]func(){
-		"two streams": func() { // the second takes the place of the first
-			first := s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
-			second = s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
-			io.Copy(io.Discard, first.Body)
-			first.Body.Close()
-		},
-		"their end": func() {
-			io.Copy(io.Discard, second.Body)
-			second.Body.Close()
-		},
-		"a token file with a fault": func() {
-			testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
-			testkit.Until(t, "the new tokens", func() bool {
-				res := s.send("GET", "/readyz", "", "")
-				res.Body.Close()
-				return res.StatusCode != 200
-			})
-		},
+		"two streams":               func() { second = s.twoStreams() },
+		"their end":                 func() { ends(second) },
+		"a token file with a fault": s.breakTokenFile,
+	})
+}
+
+// twoStreams opens two streams of the session, and returns the second, which takes the place of the first.
+func (s *served) twoStreams() *http.Response {
+	first := s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
+	second := s.send("GET", "/mcp", s.ann, "", "Mcp-Session-Id: "+s.id, "Accept: text/event-stream")
+	ends(first)
+	return second
+}
+
+// ends waits until a stream ends.
+func ends(stream *http.Response) {
+	io.Copy(io.Discard, stream.Body)
+	stream.Body.Close()
+}
+
+// breakTokenFile writes a token file that cannot be read, and waits until the server has noticed.
+func (s *served) breakTokenFile() {
+	testkit.Must(s.t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
+	testkit.Until(s.t, "the new tokens", func() bool {
+		res := s.send("GET", "/readyz", "", "")
+		res.Body.Close()
+		return res.StatusCode != 200
 	})
 }
 
