@@ -42,86 +42,122 @@ var (
 		"report.md":  "x",
 		".gitignore": "*.cache\n",
 	}
-	oneReport = map[string]any{"report": "NAME/report.md"}
-	grounds   = map[string]ground{
-		"checked": {"one, two", []string{checkedStep(checkKeys, "[]"), "two outputs: {}"}, checkedFiles, "one",
-			func(a *cheater) {
-				a.write("src.txt", well)
-				a.passes("one", oneReport)
-			}},
+	oneReport  = map[string]any{"report": "NAME/report.md"}
+	saidOutput = " outputs: {said: {type: string, description: S}}"
+	grounds    = map[string]ground{
+		"checked": {
+			steps:  "one, two",
+			each:   []string{checkedStep(checkKeys, "[]"), "two outputs: {}"},
+			files:  checkedFiles,
+			at:     "one",
+			honest: passesChecked,
+		},
 		// Its checks pass, and its reviews, which the agent does itself, leave time for edits.
-		"reviewed": {"one, two", []string{checkedStep(checkKeys,
-			`[{run_each: step, quality_criteria: {good: Is it good}}]`), "two outputs: {}"}, checkedFiles, "one", func(
-			a *cheater,
-		) {
-			a.write("src.txt", well)
-			a.finish("one", oneReport)
-			a.passes("one", oneReport, "quality_review_override_reason", "seen")
-		}},
-		"output": {"one, two", []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, " +
-			"description: P, required: false}, said: {type: string, description: S, required: false}}",
-			"two outputs: {}"},
-			map[string]string{"report.md": "x"}, "one", func(a *cheater) { a.passes("one", oneReport) }},
-		"schema": {"one, two", []string{"one outputs: {report: {type: file, description: R, schema: s.json}}",
-			"two outputs: {}"}, map[string]string{"report.md": `{"ok": false}`}, "one", func(
-			a *cheater,
-		) {
-			a.write("report.md", `{"ok": true}`)
-			a.passes("one", oneReport)
-		}},
-		"list": {"list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 5}, two",
-			[]string{"list outputs: {todo: {type: file, description: T}}", "port outputs: {}", "verify outputs: {}",
+		"reviewed": {
+			steps: "one, two",
+			each: []string{checkedStep(checkKeys, `[{run_each: step, quality_criteria: {good: Is it good}}]`),
 				"two outputs: {}"},
-			map[string]string{"todo.json": `["a","b","c"]`}, "list", func(a *cheater) {
-				a.passes("list", map[string]any{"todo": "NAME/todo.json"})
-			}},
-		"items": {"list, {for_each: todo, steps: [port, verify], at_once: 2}, two",
-			[]string{"list outputs: {todo: {type: string, description: T}}", "port outputs: {}", "verify outputs: {}",
-				"two outputs: {}"}, nil, "port[0]", func(
-				a *cheater,
-			) {
-				for _, step := range []string{"port[0]", "verify[0]", "port[1]", "verify[1]", "port[2]", "verify[2]"} {
-					a.passes(step, map[string]any{})
-				}
-				a.passes("two", map[string]any{})
-			}},
-		"when": {`ask, {when: {output: said, is: "yes"}, steps: [docs]}, two`,
-			[]string{"ask outputs: {said: {type: string, description: S}}", "docs outputs: {}", "two outputs: {}"}, nil,
-			"docs", func(
-				a *cheater,
-			) {
-				a.passes("docs", map[string]any{})
-			}},
-		"repeat": {"{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 2}}, two",
-			[]string{"fix outputs: {said: {type: string, description: S}}",
-				"look outputs: {said: {type: string, description: S}}", "two outputs: {}"}, nil, "fix", func(
-				a *cheater,
-			) {
-				a.passes("fix", map[string]any{"said": "fixed"})
-				a.passes("look", map[string]any{"said": "done"})
-				a.passes("two", map[string]any{})
-			}},
-		"until": {"{repeat: {steps: [fix], until: {run: [sh, NAME/check.sh]}, at_most: 9}}, two",
-			[]string{"fix outputs: {}", "two outputs: {}"},
-			map[string]string{"check.sh": "grep -q good NAME/src.txt", "src.txt": badly}, "fix", func(
-				a *cheater,
-			) {
-				a.write("src.txt", well)
-				a.passes("fix", map[string]any{})
-				a.passes("two", map[string]any{})
-			}},
-		"person": {"one, two", []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: " +
-			"report, by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"},
-			map[string]string{"report.md": "x"}, "one", func(
-				a *cheater,
-			) {
-				a.finish("one", oneReport)
-				_, _, err := typing(a.t, "pass", a.deepwork("sessions", "review", a.id, "one")...)
-				must(a.t, err)
-				a.passes("one", oneReport)
-			}},
+			files:  checkedFiles,
+			at:     "one",
+			honest: passesReviewed,
+		},
+		"output": {
+			steps: "one, two",
+			each: []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, description: P, " +
+				"required: false}, said: {type: string, description: S, required: false}}", "two outputs: {}"},
+			files:  map[string]string{"report.md": "x"},
+			at:     "one",
+			honest: func(a *cheater) { a.passes("one", oneReport) },
+		},
+		"schema": {
+			steps:  "one, two",
+			each:   []string{"one outputs: {report: {type: file, description: R, schema: s.json}}", "two outputs: {}"},
+			files:  map[string]string{"report.md": `{"ok": false}`},
+			at:     "one",
+			honest: passesSchema,
+		},
+		"list": {
+			steps: "list, {for_each: todo, steps: [port, verify], at_once: 2, max_items: 5}, two",
+			each: []string{"list outputs: {todo: {type: file, description: T}}", "port outputs: {}",
+				"verify outputs: {}", "two outputs: {}"},
+			files:  map[string]string{"todo.json": `["a","b","c"]`},
+			at:     "list",
+			honest: func(a *cheater) { a.passes("list", map[string]any{"todo": "NAME/todo.json"}) },
+		},
+		"items": {
+			steps: "list, {for_each: todo, steps: [port, verify], at_once: 2}, two",
+			each: []string{"list outputs: {todo: {type: string, description: T}}", "port outputs: {}",
+				"verify outputs: {}", "two outputs: {}"},
+			at:     "port[0]",
+			honest: passesAll("port[0]", "verify[0]", "port[1]", "verify[1]", "port[2]", "verify[2]", "two"),
+		},
+		"when": {
+			steps:  `ask, {when: {output: said, is: "yes"}, steps: [docs]}, two`,
+			each:   []string{"ask" + saidOutput, "docs outputs: {}", "two outputs: {}"},
+			at:     "docs",
+			honest: passesAll("docs"),
+		},
+		"repeat": {
+			steps:  "{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 2}}, two",
+			each:   []string{"fix" + saidOutput, "look" + saidOutput, "two outputs: {}"},
+			at:     "fix",
+			honest: passesRounds,
+		},
+		"until": {
+			steps:  "{repeat: {steps: [fix], until: {run: [sh, NAME/check.sh]}, at_most: 9}}, two",
+			each:   []string{"fix outputs: {}", "two outputs: {}"},
+			files:  map[string]string{"check.sh": "grep -q good NAME/src.txt", "src.txt": badly},
+			at:     "fix",
+			honest: inTurn(writes("src.txt", well), passesAll("fix", "two")),
+		},
+		"person": {
+			steps: "one, two",
+			each: []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, " +
+				"by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"},
+			files:  map[string]string{"report.md": "x"},
+			at:     "one",
+			honest: passesPerson,
+		},
 	}
 )
+
+func passesChecked(a *cheater) {
+	a.write("src.txt", well)
+	a.passes("one", oneReport)
+}
+
+func passesReviewed(a *cheater) {
+	a.write("src.txt", well)
+	a.finish("one", oneReport)
+	a.passes("one", oneReport, "quality_review_override_reason", "seen")
+}
+
+func passesSchema(a *cheater) {
+	a.write("report.md", `{"ok": true}`)
+	a.passes("one", oneReport)
+}
+
+func passesRounds(a *cheater) {
+	a.passes("fix", map[string]any{"said": "fixed"})
+	a.passes("look", map[string]any{"said": "done"})
+	a.passes("two", map[string]any{})
+}
+
+func passesPerson(a *cheater) {
+	a.finish("one", oneReport)
+	_, _, err := typing(a.t, "pass", a.deepwork("sessions", "review", a.id, "one")...)
+	must(a.t, err)
+	a.passes("one", oneReport)
+}
+
+// passesAll passes steps that have no outputs.
+func passesAll(steps ...string) func(*cheater) {
+	return func(a *cheater) {
+		for _, step := range steps {
+			a.passes(step, map[string]any{})
+		}
+	}
+}
 
 // job is the job.yml of a ground, with another check or none if one is given.
 func (g ground) job(name string, change ...string) string {
@@ -431,6 +467,34 @@ func does(tool string, args map[string]any) func(*cheater) {
 
 var dropCheck = []string{"checks: [{" + checkKeys + "}], ", ""}
 
+func writesAnHonestReportLater(a *cheater) {
+	a.honest = func(a *cheater) {
+		a.write("report.md", "honest")
+		a.ground.honest(a)
+	}
+}
+
+func hasAMonitorLie(a *cheater) {
+	afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > "+
+		"NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
+	testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
+}
+
+func startsWithASchemaOutside(a *cheater) {
+	a.editJob("s.json", "../s.json")
+	a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
+	a.finish("one", oneReport)
+}
+
+func saysEarlyThatRoundsAreOver(a *cheater) {
+	a.passes("fix", map[string]any{"said": "done"})
+	a.finish("look", map[string]any{"said": "not done"})
+	a.accepted = strings.Contains(a.text, `"step_id":"two"`)
+	if !a.accepted {
+		testkit.Contains(a.t, a.text, "Round 2 of 2 begins", "the next round")
+	}
+}
+
 // cheats is a function for the reason that attacks is one.
 func cheats() []cheat {
 	return []cheat{
@@ -503,13 +567,8 @@ func cheats() []cheat {
 			name:  "makes the check edit its own file",
 			on:    "checked",
 			check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md",
-			do: inTurn(handsIn, func(a *cheater) {
-				a.honest = func(a *cheater) {
-					a.write("report.md", "honest")
-					a.ground.honest(a)
-				}
-			}),
-			says: "Checks failed",
+			do:    inTurn(handsIn, writesAnHonestReportLater),
+			says:  "Checks failed",
 		},
 		// The job.
 		{name: "drops the check", on: "checked", do: edited(dropCheck...), says: "Checks failed"},
@@ -628,12 +687,7 @@ func cheats() []cheat {
 				"NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"),
 			says: "Checks failed",
 		},
-		{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
-			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad "+
-				"> NAME/src.txt; git config core.fsmonitor .git/lie",
-				"git config --unset core.fsmonitor; rm .git/lie")(a)
-			testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
-		}, says: "Checks failed"},
+		{name: "has a monitor lie to git", on: "reviewed", do: hasAMonitorLie, says: "Checks failed"},
 		{
 			name: "hides the repository",
 			on:   "reviewed",
@@ -690,11 +744,12 @@ func cheats() []cheat {
 			do:   inTurn(writes("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`), handsIn),
 			says: "schemas",
 		},
-		{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
-			a.editJob("s.json", "../s.json")
-			a.id = beginSession(a.t, a.client, a.name, "With the job that loads")
-			a.finish("one", oneReport)
-		}, says: "do not satisfy their schemas"},
+		{
+			name: "starts with a schema outside of the job",
+			on:   "schema",
+			do:   startsWithASchemaOutside,
+			says: "do not satisfy their schemas",
+		},
 		// Outputs.
 		{
 			name: "hands in a path that leads out",
@@ -793,14 +848,7 @@ func cheats() []cheat {
 			do:   does("go_to_step", map[string]any{"step_id": "two"}),
 			says: "step_ahead",
 		},
-		{name: "says early that the rounds are over", on: "repeat", do: func(a *cheater) {
-			a.passes("fix", map[string]any{"said": "done"})
-			a.finish("look", map[string]any{"said": "not done"})
-			a.accepted = strings.Contains(a.text, `"step_id":"two"`)
-			if !a.accepted && !strings.Contains(a.text, "Round 2 of 2 begins") {
-				a.t.Errorf("the next round: %s", a.text)
-			}
-		}, says: ""},
+		{name: "says early that the rounds are over", on: "repeat", do: saysEarlyThatRoundsAreOver},
 		{
 			name: "claims that the program passes",
 			on:   "until",
