@@ -95,10 +95,7 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			started: "git.branch: create",
 			refused: []string{"finished_step", "start_task_attempt", "refresh_workflow_tools"},
 			prepare: func(v *victim) { must(v.t, v.command(v.t.Context(), "trust", "--deny").Run()) },
-			control: func(v *victim) {
-				must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust")))
-				approve(v)
-			},
+			control: approveAfterDenial,
 		},
 		"branch whose log is the shell's": {
 			files:  onlyConfig("git: {branch: create}\n"),
@@ -172,27 +169,20 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			v.link(filepath.Join(v.outside, ".git"), ".git")
 		}},
 		"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
-		"bare repository": {broken: true, prepare: func(v *victim) { // as git finds it
-			must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
-			for _, part := range glob(v.root, ".git", "*") {
-				must(v.t, os.Rename(part, filepath.Join(v.root, filepath.Base(part))))
-			}
-			must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
-			testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
-			testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
-		}},
+		"bare repository":           {broken: true, prepare: makeBare},
 
 		// Programs found in the project.
-		"path in the project": {files: map[string]string{
-			"bin/git":  "#!/bin/sh\nexec MARK git\n",
-			"git":      "#!/bin/sh\nexec MARK git\n",
-			"bin/evil": "#!/bin/sh\nexec MARK evil\n",
-		},
+		"path in the project": {
+			files: map[string]string{
+				"bin/git":  "#!/bin/sh\nexec MARK git\n",
+				"git":      "#!/bin/sh\nexec MARK git\n",
+				"bin/evil": "#!/bin/sh\nexec MARK evil\n",
+			},
 			user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: " +
 				"{command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
-			prepare: func(v *victim) {
-				v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")}
-			}, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
+			prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} },
+			control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") },
+		},
 
 		// What is not a file, or too much.
 		"job linked": {broken: true, prepare: func(v *victim) {
@@ -205,12 +195,11 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				v.link(filepath.Join(v.home, ".ssh"), "keys")
 				v.link("keys/id", "README")
 			}},
-		"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
-			s := v.serve()
-			s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
-			s.call("list_projects", nil) // which enters the project into the board
-			must(v.t, s.client.Close())
-		}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
+		"tmp replaced after a session began": {
+			broken:  true,
+			prepare: beginAndClose,
+			during:  func(v *victim) { v.link(v.outside, ".deepwork/tmp") },
+		},
 		"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
 			".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", " +
 				"LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
@@ -226,27 +215,17 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			".deepwork/config.yml": "executors: {\"E\\e[2J\": {command: [\"\\e[2J\"]}}\nprojects: [{name: " +
 				"\"p\\e[2J\", repos: [{path: \"/\\e[2J\"}]}]\n\"\\e[3m\": 1\n",
 		}, broken: true},
-		"names of the user's agent": {user: trusted, again: true, prepare: func(v *victim) {
-			v.text = "T\x1b[2J\u202e\n" + forged + "\r\u009b2J\n" + forged
-			testkit.Git(v.t, v.root, "checkout", "-q", "-b", "evil\u202e\u009b")
-			v.write("a\x1b[2J\n"+forged, "x")
-			testkit.Git(v.t, v.root, "add", ".")
-			testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
-		}},
-		"script of another user": {files: map[string]string{
-			".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n",
-			"review.sh":            "#!/bin/sh\nexec MARK review\n",
+		"names of the user's agent": {user: trusted, again: true, prepare: commitForgedNames},
+		"script of another user": {
+			files: map[string]string{
+				".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n",
+				"review.sh":            "#!/bin/sh\nexec MARK review\n",
+			},
+			notice:  "quality_gate.agent_review_command",
+			refused: []string{"finished_step"},
+			prepare: giveReviewAway,
+			control: takeReviewBack,
 		},
-			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) {
-				if os.Getuid() != 0 {
-					v.t.Skip("only root can give files away")
-				}
-				v.grant(0o644)
-				must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 12345, 0))
-			}, control: func(v *victim) {
-				must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0))
-				approve(v)
-			}},
 		"script edited while the server runs": {
 			broken: true,
 			files: map[string]string{
@@ -271,18 +250,12 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 				approve(v)
 			},
 		},
-		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"),
-			prepare: func(v *victim) {
-				v.write("run.sh", "exec MARK of the branch\n")
-				testkit.Git(v.t, v.root, "add", "run.sh")
-				testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
-				v.write("run.sh", "exit 0\n") // in the checkout that the user approves
-				v.grant(0o644)
-			},
-			control: func(v *victim) {
-				v.write("run.sh", "exec MARK of the branch\n")
-				approve(v)
-			}},
+		"agent of a branch": {
+			broken:  true,
+			files:   onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"),
+			prepare: commitEvilAgent,
+			control: approveEvilAgent,
+		},
 		"git file of a trusted project": {
 			files:  onlyConfig(evilSource),
 			user:   "trusted_folders: [OUTSIDE]\n",
@@ -294,6 +267,66 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			broken: true,
 		},
 	}
+}
+
+func approveAfterDenial(v *victim) {
+	must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust")))
+	approve(v)
+}
+
+// makeBare makes the project a bare repository, which git finds there.
+func makeBare(v *victim) {
+	must(v.t, os.RemoveAll(filepath.Join(v.root, "hooks")))
+	for _, part := range glob(v.root, ".git", "*") {
+		must(v.t, os.Rename(part, filepath.Join(v.root, filepath.Base(part))))
+	}
+	must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+	testkit.Git(v.t, v.root, "config", "-f", "config", "core.bare", "true")
+	testkit.Git(v.t, v.root, "config", "-f", "config", "core.fsmonitor", v.program)
+}
+
+func beginAndClose(v *victim) {
+	s := v.serve()
+	s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
+	s.call("list_projects", nil) // which enters the project into the board
+	must(v.t, s.client.Close())
+}
+
+func commitForgedNames(v *victim) {
+	v.text = "T\x1b[2J\u202e\n" + forged + "\r\u009b2J\n" + forged
+	testkit.Git(v.t, v.root, "checkout", "-q", "-b", "evil\u202e\u009b")
+	v.write("a\x1b[2J\n"+forged, "x")
+	testkit.Git(v.t, v.root, "add", ".")
+	testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
+}
+
+func giveReviewAway(v *victim) {
+	if os.Getuid() != 0 {
+		v.t.Skip("only root can give files away")
+	}
+	v.grant(0o644)
+	must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 12345, 0))
+}
+
+func takeReviewBack(v *victim) {
+	must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0))
+	approve(v)
+}
+
+const evilAgent = "exec MARK of the branch\n"
+
+// commitEvilAgent commits an agent that is another one than in the checkout, which the user approves.
+func commitEvilAgent(v *victim) {
+	v.write("run.sh", evilAgent)
+	testkit.Git(v.t, v.root, "add", "run.sh")
+	testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
+	v.write("run.sh", "exit 0\n")
+	v.grant(0o644)
+}
+
+func approveEvilAgent(v *victim) {
+	v.write("run.sh", evilAgent)
+	approve(v)
 }
 
 // Nothing that a prepared repository holds is run, sent or touched before the user has
