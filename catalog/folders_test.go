@@ -167,20 +167,24 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 	testkit.Equal(t, summary(fresh(t, c), "plain"), "now a job")
 }
 
+func lookBeforeTheFile(p *project, c *Catalog) {
+	must(p.t, os.MkdirAll(p.job("one"), 0o755))
+	fresh(p.t, c)
+	p.put("one", source("one", "new"))
+}
+
+func lookAtAYoungFile(p *project, c *Catalog) {
+	p.put("one", source("one", "new"))
+	_, err := c.ask(p.t.Context(), c.state.Load().listings())
+	must(p.t, err)
+}
+
 // TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a state that others have replaced
 // by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 	for name, between := range map[string]func(p *project, c *Catalog){
-		"of a directory without its file": func(p *project, c *Catalog) {
-			must(p.t, os.MkdirAll(p.job("one"), 0o755))
-			fresh(p.t, c)
-			p.put("one", source("one", "new"))
-		},
-		"of a file that is too young": func(p *project, c *Catalog) {
-			p.put("one", source("one", "new"))
-			_, err := c.ask(p.t.Context(), c.state.Load().listings())
-			must(p.t, err)
-		},
+		"of a directory without its file": lookBeforeTheFile,
+		"of a file that is too young":     lookAtAYoungFile,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
