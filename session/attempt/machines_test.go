@@ -519,6 +519,21 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 	testkit.Equal(t, m.stopAttempt(r.AttemptID).State, board.Stopped)
 }
 
+func claimAtTheEndOfTheCopy(p *project, f *fleet, place task.Place) {
+	s := f.stores(place)
+	must(p.T, errors.Join(Claim(ctx, state.Of(p.Root), s), s.Close(ctx)))
+}
+
+func claimByTheNextServer(p *project, f *fleet, _ task.Place) {
+	m := p.machine("aaaa", f)
+	journals := testkit.Get(filepath.Glob(filepath.Join(m.State().Worktrees(), ".journal", "*.json"))).Must(m.t)
+	testkit.Until(m.t, "with the new board in the journal", func() bool {
+		text, _ := os.ReadFile(journals[0])
+		return strings.Contains(string(text), `"board"`)
+	})
+	m.stop()
+}
+
 // A copy into a database brings the worktrees: no server of the old board removes them, also if that
 // board is gone, and one of the database does when the attempt is deleted.
 func TestACopyBringsItsWorktrees(t *testing.T) {
@@ -527,19 +542,8 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 	}
 
 	for what, claim := range map[string]func(p *project, f *fleet, place task.Place){
-		"at the end of the copy": func(p *project, f *fleet, place task.Place) {
-			s := f.stores(place)
-			must(t, errors.Join(Claim(ctx, state.Of(p.Root), s), s.Close(ctx)))
-		},
-		"by the next server": func(p *project, f *fleet, place task.Place) {
-			m := p.machine("aaaa", f)
-			journals := testkit.Get(filepath.Glob(filepath.Join(m.State().Worktrees(), ".journal", "*.json"))).Must(m.t)
-			testkit.Until(m.t, "with the new board in the journal", func() bool {
-				text, _ := os.ReadFile(journals[0])
-				return strings.Contains(string(text), `"board"`)
-			})
-			m.stop()
-		},
+		"at the end of the copy": claimAtTheEndOfTheCopy,
+		"by the next server":     claimByTheNextServer,
 	} {
 		t.Run(what, func(t *testing.T) {
 			p, f := newProject(t), newFleet(t)

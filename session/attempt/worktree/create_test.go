@@ -275,33 +275,37 @@ func TestField12_PartialClone(t *testing.T) {
 		"checkout -q -b other")
 	commit(t, origin, "other", "a.txt", "other\n")
 	gits(t, origin, "checkout -q main")
-	for name, fetch := range map[string]func(repo string) error{
-		"a worktree": func(repo string) error {
-			k, at := newKeeper(t), tree(repo)
-			at.TargetBranch = "other"
-			made, err := k.Create(t.Context(), attemptID, branchName, []Tree{at}, nil)
-			if err != nil {
-				nothingLeft(t, k)
-				return err
-			}
-			reads(t, made[0].Path, "a.txt", "other\n")
-			return nil
-		},
-		"a file": func(repo string) error {
-			_, err := git.Output(t.Context(), git.Command{Dir: repo, Args: []string{"cat-file", "blob", "other:a.txt"}})
-			return err
-		},
+	for name, fetch := range map[string]func(t *testing.T, repo string) error{
+		"a worktree": fetchIntoWorktree,
+		"a file":     fetchFile,
 	} {
 		repo := filepath.Join(top, name)
 		gitIn(t, top, "clone", "-q", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "--filter=blob:none",
 			"file://"+filepath.ToSlash(origin), repo)
 		gits(t, repo, "branch -q other origin/other")
-		err := fetch(repo)
+		err := fetch(t, repo)
 		testkit.Fails(t, err, "is a partial clone")
 
 		follow(t, err, "them: ", "\n")
-		testkit.Works(t, fetch(repo), "%s, after the command", name)
+		testkit.Works(t, fetch(t, repo), "%s, after the command", name)
 	}
+}
+
+func fetchIntoWorktree(t *testing.T, repo string) error {
+	k, at := newKeeper(t), tree(repo)
+	at.TargetBranch = "other"
+	made, err := k.Create(t.Context(), attemptID, branchName, []Tree{at}, nil)
+	if err != nil {
+		nothingLeft(t, k)
+		return err
+	}
+	reads(t, made[0].Path, "a.txt", "other\n")
+	return nil
+}
+
+func fetchFile(t *testing.T, repo string) error {
+	_, err := git.Output(t.Context(), git.Command{Dir: repo, Args: []string{"cat-file", "blob", "other:a.txt"}})
+	return err
 }
 
 // A repository of another user is not said to be none, and the command in the error lets git use it.
