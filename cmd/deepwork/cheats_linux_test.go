@@ -63,8 +63,8 @@ var (
 		},
 		"output": {
 			steps: "one, two",
-			each: []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, description: P, " +
-				"required: false}, said: {type: string, description: S, required: false}}", "two outputs: {}"},
+			each: []string{"one outputs: {report: {type: file, description: R}, papers: {type: files, description: " +
+				"P, required: false}, said: {type: string, description: S, required: false}}", "two outputs: {}"},
 			files:  map[string]string{"report.md": "x"},
 			at:     "one",
 			honest: func(a *cheater) { a.passes("one", oneReport) },

@@ -333,6 +333,16 @@ func (p *runProject) offers() (all []string) {
 	return all
 }
 
+func resumeAndStop(p *runProject) {
+	p.plan("a await never")
+	r := p.resume()
+	p.awaits("a", 2)
+	said, _ := p.sh("deepwork run stop latest")
+	testkit.Contains(p.t, said, "stopped ")
+	_ = r.cmd.Wait()
+	p.plan()
+}
+
 // Every command that is offered for an attempt or a run, in any state, works as it is printed, and the state is
 // called the same in all places.
 func TestField14_EveryNextWorks(t *testing.T) {
@@ -359,15 +369,7 @@ func TestField14_EveryNextWorks(t *testing.T) {
 		"run paused":      {true, "a finish", []string{"--max-unknown", "0"}, nil, "paused", "run resume"},
 		"run that has failed, and used up its budget": {true, "a exit 3", []string{"--max-unknown", "1"}, nil,
 			"failed", "run resume"},
-		"run stopped": {true, "a exit 3", nil, func(p *runProject) {
-			p.plan("a await never")
-			r := p.resume()
-			p.awaits("a", 2)
-			said, _ := p.sh("deepwork run stop latest")
-			testkit.Contains(p.t, said, "stopped ")
-			_ = r.cmd.Wait()
-			p.plan()
-		}, "stopped", "run resume"},
+		"run stopped": {true, "a exit 3", nil, resumeAndStop, "stopped", "run resume"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

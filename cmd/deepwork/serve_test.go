@@ -323,15 +323,20 @@ func TestPostgresScripts(t *testing.T) {
 			"capture": capture,
 			"sql":     sqlCommand,
 			"visit":   visit,
-			"pg": func(ts *testscript.TestScript, neg bool, args []string) { // pg STATEMENT: @ is the schema and a dot
-				db, err := sql.Open("pgx", server.At(""))
-				ts.Check(err)
-				defer db.Close()
-				_, err = db.Exec(strings.ReplaceAll(args[0], "@", ts.Getenv("SCHEMA")+"."))
-				ts.Check(err)
-			},
+			"pg":      pgCommand(server),
 		},
 	})
+}
+
+// pgCommand is pg STATEMENT: @ is the schema and a dot.
+func pgCommand(server *pgtest.Server) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		db, err := sql.Open("pgx", server.At(""))
+		ts.Check(err)
+		defer db.Close()
+		_, err = db.Exec(strings.ReplaceAll(args[0], "@", ts.Getenv("SCHEMA")+"."))
+		ts.Check(err)
+	}
 }
 
 // A server starts although its database is away: it is not ready, refuses calls, and recovers.
