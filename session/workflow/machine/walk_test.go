@@ -105,15 +105,15 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 	def = def.For(s)
 
 	step := func(info *StepInfo) string {
-		if info == nil {
-			return "nothing"
-		}
 		text := info.StepID + " " + info.Position
 		if info.Item != nil {
 			text += fmt.Sprintf(", item %s of %d", info.Item.Value, info.Item.Count)
 		}
 		if info.Round != nil {
-			text += fmt.Sprintf(", round %d of %d, %s", info.Round.Number, info.Round.AtMost, info.Round.Failed)
+			text += fmt.Sprintf(", round %d of %d", info.Round.Number, info.Round.AtMost)
+			if info.Round.Failed != "" {
+				text += ", " + info.Round.Failed
+			}
 		}
 		for _, in := range info.Inputs {
 			text += fmt.Sprintf(", %s is %v", in.Name, in.Paths)
@@ -121,7 +121,9 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		return text
 	}
 	begun := func(first *StepInfo, others []StepInfo) {
-		say("begins %s", step(first))
+		if first != nil {
+			say("begins %s", step(first))
+		}
 		for _, o := range others {
 			say("and %s", step(&o))
 		}
@@ -178,7 +180,10 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				fin.Texts = testkit.Get(def.KeptTexts(ids)).Must(t)
 				var r *FinishReply
 				s, r = s.Finish(def, p, fin)
-				say("%s, ends %t, pending %v", r.Status, ends, r.PendingConcurrentSteps)
+				if ends {
+					say("ends")
+				}
+				say("%s%s", r.Status, listed(", pending", r.PendingConcurrentSteps))
 				if r.Feedback != nil {
 					say("%s", *r.Feedback)
 				}
@@ -232,8 +237,8 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			}
 		}
 		done, total := s.Counts(def)
-		say("%s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def),
-			s.Displayed(def, s.CurrentEntryIndex))
+		say("%s at %s (%d of %d)%s%s", s.Status, s.CurrentStepID, done, total, listed(", shows", s.Shown(def)),
+			listed(", displays", s.Displayed(def, s.CurrentEntryIndex)))
 		for _, p := range s.StepProgress {
 			testkit.True(t, !s.IsCurrent(p.Key) || slices.Contains(s.Shown(def), p.Key),
 				"after %s: %s is current, and not shown", line, p.Key)
@@ -249,6 +254,14 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 	}
 
 	return out.String()
+}
+
+// listed returns a list with what it is, or nothing if it is empty.
+func listed[S ~[]string](what string, list S) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %v", what, list)
 }
 
 const checkedJob = `name: checked
