@@ -66,22 +66,45 @@ func accepts(t *testing.T, file string) {
 	testkit.Golden(t, file, strings.Join(all, "\n\n")+"\n", *update)
 }
 
+// values returns the values of a config by their keys, as JSON in which the items of lists leave out zero fields.
 func values(t *testing.T, c *Config) map[string]string {
 	all := map[string]string{}
-	var walk func(key string, v any)
-	walk = func(key string, v any) {
-		if fields, ok := v.(map[string]any); ok && len(fields) > 0 {
-			for name, field := range fields {
-				walk(strings.TrimPrefix(key+"."+name, "."), field)
-			}
+	var walk func(key string, v reflect.Value)
+	walk = func(key string, v reflect.Value) {
+		if v.Kind() == reflect.Pointer && !v.IsNil() {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			all[key] = string(testkit.Get(json.Marshal(nonzero(v))).Must(t))
 			return
 		}
-		all[key] = string(testkit.Get(json.Marshal(v)).Must(t))
+		for field, value := range v.Fields() {
+			walk(strings.TrimPrefix(key+"."+field.Name, "."), value)
+		}
 	}
-	var fields map[string]any
-	testkit.Must(t, json.Unmarshal(testkit.Get(json.Marshal(c)).Must(t), &fields))
-	walk("", fields)
+	walk("", reflect.ValueOf(c))
 	return all
+}
+
+// nonzero returns a value with each struct as a map of the fields that are not zero. A pointer to zero is kept.
+func nonzero(v reflect.Value) any {
+	switch {
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		all := []any{}
+		for _, item := range v.Seq2() {
+			all = append(all, nonzero(item))
+		}
+		return all
+	case v.Kind() == reflect.Struct:
+		fields := map[string]any{}
+		for field, value := range v.Fields() {
+			if !value.IsZero() {
+				fields[field.Name] = nonzero(value)
+			}
+		}
+		return fields
+	}
+	return v.Interface()
 }
 
 // TestAcceptedFiles begins with the example of seed 001, "Configuration".
