@@ -18,12 +18,12 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A message is for a session's actor: a command, a finishCall, or news of a review.
+// A message is sent to a session's actor: a command, a finishCall, or a review's result.
 type message interface {
 	receive(ctx context.Context, a *sessionActor)
 }
 
-// A command is to be applied to the current state of the session.
+// A command is a function that the actor applies to the session's current state.
 type command[R any] struct {
 	do    func(ctx context.Context, a *sessionActor) (R, error)
 	reply actor.Reply[R]
@@ -33,39 +33,39 @@ func (m command[R]) receive(ctx context.Context, a *sessionActor) {
 	answer(m.reply, func() (R, error) { return apply(ctx, a, m.do) })
 }
 
-// A caller is the caller of a call, and what identifies the call.
+// A caller says who makes a call, and what identifies the call.
 type caller struct {
 	Identity string
 	Channel  string
-	Person   bool    // it may act as a person
-	Anywhere bool    // it acts on sessions of all roots
-	MovedBy  *string // the process to be recorded as the one that moves the session; nil changes nothing
+	Person   bool    // allowed to act as a person
+	Anywhere bool    // may act on sessions of every root
+	MovedBy  *string // recorded as the process that last moved the session; nil keeps the recorded one
 	Call     machine.Call
 }
 
-// A sessionActor has the state of one session in this process: a copy of the stored one, with its
-// revision. All that it acknowledges is stored before the reply is sent.
+// A sessionActor holds this process's copy of one stored session, with its revision. It stores a change
+// before it acknowledges it.
 type sessionActor struct {
 	engine *Engine
 	id     string
 	state  *machine.State
 	row    store.Session
-	wrote  bool // the command that is being applied has written
-	// the revision that the command has tried to store with its reply, and that was not confirmed; 0 means
-	// none
+	wrote  bool // the command being applied has written
+	// unsure is the revision that the command tried to store with its reply and that was not confirmed; 0
+	// means none.
 	unsure int64
 
-	branchMade bool // though the state says that it is due
+	branchMade bool // the branch was made here, though the state still says that it is due
 
-	kept *store.SessionPart // what the next transition stores with it, nil if nothing: see keepHandIn
+	kept *store.SessionPart // stored with the next transition, see keepHandIn; nil means nothing
 
-	begun *machine.Definition // with which the session began, once it is needed
+	begun *machine.Definition // the definition that the session began with, once read
 
-	reviews map[string]*review // those that run in this process, by step
+	reviews map[string]*review // reviews that run in this process, by step
 	gone    bool               // the session was pruned
 }
 
-// Start reads the session. Its error is returned to callers that use the session.
+// Start reads the session. Callers that use the session get its error.
 func (a *sessionActor) Start(ctx context.Context) error {
 	a.reviews = map[string]*review{}
 	r, err := a.engine.records.Read(ctx, a.id, nil)
@@ -76,7 +76,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	return err
 }
 
-// Stop answers callers that wait for a review, which will not come from this process.
+// Stop answers the calls that wait for a review: this process will not deliver it.
 func (a *sessionActor) Stop(context.Context) {
 	for _, r := range a.reviews {
 		a.drop(r, session.NotNow(codes.ShuttingDown, "The server is shutting down, and the review of step '%s' was "+
@@ -86,35 +86,34 @@ func (a *sessionActor) Stop(context.Context) {
 	a.engine.exports.Forget(a.id)
 }
 
-// Receive carries out one message. A refusal is in its reply, and leaves the state unchanged.
+// Receive handles one message. A refusal is sent in the reply and leaves the state unchanged.
 func (a *sessionActor) Receive(ctx context.Context, m message) error {
 	m.receive(ctx, a)
 	if a.gone || a.state.Status != machine.Active {
-		return actor.ErrRest // a repeated call reads the session
+		return actor.ErrRest // a repeated call reads the session again
 	}
 	return nil
 }
 
-// The errors of a commit after which the session is read and the command applied again: another process
-// was faster, or whether the write was made is not known.
+// After these commit errors the session is read and the command applied again: another process was faster, or
+// it is unknown whether the write was made.
 var (
 	errOvertaken = errors.New("another process has moved the session meanwhile")
 	errUnsure    = errors.New("it is not known whether the transition was stored")
 )
 
-// maxApplied is how often a command is applied to a session that others move at the same time; between, it
-// waits for up to applyPause times the number of tries. After maxUnsure commits that were not confirmed, its
-// caller is told so.
+// maxApplied is how often a command is applied while other processes move the same session. Before try n+1 it
+// waits up to n times applyPause. After maxUnsure unconfirmed commits the caller gets an error.
 const (
 	maxApplied = 20
 	maxUnsure  = 3
 	applyPause = 4 * time.Millisecond
 )
 
-// apply applies a command to the current state of the session. If the command wrote, that has proved that
-// the state was current; if not (it read, it refused, it repeated), or if its write was overtaken, the
-// stored session is looked at and the command applied again to a newer state. A command finds what its own
-// earlier application has stored: the record has its reply.
+// apply applies a command to the current state of the session. A successful write proves that the state was
+// current. If the command wrote nothing (it read, refused or repeated) or another process wrote first, apply
+// reads the session and applies the command again to the newer state. A command finds what an earlier
+// application of it stored, since the record has its reply.
 func apply[R any](
 	ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error),
 ) (r R, err error) {
@@ -135,7 +134,7 @@ func apply[R any](
 		changed, failed := a.refresh(ctx)
 		if failed == nil && !changed &&
 			(unconfirmed >= maxUnsure || unconfirmed > 0 && errors.Is(err, store.ErrUnavailable)) {
-			failed = err // an earlier, unconfirmed commit may still be made
+			failed = err // an earlier, unconfirmed commit may still succeed
 		}
 		switch {
 		case failed != nil && unconfirmed > 0:
@@ -156,7 +155,7 @@ func apply[R any](
 		a.id).With("session_id", a.id).Wait(time.Second)
 }
 
-// refresh reads the session if it has changed, and reports whether it has.
+// refresh reads the session if it has changed, and reports whether it had.
 func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	r, err := a.engine.records.Read(ctx, a.id, a.state)
 	if err != nil {
@@ -171,8 +170,8 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one. A review that it no longer waits for is cancelled; the calls
-// that wait for it are then treated like later ones.
+// become makes a stored state the current one. It cancels reviews that the state no longer waits for; the
+// calls that wait for them are then treated like later ones.
 func (a *sessionActor) become(next *machine.State) {
 	a.leave(a.state, next)
 	a.state = next
@@ -184,7 +183,7 @@ func (a *sessionActor) become(next *machine.State) {
 	}
 }
 
-// commit makes a transition: first durable, then visible. w says what else it stores; nil means nothing.
+// commit stores a transition, then makes it visible. w is what else to store; nil means nothing.
 func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionWrite) error {
 	e := a.engine
 	ctx := telemetry.Under(e.ctx, refOf(next))
@@ -234,14 +233,14 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	return nil
 }
 
-// sourced returns next, to which a session moves here, with the hash of the job.yml that it goes on with, if
-// that is the one here. At a place's first move it is the one here in any case.
+// sourced returns next with the hash of this place's job.yml, if the session goes on with that version of it.
+// At a place's first move it always does.
 func (e *Engine) sourced(before, next *machine.State) *machine.State {
-	hash := next.Definition.Source // that was taken over here; the file may have been edited since
+	hash := next.Definition.Source // as it was when taken over here; the file may have been edited since
 	if next.Definition == before.Definition {
 		here := e.definitions.Source(next.JobName)
 		if _, known := next.Sources[e.placeKey()]; known && here != hash {
-			return next // an edit has yet to be taken over
+			return next // an edit has not been taken over yet
 		}
 		hash = here
 	}
@@ -251,7 +250,7 @@ func (e *Engine) sourced(before, next *machine.State) *machine.State {
 	return next.WithSource(e.placeKey(), hash)
 }
 
-// answer sends the result of f, unless it comes later.
+// answer sends the result of f, unless another message will send it later.
 func answer[R any](to actor.Reply[R], f func() (R, error)) {
 	switch r, err := f(); {
 	case err == nil:
@@ -261,9 +260,9 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 	}
 }
 
-// repetition returns the stored reply to a repeated call with a request_id, or nil. It refuses
-// callers that the session does not belong to with the error for a missing session, so that they do
-// not learn that it exists.
+// repetition returns the stored reply to a repeated call with a request_id, or nil. A caller to whom the
+// session does not belong gets the error for a missing session, so that it does not learn that the session
+// exists.
 func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	if !c.Anywhere {
 		if err := a.engine.mayServe(c.Identity, a.row); err != nil {
@@ -273,7 +272,7 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 
 	if c.Call.RequestID == nil {
 		own := a.state.OwnReply(c.Call)
-		// others have moved it since, and may have had its reply forgotten
+		// others have moved the session since, which may have dropped the reply
 		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure {
 			return nil, session.NotNow(codes.SessionUncertain,
 				"Session '%s' may have been moved by this call or not: the store did not confirm it, and others have "+
@@ -327,7 +326,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	to, err := a.state.PlanGoTo(def, stepID)
-	if err == nil && !who.Anywhere { // a person may
+	if err == nil && !who.Anywhere { // a person may use any session
 		err = a.leavesEdits(ctx, def, to, stepID)
 	}
 	if err != nil {
@@ -378,8 +377,8 @@ func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredR
 	return r, err
 }
 
-// branched makes the branch of a session that has begun, unless that is done: the first call in the session's
-// root does, if the server that began the session was killed before, or git failed there.
+// branched makes the branch of a session, unless that is done. The server that began the session may have
+// been killed before, or git may have failed there; then the first call in the session's root makes it.
 func (a *sessionActor) branched(ctx context.Context, who caller) error {
 	s := a.state
 	if !s.BranchDue || s.Status != machine.Active || a.branchMade || who.Anywhere {

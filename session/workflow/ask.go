@@ -13,31 +13,31 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An AskFunc has the client of a call ask its user. key names the question: its session and step, as
-// askedAbout reads them, the outputs, when it arose, and who is asked. The answer is nil if there's none by
-// the end of ctx, or the client asks once the call is answered, and makes the call again with what its user
-// says; declined means that the user closed the form without an answer. With the question "" nobody is asked,
-// and only an answer that the call has counts. Only Passed and Feedback of it are used.
+// An AskFunc has the client of a call ask its user. key identifies the question: its session and step (see
+// askedAbout), the outputs, when it arose, and who is asked. The answer is nil if there is none when ctx
+// ends, or if the client asks only after the call is answered and then repeats the call with the user's
+// answer. declined means that the user closed the form without answering. If question is "", nobody is asked
+// and only an answer that the call brings counts. Only the answer's Passed and Feedback are used.
 type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool)
 
 type askKey struct{}
 
-// An asker is a call's client that may be able to ask its user.
+// An asker is the client of a call, which may be able to ask its user.
 type asker struct {
 	able     func() bool
-	answered []string // the keys of the questions that the call answers
+	answered []string // the keys of the questions that the call brings answers to
 	ask      AskFunc
 }
 
-// WithAsk returns a context whose calls may ask the client's user. able, which is called once there's a question,
-// reports whether the client can; a nil f means that it cannot. answered are the keys of the questions that the call
-// brings answers to.
+// WithAsk returns a context whose calls may ask the client's user. able reports whether the client can ask,
+// and is called once there is a question; a nil f means that it cannot. answered has the keys of the
+// questions that the call brings answers to.
 func WithAsk(ctx context.Context, able func() bool, answered []string, f AskFunc) context.Context {
 	return context.WithValue(ctx, askKey{}, asker{able, answered, f})
 }
 
-// askedAbout returns the session and the step of the question that a call answers, or "". The call that was asked may
-// have named neither, and is made again as it was: it must not be about whatever is current by then.
+// askedAbout returns the session and the step of the question that a call answers, or "". The client repeats
+// the call unchanged, which may have named neither; it must not apply to whatever is current by then.
 func askedAbout(ctx context.Context) (id, step string) {
 	c, _ := ctx.Value(askKey{}).(asker)
 	for _, key := range c.answered {
@@ -48,7 +48,7 @@ func askedAbout(ctx context.Context) (id, step string) {
 	return "", ""
 }
 
-// clientOf returns what asks the user of a call's client, or nil.
+// clientOf returns the AskFunc of the call's client, or nil.
 func clientOf(ctx context.Context) AskFunc {
 	c, _ := ctx.Value(askKey{}).(asker)
 	if c.ask == nil || !c.able() {
@@ -57,9 +57,9 @@ func clientOf(ctx context.Context) AskFunc {
 	return c.ask
 }
 
-// ask has the client of a call ask its user about a step, until within ends, and records the answer while ctx lasts. It
-// reports whether the question is settled, here or elsewhere, so that the call has another reply. A user who declines
-// is not asked again about these outputs.
+// ask has the client of a call ask its user about a step until within ends, and records the answer until ctx
+// ends. It reports whether the question is settled, here or elsewhere, so that the call gets another reply. A
+// user who declines is not asked again about these outputs.
 func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q decision) (settled bool, err error) {
 	client := clientOf(ctx)
 	if client == nil || within.Err() != nil {
@@ -80,7 +80,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
-	e.aside(func() { // the question ends when it is settled elsewhere
+	e.aside(func() { // end the question when it is settled elsewhere
 		for changed := e.follower.changed(id); !e.settled(within, id, q); changed = e.follower.changed(id) {
 			if wait.Until(within, askedEvery, changed) != nil {
 				return
@@ -107,7 +107,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 			}
 			return a.commit(nil, next, nil)
 		})
-		if err != nil { // settled meanwhile, or asked once more
+		if err != nil { // settled meanwhile, or asked again
 			e.Logger.Debug("that a user declined was not recorded", "session", id, "step", q.Step, "error", err)
 		}
 	}
@@ -115,11 +115,11 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	return ctx.Err() == nil && e.settled(ctx, id, q), nil
 }
 
-// askedEvery is how often a question that a client asks is looked at, if nothing wakes that.
+// askedEvery is how often an open question is checked when nothing wakes the check.
 const askedEvery = 5 * time.Second
 
-// settled reports whether a step no longer waits for a decision: somebody has answered, or the session has moved
-// on, at any server.
+// settled reports whether a step no longer waits for a decision: somebody has answered, or the session has
+// moved on, at any server.
 func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
@@ -129,9 +129,9 @@ func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
 	return err != nil
 }
 
-// ask asks what a finished_step waits for, until the call has to be answered, where an agent could override reviews
-// too (quality_gate.override is agent): that a user answered is the client's word, and an agent that can start a
-// program can be a client. The notice says why an answer did not count.
+// ask asks what a finished_step waits for, until the call must be answered. It asks only where an agent could
+// override reviews, too (quality_gate.override is agent): only the client says that a user answered, and an
+// agent that can start a program can be a client. The notice says why an answer did not count.
 func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) (settled bool, notice string) {
 	if f.question == nil {
 		return false, ""
@@ -150,8 +150,8 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	return settled, ""
 }
 
-// AskAbout asks the user of a call's client about a step of a run that waits for a person, for as long as a call may
-// take that came at a time, and under the conditions of a finished_step.
+// AskAbout asks the user of a call's client about a step of a run that waits for a person. The conditions are
+// those of a finished_step, and it takes as long as a call that arrived at that time may.
 func (e *Engine) AskAbout(
 	ctx context.Context, who session.Caller, arrived time.Time, id, stepID string,
 ) (settled bool, err error) {
@@ -174,8 +174,8 @@ func (e *Engine) AskAbout(
 	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Digest})
 }
 
-// A ProgressFunc receives the progress of a call, as done of total, and what it waits for. It must
-// not block.
+// A ProgressFunc receives the progress of a call, as done of total, and what the call waits for. It must not
+// block.
 type ProgressFunc func(done, total int, message string)
 
 type progressKey struct{}

@@ -20,9 +20,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// call carries out a call of a connection or, if it repeats the request_id of an earlier one, returns that
-// one's reply. do returns the reply and its session. args are the arguments that identify the call, without
-// the request_id. finish completes a copy of the reply with what may have changed since; replayed reports
+// call carries out a call of a connection. If it repeats the request_id of an earlier call, it returns that
+// call's reply. do returns the reply and its session. args are the arguments that identify the call, without
+// the request_id. finish updates a copy of the reply with what may have changed since; replayed reports
 // whether the reply is a repetition.
 func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
 	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed bool)) (*R, error) {
@@ -47,12 +47,12 @@ func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, a
 	if err != nil {
 		return nil, err
 	}
-	reply := *r.(*R) // which may be stored
+	reply := *r.(*R) // r may be stored
 	finish(&reply, id, replayed)
 	return &reply, nil
 }
 
-// once carries out a call, or finds its stored reply.
+// once carries out a call, or returns its stored reply.
 func (c *Conn) once(
 	ctx context.Context, who caller, do func() (any, string, error), decode func(*machine.StoredReply) (any, error),
 ) (r any, id string, replayed bool, err error) {
@@ -70,7 +70,7 @@ func (c *Conn) once(
 
 	stored := false
 	defer func() {
-		if stored && errors.Is(err, store.ErrUnavailable) { // which says of itself that nothing was changed
+		if stored && errors.Is(err, store.ErrUnavailable) { // whose text says that nothing was changed
 			err = session.NotNow(codes.SessionUncertain,
 				"This call was carried out, and its reply cannot be read: %v. Make the same call again with the same "+
 					"request_id.", err).Because(err)
@@ -82,8 +82,8 @@ func (c *Conn) once(
 			return nil, "", false, err
 		}
 		if id != "" {
-			// The connection that made the call may be gone: the repeating caller continues with the
-			// session, or with the one below if it has ended.
+			// The connection that made the call may be gone. The repeating caller continues with the session,
+			// or with the one below if it has ended.
 			if _, err = c.resume(ctx, id); err != nil {
 				return nil, "", false, err
 			}
@@ -100,13 +100,13 @@ func (c *Conn) once(
 		if r, id, err = do(); !errors.Is(err, store.ErrRequested) {
 			return r, id, false, err
 		}
-		stored = true // by this process, which was not told so, or by another server meanwhile
+		stored = true // unconfirmed, by this process, or meanwhile by another server
 	}
 	return r, id, false, err
 }
 
-// claimRequest waits while a call with this key is in progress in this process, and claims the key;
-// the caller calls end when its own call has ended.
+// claimRequest waits while a call with this key is in progress in this process, then claims the key. The
+// caller calls end when its own call is done.
 func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
 	mine := make(chan struct{}) // closed by end
 	for {
@@ -137,11 +137,13 @@ type FinishArgs struct {
 	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
-	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
-	// Of is what an earlier call waited for that this one repeats; nil means that it's the first. A repetition is about
-	// that session and step; it begins no review of other content, and doesn't begin a void try again.
+	Merged bool `json:"-"` // set by the leader of a run that has merged an item's branch
+	// Of is what an earlier call waited for, if this call repeats that one; nil means that this is the first.
+	// A repetition applies to that session and step. It does not begin a review of other content, nor begin a
+	// void try again.
 	Of *machine.Going `json:"-"`
-	// Untold says that nobody reads the reply: a verdict that refuses the outputs still waits for the next call.
+	// Untold means that nobody reads the reply, so a verdict that refuses the outputs is kept for the next
+	// call.
 	Untold bool `json:"-"`
 }
 
@@ -156,9 +158,8 @@ func (FinishArgs) Tags() map[string]string {
 	}
 }
 
-// Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
-// outputs of the last finished step, or with the same request_id, it returns the same reply and
-// changes nothing.
+// Finish reports a step as finished (seed 000, 001.4). A call that repeats the step_id and outputs of the
+// last finished step, or its request_id, gets the same reply and changes nothing.
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
@@ -204,7 +205,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 	})
 }
 
-// finish finds the session of a finished_step and asks it.
+// finish finds the session of a finished_step and sends it the call.
 func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived time.Time) (*finished, error) {
 	how, err := c.engine.Reviewing(ctx)
 	if err != nil {
@@ -239,7 +240,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	finish := func(id string) (*finished, error) {
 		f, err := once(id, joined, "")
 		until := arrived.Add(within)
-		if within < how.ReplyWithin { // a client that is asked by the reply, not while it waits
+		if within < how.ReplyWithin { // a client that is asked in the reply, not while the call waits
 			until = time.Now().Add(c.engine.AskTimeout)
 		}
 		if err != nil {
@@ -260,8 +261,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 
 	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
-		// The session that this step ended has left the stack, or others are on top of it: the call may repeat the one
-		// whose reply was lost.
+		// The session that this step ended has left the stack, or others are on top of it. The caller may
+		// have lost the reply and repeated the call.
 		if id := c.lastEnded(ctx, *a.StepID, true, same); id != "" {
 			f, err := finish(id)
 			if err == nil && !f.Recorded {
@@ -293,8 +294,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	return nil, err
 }
 
-// about carries out a call about the session that it names, or about the only one. If another caller ends that one
-// meanwhile, the call is carried out for the only one that is left. id is "" if no session was found.
+// about carries out a call for the session that it names, or for the only one. If another caller ends that
+// session meanwhile, it uses the only one that is left. id is "" if no session was found.
 func about[R any](
 	ctx context.Context, c *Conn, named *string, do func(id string) (R, error),
 ) (r R, id string, err error) {
@@ -317,8 +318,9 @@ func about[R any](
 // askedElsewhere is the maximum number of sessions whose concurrent groups are searched for a step.
 const askedElsewhere = 20
 
-// pointToSession returns err or, if it refuses a step that is current in another session of the stack, an
-// error with the call to make for that session. Of several it names all: the caller knows which one is meant.
+// pointToSession returns err. If err refuses a step that is current in another session of the stack, it
+// returns an error with the call to make for that session, or for each of several: the caller knows which one
+// it means.
 func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
 	if refused == nil || !slices.Contains(
@@ -347,7 +349,7 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 	}
 
 	here := refused.Message
-	if a.SessionID == nil || refused.Code == codes.UnknownStep { // else the caller chose the session
+	if a.SessionID == nil || refused.Code == codes.UnknownStep { // otherwise the caller chose the session
 		if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
 			here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id,
 				stack[at].Workflow, stack[at].Step)
@@ -396,7 +398,7 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, err
 	})
 }
 
-// move asks the session for a transition.
+// move sends the session a transition.
 func move[R any](
 	ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error),
 ) (*R, string, error) {
@@ -405,7 +407,7 @@ func move[R any](
 		return nil, "", err
 	}
 	c.moved(nil)
-	c.engine.ended(ctx, id) // or the reply's stack would still have the workflows of steps that this has left
+	c.engine.ended(ctx, id) // else the reply's stack would still list the workflows of the steps left
 	return r, id, nil
 }
 
@@ -435,15 +437,15 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 	return r, nil
 }
 
-// follow puts the session of the step that a call about another one has begun on the stack: that of a workflow which is
-// a step, also if the call is repeated.
+// follow pushes the session of the step that has begun onto the stack if it is another one than the call was
+// about: the step is a workflow. It does so also if the call is repeated.
 func (c *Conn) follow(ctx context.Context, info *machine.StepInfo, id string) {
 	if info != nil && info.SessionID != id && !c.holds(info.SessionID) {
-		_, _ = c.resume(ctx, info.SessionID) // else the next call names it
+		_, _ = c.resume(ctx, info.SessionID) // on failure the next call names it
 	}
 }
 
-// here returns a copy of the description of a step with the folder in which its agent works. info may be nil.
+// here returns a copy of a step's description with the folder in which its agent works. info may be nil.
 func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
 	if info == nil {
 		return nil
@@ -461,9 +463,9 @@ type GoToArgs struct {
 	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 }
 
-// GoTo goes back to an earlier step, or restarts the current one: the progress of that step and all
-// later ones is moved to the session's history; files stay. The siblings of a member of a concurrent
-// group stay as they are, unless All is set.
+// GoTo goes back to an earlier step, or restarts the current one. The progress of that step and of all later
+// ones moves to the session's history; files stay. The siblings of a member of a concurrent group stay as
+// they are, unless All is set.
 func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
 	request := a.RequestID
 	a.RequestID = nil

@@ -17,10 +17,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The checks of a step run like its reviews: as a try that is open in the record, with a row that the
-// process which runs them renews, and calls that wait for it. See review.
+// The checks of a step run like its reviews: there is an open try in the record, a row that the process
+// running them renews, and calls that wait. See review.
 
-// subject returns what the checks of a call's step are about; without checks, the files of its outputs.
+// subject returns what the checks of the call's step judge; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
 	s := &check.Subject{
 		Root:   a.state.RootOf(a.root(), c.plan.Step.ID),
@@ -40,8 +40,8 @@ func (a *sessionActor) subject(c *candidate) *check.Subject {
 	return s
 }
 
-// checksOf returns the checks of a call's step. One that ends rounds is another one in each: what it said in an
-// earlier round does not stand.
+// checksOf returns the checks of the call's step. A check that ends rounds is a new one in each round: its
+// earlier results do not count.
 func (a *sessionActor) checksOf(c *candidate) []job.StepCheck {
 	checks := slices.Clone(c.plan.Step.Checks)
 	for i := range checks {
@@ -52,8 +52,8 @@ func (a *sessionActor) checksOf(c *candidate) []job.StepCheck {
 	return checks
 }
 
-// protect returns the definition with the files that the steps of an entry protect, as they are now. s is the state
-// that begins them, nil for a new session.
+// protect returns the definition with the current hashes of the files that the steps of an entry protect. s
+// is the state that begins them, nil for a new session.
 func (e *Engine) protect(
 	ctx context.Context, root string, s *machine.State, def *machine.Definition, entry job.Entry,
 ) (*machine.Definition, error) {
@@ -75,7 +75,8 @@ func (e *Engine) protect(
 	return &with, nil
 }
 
-// IsolateFor records the folder, absolute, in which the item of a current step is worked on from now on.
+// IsolateFor records the absolute path of the folder in which the item of a current step is worked on from
+// now on.
 func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) error {
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		def, err := a.definition(ctx)
@@ -105,9 +106,9 @@ func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) erro
 	})
 }
 
-// leavesEdits refuses a go_to_step that leaves a step which protects files, and has not passed, while they are not as
-// they were when it began: they would count as they are when it begins again. to is the index of the entry that it
-// leads to, with the step.
+// leavesEdits refuses a go_to_step that leaves an unpassed step whose protected files have changed since it
+// began: when the step begins again, the edits would be taken for the original. to is the index of the entry
+// with the step that it leads to.
 func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition, to int, stepID string) error {
 	_, i, item := job.SplitItem(stepID)
 	for _, p := range a.state.StepProgress {
@@ -117,7 +118,7 @@ func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition,
 			continue
 		}
 		if p.Key == stepID {
-			left.Protected = nil // it keeps it
+			left.Protected = nil // the step keeps the hashes
 		}
 		if err := a.engine.leavesEdits(ctx, a.root(), a.state, &left); err != nil {
 			return err
@@ -127,8 +128,8 @@ func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition,
 	return nil
 }
 
-// leavesEdits is what sessionActor.leavesEdits does for one step and for those of the workflow that it is, also of one
-// that was aborted: they begin again with it.
+// leavesEdits does what sessionActor.leavesEdits does for one step, and for the steps of its workflow if it
+// is one, even an aborted one: they begin again with it.
 func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State, p *machine.StepProgress) error {
 	if !p.Current() {
 		return nil
@@ -153,7 +154,7 @@ func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State,
 	}
 	child, err := e.records.Read(ctx, p.Child, nil)
 	if session.CodeOf(err) == codes.UnknownSession {
-		return nil // it was removed
+		return nil // the session was removed
 	} else if err != nil {
 		return err
 	}
@@ -167,8 +168,8 @@ func (e *Engine) leavesEdits(ctx context.Context, root string, s *machine.State,
 	return nil
 }
 
-// checked decides about the checks of a step. It returns neither a reply nor an error if all of them have passed
-// on the content, or a person passes over those that have not.
+// checked decides about the checks of a step. It returns neither a reply nor an error if each has passed on
+// the content, or a person passes over it.
 func (a *sessionActor) checked(
 	ctx context.Context, c *candidate, content *check.Content, how Reviewing,
 ) (*finished, error) {
@@ -181,7 +182,7 @@ func (a *sessionActor) checked(
 		return nil, errLater
 	}
 
-	// Whether this call is to tell the result of the last try: it has waited for it, or nobody was told.
+	// Report the result of the last try if this call has waited for it, or no call has been told.
 	reported := m.joined == c.bound ||
 		last != nil && last.Checks && !last.Collected && last.State == machine.TryFailed && last.Digest == c.bound
 	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
@@ -195,7 +196,7 @@ func (a *sessionActor) checked(
 		}
 		known[i] = a.state.CheckedBefore(stepID, check.Key(&checks[i]), content.Digest(i))
 		if v := known[i]; v != nil && !v.Passed && v.Check.Bound == check.ToOutputs && !reported {
-			known[i] = nil // what it failed for may be in other files, which nobody has looked at
+			known[i] = nil // the cause may be in other files, which nobody has looked at
 		}
 		missing = missing || known[i] == nil
 	}
@@ -229,7 +230,7 @@ func (a *sessionActor) checked(
 		return nil, nil
 	}
 
-	m.joined = c.bound // if this is applied again, it has told the result
+	m.joined = c.bound // if applied again, this call has already reported the result
 	f := a.needsWork(c.def.Notice, a.failedChecks(c, p.FailedChecks, failed))
 	next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil)
 	if next != a.state && !m.args.Untold {
@@ -241,7 +242,7 @@ func (a *sessionActor) checked(
 	return f, nil
 }
 
-// failedChecks says which checks have failed, and what to do.
+// failedChecks describes the failed checks and what to do.
 func (a *sessionActor) failedChecks(c *candidate, times int, failed []*machine.Verdict) string {
 	var b strings.Builder
 	then := "as long as nothing has changed, the result stands"
@@ -262,7 +263,7 @@ func (a *sessionActor) failedChecks(c *candidate, times int, failed []*machine.V
 	return b.String()
 }
 
-// passedOver reports of each check of a step whether a person passes over it.
+// passedOver reports for each check of a step whether a person passes over it.
 func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 	over, given := make([]bool, len(c.plan.Step.Checks)), a.state.Progress(c.plan.Step.ID)
 	if !given.HasGrant() || how.Override == config.OverrideNever ||
@@ -275,7 +276,7 @@ func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 	return over
 }
 
-// beginChecks records a try of the checks, durably, and runs those that have no result for the content.
+// beginChecks stores an open try of the checks, and runs those without a result for the content.
 func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished, error) {
 	e, stepID := a.engine, c.plan.Step.ID
 	if e.Checks == nil {
@@ -303,7 +304,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 	})
 }
 
-// checkResults returns what the try of the checks has: the result of each, or why it is void.
+// checkResults returns the results of the checks, or why their try is void.
 func (r *review) checkResults() (verdicts []*machine.Verdict, void string) {
 	switch err := r.verdicts[0].Err; {
 	case err != nil:
@@ -314,7 +315,7 @@ func (r *review) checkResults() (verdicts []*machine.Verdict, void string) {
 	return slices.DeleteFunc(slices.Clone(r.round.Verdicts), func(v *machine.Verdict) bool { return v == nil }), ""
 }
 
-// notChecked is the answer to calls that wait for checks which could not be run, or were not decided.
+// notChecked answers the calls that wait for checks which could not be run or did not come to a result.
 func (a *sessionActor) notChecked(r *review, m *finishCall) (*finished, error) {
 	if err := r.verdicts[0].Err; err != nil {
 		if refused, ok := errors.AsType[*session.Error](err); ok {
@@ -338,5 +339,5 @@ func (a *sessionActor) notChecked(r *review, m *finishCall) (*finished, error) {
 			r.stepID, strings.Join(files, ", "), more)), nil
 }
 
-// maxUndecided is how many files the reply names that went on changing.
+// maxUndecided is the maximum number of files the reply names that kept changing.
 const maxUndecided = 20

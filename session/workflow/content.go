@@ -17,8 +17,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// hash reads the submitted files, and what the checks are about, outside the actor, which continues to receive, and
-// checks them by their schemas.
+// hash reads the submitted files and what the checks judge, and validates files by their schemas. It runs
+// outside the actor, which continues to receive.
 func (a *sessionActor) hash(m *finishCall) {
 	a.engine.background.Go(func() {
 		content, err := m.subject.Look(a.engine.ctx)
@@ -36,14 +36,14 @@ func (a *sessionActor) hash(m *finishCall) {
 	})
 }
 
-// decideOn has the call decided on a content.
+// decideOn returns the message that has the actor decide on the content.
 func (m *finishCall) decideOn(content *check.Content, err error) message {
 	return command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) {
 		return a.hashed(ctx, m, content, err)
 	}, m.reply}
 }
 
-// hashed decides about a call after its files were hashed.
+// hashed decides a call after its files were hashed.
 func (a *sessionActor) hashed(
 	ctx context.Context, m *finishCall, content *check.Content, err error,
 ) (*finished, error) {
@@ -55,7 +55,7 @@ func (a *sessionActor) hashed(
 
 	hashes := content.Outputs
 	if m.from.Err() != nil {
-		return nil, context.Canceled // nobody would learn the result
+		return nil, context.Canceled // nobody would get the result
 	}
 
 	// The session may have moved on while the files were read.
@@ -119,7 +119,7 @@ func (a *sessionActor) hashed(
 
 	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
 	case p.Question != nil && p.Question.Digest == c.digest:
-		return a.approve(ctx, a.state, c) // its other reviews have passed
+		return a.approve(ctx, a.state, c) // its other reviews have passed already
 	case !a.engine.Reviews && len(c.plan.Step.ReviewsBy(false)) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
 		return a.approve(ctx, a.state, c)
@@ -137,7 +137,7 @@ func (a *sessionActor) hashed(
 	return a.external(ctx, c, sub, tasks, hashes, how)
 }
 
-// bind computes the digest of the content that the call hands in: reviews, checks and answers are about that content.
+// bind computes the digest of the submitted content, which reviews, checks and answers refer to.
 func (c *candidate) bind(content *check.Content, tasks []gate.Task) {
 	c.files = machine.FileHashes(c.expanded, content.Outputs)
 	var checked []machine.FileHash
@@ -159,9 +159,9 @@ func (c *candidate) note(notice string) {
 	c.def = &def
 }
 
-// overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: what it handed in has
-// changed and it only looks again, the step was begun again, other outputs were handed in for it since, or
-// the review has ended without a verdict.
+// overtaken returns why a call that waits or waited for a verdict cannot go on, or nil. It cannot if it only
+// looks again and its content has changed, if the step was begun again, if other outputs were handed in for
+// the step, or if the review has ended without a verdict.
 func (a *sessionActor) overtaken(c *candidate) error {
 	stepID, newest := c.plan.Step.ID, ""
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
@@ -192,13 +192,13 @@ func (a *sessionActor) overtaken(c *candidate) error {
 	return nil
 }
 
-// handedInAs reports whether what is judged is as it was when an earlier call handed it in.
+// handedInAs reports whether the judged content is what an earlier call handed in.
 func (c *candidate) handedInAs(of *machine.Going) bool {
 	return of.Digest == c.digest || of.Digest == c.bound
 }
 
-// checkedBy reports whether a try is the checks of the outputs of a call that looks again: a later call may have handed
-// them in with something else that is checked.
+// checkedBy reports whether a try checks the outputs of a call that looks again. A later call may have handed
+// in the same outputs with other content for the checks.
 func (c *candidate) checkedBy(try *machine.Try) bool {
 	return c.m.args.Of != nil && try.Checks && slices.Equal(try.Files, c.files)
 }
@@ -215,7 +215,7 @@ func superseded(stepID string) error {
 			"session is.", stepID)
 }
 
-// submission is the input of the gate.
+// submission returns the input of the gate.
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
@@ -244,9 +244,9 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	return s
 }
 
-// contentDigest returns the digest of what a review judges: the outputs as submitted, for each
-// task its criteria and its files' content, and the content of files that schemas or checks judge. Calls with
-// the same digest share a review.
+// contentDigest returns the digest of what a review judges: the submitted outputs, for each task its criteria
+// and its files' content, and the content of files that schemas or checks judge. Calls with the same digest
+// share a review.
 func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {

@@ -1,13 +1,13 @@
-// Package workflow guides agents through the workflows of job.yml files: a pure state machine for
-// one session, an actor that has its state in this process, and the sessions of a project in a store
-// that all its servers share.
+// Package workflow guides agents through the workflows of job.yml files: a pure state machine for one
+// session, an actor that has its state in this process, and the sessions of a project in a store that all its
+// servers share.
 //
-// Nobody owns a session. An actor applies a command to the state that it has and writes the result if
-// the session still has that revision; otherwise it reads the session and applies the command again (see
+// No process owns a session. An actor applies a command to its copy of the state and writes the result if the
+// stored session still has that revision; otherwise it reads the session and applies the command again (see
 // apply). Effects outside of the record, such as a reviewer or a branch, are started by the process whose
 // write was made.
 //
-// To change the package, know these, 35 with those of package machine:
+// To change the package, know these concepts, 35 with those of package machine:
 //   - Engine, Conn, call: who asks for what, and what identifies a repetition;
 //   - actor, apply, commit: how a state changes;
 //   - stack, root, resumable: which session a call is about;
@@ -55,42 +55,42 @@ import (
 
 // Options configure an Engine. Zero fields have their default value.
 type Options struct {
-	Root    string           // absolute: the project's, or an attempt's workspace
+	Root    string           // absolute path of the project, or of an attempt's workspace
 	State   *state.Folder    // of Root; default: state.Of(Root)
-	Catalog *catalog.Catalog // nil: sessions go on with their stored definitions, and none is begun
+	Catalog *catalog.Catalog // nil: sessions go on with their stored definitions, and none can begin
 	Config  *config.Source
 	Notice  string        // for agents, in get_workflows; "" means none
 	Logger  *slog.Logger  // default: discards
 	Stores  *store.Stores // of the project; the caller closes them after the engine
 
-	// Place is where this process runs, if the stores are shared with other machines; nil means that they aren't, and
-	// that no place is recorded.
+	// Place is where this process runs, if other machines share the stores; nil means that they do not, and
+	// no place is recorded.
 	Place *task.Place
-	// Attempt is the id of the attempt in whose workspace the engine is; "" outside.
+	// Attempt is the id of the attempt whose workspace the engine serves; "" means none.
 	Attempt string
 	// Reviews false is --no-quality-gate: steps are not reviewed (seed 000, 001.1.9).
 	Reviews bool
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
 	// (seed 000, 001.1.7 and 001.1.8).
 	Gate *gate.Gate
-	// Checks runs the checks of steps. nil, as for commands, means that steps with checks are not finished.
+	// Checks runs the checks of steps. With nil, as in commands, steps with checks cannot be finished.
 	Checks *check.Runner
-	// Reviewing returns how steps are reviewed; it is called for each call, so that an edited
-	// config takes effect. nil means by the agents themselves.
+	// Reviewing returns how steps are reviewed. It is called once per call, so that an edited config takes
+	// effect. nil means that agents review their own work.
 	Reviewing func(context.Context) (Reviewing, error)
 	// IdleAfter is how long an unused session actor stays in memory; default 5 min.
 	IdleAfter time.Duration
 	// AskTimeout limits the wait for a session's actor; default 60 s.
 	AskTimeout time.Duration
-	// Moved is called after each durable transition, by any process. It must not block,
-	// and may be called too often. May be nil.
+	// Moved is called after each durable transition, by any process. It must not block, and may be called
+	// more often than needed. May be nil.
 	Moved func()
 	Wrote func(took time.Duration) // see record.Store; nil means nothing
 	Now   func() time.Time         // default time.Now
 }
 
-// An Engine serves the sessions of one project in this process: agents get those of its Root, commands and pages get
-// all.
+// An Engine serves the sessions of one project in this process. Agents get those of its Root; commands and
+// pages get all.
 type Engine struct {
 	Options // with defaults applied
 
@@ -103,22 +103,22 @@ type Engine struct {
 	resends     atomic.Int64
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
-	runner      string        // of reviews, for the store
+	runner      string        // this process, as the store's name for who runs reviews
 	ran         atomic.Bool   // a review has run
-	reviewLife  time.Duration // how long a review is left to its runner, which renews it three times as often
+	reviewLife  time.Duration // how long a review stays this runner's without a renewal; it renews three times as often
 	follower    follower
 	ctx         context.Context // for work outside the actors; ends with Close
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
 	mu     sync.Mutex // guards the following fields
-	closed bool       // no work outside the actors may start
+	closed bool       // no more work may start outside the actors
 	conns  map[*Conn]struct{}
-	ends   map[*end]bool // what ending runs
+	ends   map[*end]bool // the work of ending
 }
 
-// Open makes the engine of a project. The project folder need not have a .deepwork yet; the engine
-// joins the servers of the project with its first write.
+// Open makes the engine of a project. The project folder need not have a .deepwork yet. The engine registers
+// with the project's servers at its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, ends: map[*end]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -165,15 +165,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close stops every session actor; acknowledged changes are on disk already, and nothing is
-// written but the ends of sessions that a transition has left. It returns the names of the actors that did
-// not stop before ctx ended.
+// Close stops every session actor. Acknowledged changes are on disk already; Close writes only the ends of
+// sessions that a transition has left. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.shut(ctx)
 	stuck := e.system.Stop(ctx)
 	e.leaveReviews(ctx)
 	e.cancel()
-	if wait.Group(ctx, &e.background) != nil { // a read on a disk that hangs
+	if wait.Group(ctx, &e.background) != nil { // a read may hang on a dead disk
 		stuck = append(stuck, "reading files for reviews")
 	}
 
@@ -192,14 +191,14 @@ func (e *Engine) aside(f func()) bool {
 	return true
 }
 
-// An end is one of the workflow of a step, which its session has left.
+// An end is the pending end of a step's workflow that its session has left.
 type end struct {
-	of, child string // sessions
+	of, child string // ids of sessions
 	done      chan struct{}
 }
 
-// ending runs f, which ends the workflow of a step, outside the actors, which f needs: Close waits for it
-// before it stops them.
+// ending runs f, which ends the workflow of a left step, outside the actors. f needs the actors, so Close
+// waits for f before it stops them.
 func (e *Engine) ending(of, child string, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -220,11 +219,11 @@ func (e *Engine) ending(of, child string, f func()) {
 	})
 }
 
-// endWithin is how long Close, and a call that has left sessions, wait for what ending runs.
+// endWithin is how long Close, and a call that has left sessions, wait for the work of ending.
 const endWithin = 3 * time.Second
 
-// ended waits for what ending runs, which may begin more, for endWithin at most: below these sessions or,
-// without any, for all.
+// ended waits at most endWithin for the work of ending, which may start more of it: below these sessions, or
+// for all if none are given.
 func (e *Engine) ended(ctx context.Context, below ...string) {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
@@ -246,7 +245,7 @@ func (e *Engine) ended(ctx context.Context, below ...string) {
 	}
 }
 
-// shut waits for what ending runs, and lets no other work begin.
+// shut waits for the work of ending, and then lets no other work begin.
 func (e *Engine) shut(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
@@ -273,7 +272,7 @@ func (e *Engine) placeKey() string {
 // server returns the id of this process.
 func (e *Engine) server() string { return e.Stores.Members.ID() }
 
-// enter makes this process one of those that share the stores, before it writes.
+// enter registers this process as a user of the stores, before its first write.
 func (e *Engine) enter(ctx context.Context) error {
 	ctx, cancel := record.Timed(ctx)
 	defer cancel()
@@ -282,7 +281,7 @@ func (e *Engine) enter(ctx context.Context) error {
 
 // Stats are metrics of an Engine.
 type Stats struct {
-	Active int         // sessions on the stacks of connections here, as far as known
+	Active int         // sessions on the stacks of connections here, as last read
 	Awake  int         // sessions with an actor in memory
 	Actors actor.Stats // sessions and their mailboxes
 	record.Figures
@@ -299,7 +298,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// ask has a session's actor apply a command to the session's current state, and returns its result.
+// ask has a session's actor apply a command to the session's current state, and returns the result.
 func ask[R any](
 	ctx context.Context, e *Engine, id string, do func(ctx context.Context, a *sessionActor) (R, error),
 ) (R, error) {
@@ -341,8 +340,8 @@ func askWithin[R any](
 	return r, fmt.Errorf("asking session %s: %w", id, err)
 }
 
-// A Conn is one MCP connection to the engine, or a request without one. Its methods may be called
-// concurrently; each returns a *session.Error if the call is refused, and other errors for failures.
+// A Conn is one MCP connection to the engine, or serves requests that come without one. Its methods may be
+// called concurrently. Each returns a *session.Error if the call is refused, and other errors for failures.
 type Conn struct {
 	engine    *Engine
 	identity  string
@@ -351,16 +350,16 @@ type Conn struct {
 	calls sync.WaitGroup
 	last  atomic.Pointer[[]machine.StackEntry] // the stack as it was last read
 
-	mu     sync.Mutex // guards the following fields, and that no call starts after closed
+	mu     sync.Mutex // guards the following fields, and closing: no call starts once closed
 	closed bool
 	stack  stack
 	ended  []ended
 	moves  int // transitions made on this connection
 }
 
-// Connect makes an MCP connection. identity is the caller's name; a session is accessible only to
-// callers of the identity that started it. The connection's stack is the sessions that it began or
-// resumed; it is kept in memory alone.
+// Connect makes an MCP connection. identity is the caller's name; only callers with the identity that started
+// a session have access to it. The connection's stack is the sessions that it began or resumed; it is kept in
+// memory only.
 func (e *Engine) Connect(identity string) *Conn {
 	c := &Conn{engine: e, identity: identity, stack: stack{parents: map[string]string{}}}
 	e.mu.Lock()
@@ -369,17 +368,17 @@ func (e *Engine) Connect(identity string) *Conn {
 	return c
 }
 
-// ConnectStateless returns what serves requests of an identity that come without a connection (DESIGN
-// "Stacks"). The stack of a call is the session that it names and what that is nested in; a call without
-// session_id needs the identity to have exactly one branch of active sessions that no connection works
-// on, else the StateError session_id_needed lists them. start_workflow without parent_session_id starts a
-// root session. Nothing is kept between calls.
+// ConnectStateless returns a Conn for requests of an identity that come without a connection (DESIGN
+// "Stacks"). The stack of a call is the session that it names and the ones that is nested in. A call without
+// session_id needs the identity to have exactly one branch of active sessions that no connection works on;
+// else the StateError session_id_needed lists them. start_workflow without parent_session_id starts a root
+// session. Nothing is kept between calls.
 func (e *Engine) ConnectStateless(identity string) *Conn {
 	return &Conn{engine: e, identity: identity, stateless: true}
 }
 
-// Close ends the connection: later calls are refused, and those in flight are finished. Nothing is
-// written: its sessions can be resumed by their session_id, here or at any other server.
+// Close ends the connection: later calls are refused, and those in progress run to their end. It writes
+// nothing: the sessions can be resumed by their session_id, here or at any other server.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -389,7 +388,7 @@ func (c *Conn) Close() {
 	c.engine.mu.Unlock()
 }
 
-// connectionClosing returns the refusal of a call on a closing connection.
+// connectionClosing returns the error for a call on a closing connection.
 func connectionClosing() *session.Error {
 	return session.NotNow(codes.ShuttingDown,
 		"This connection is closing. Connect again; its sessions can be resumed by their session_id.")
@@ -406,8 +405,8 @@ func (c *Conn) enter() error {
 	return nil
 }
 
-// caller returns what identifies a call for its session's actor. Only calls with a request_id are
-// identified by their arguments.
+// caller returns what identifies a call to its session's actor. Only calls with a request_id are identified
+// by their arguments.
 func (c *Conn) caller(ctx context.Context, tool string, requestID *string, args any) (caller, error) {
 	from := session.CallerOf(ctx)
 	by := ""
@@ -441,8 +440,9 @@ func randomID(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// A follower wakes what waits in this process for transitions of any process. It follows the feed of
-// changes once something waits. Nobody relies on it: who waits for a review looks from time to time, too.
+// A follower wakes those in this process that wait for transitions, whichever process makes them. It follows
+// the feed of changes once there is a waiter. It is only a hint: a call that waits for a review also looks
+// from time to time.
 type follower struct {
 	engine *Engine
 	once   sync.Once
@@ -462,7 +462,7 @@ func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		news, err := changes.Since(ctx, position)
 		if err != nil {
-			_ = wait.For(ctx, time.Second) // the store is away
+			_ = wait.For(ctx, time.Second) // the store cannot be reached
 			continue
 		}
 		position = news.Next
@@ -486,7 +486,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// changed returns a channel that is closed when a session has changed. Ask for it before looking.
+// changed returns a channel that is closed when the session has changed. Call it before reading the session.
 func (f *follower) changed(id string) <-chan struct{} {
 	f.start()
 	f.mu.Lock()

@@ -28,10 +28,10 @@ import (
 
 // finished is the result of a finished_step.
 type finished struct {
-	Row      store.Session // of the session after it
+	Row      store.Session // the session after the call
 	Reply    *machine.FinishReply
-	Began    []store.Session // sessions of steps that are workflows, which it has begun
-	Recorded bool            // a transition was made, or the answer stored; else it was a repetition, or needs work
+	Began    []store.Session // sessions that it has begun, for steps that are workflows
+	Recorded bool            // a transition or the answer was stored; false for a repetition and for needs work
 
 	question *decision // what the caller's client may ask its user; nil means nothing
 }
@@ -47,25 +47,25 @@ func (a *sessionActor) needsWork(notice, feedback string) *finished {
 type finishCall struct {
 	caller
 	args     FinishArgs
-	until    time.Time       // when it has to be answered
-	from     context.Context // the caller's context: once it has ended, nothing may move, since nobody would know
+	until    time.Time       // the time by which the reply must be sent
+	from     context.Context // the caller's context: once it ends nothing may move, since nobody gets the reply
 	progress ProgressFunc    // may be nil
-	conn     *Conn           // told of the transition once it is durable
+	conn     *Conn           // gets the transition once it is durable
 	reply    actor.Reply[*finished]
 
-	// step is the step that the call was about when it arrived, if its outputs are reviewed; it does not
-	// change if the session has moved on meanwhile. "" at first.
+	// step is the step that was current when the call arrived, if its outputs are reviewed; it stays the same
+	// if the session moves on meanwhile. At first it is "".
 	step string
-	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
+	// joined is the digest of the outputs whose verdict the call waits, or waited, for; at first it is "".
 	joined    string
-	content   string                    // the digest of the outputs and criteria, once they were read
-	outputs   machine.Outputs           // validated, with the files in folders
-	forPerson bool                      // a person judges the outputs, too
-	recorded  []machine.FileHash        // what the step has handed in last, as far as the session has it
-	handedIn  *handedIn                 // the outputs, if they are for a person and not recorded
-	schemas   map[string]*schema.Schema // of the step's outputs, by name
+	content   string                    // the digest of the outputs and criteria, once read
+	outputs   machine.Outputs           // validated, with the files of folders
+	forPerson bool                      // a person judges the outputs, among others
+	recorded  []machine.FileHash        // the step's newest recorded hand-in
+	handedIn  *handedIn                 // the outputs to record for a person; nil if recorded or not for one
+	schemas   map[string]*schema.Schema // schemas of the step's outputs, by name
 	misfits   string                    // what is wrong with the outputs by these schemas, or ""
-	subject   *check.Subject            // what is judged of the step
+	subject   *check.Subject            // what the step's checks judge
 	notice    string                    // about a person's override that is not for these outputs, or ""
 }
 
@@ -75,33 +75,32 @@ func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
 	}, m.reply}.receive(ctx, a)
 }
 
-// A candidate is a finished_step that may be carried out: its step is found and its outputs are
-// valid.
+// A candidate is a finished_step with valid outputs for a step that was found.
 type candidate struct {
 	m        *finishCall
 	def      *machine.Definition
 	plan     *machine.Plan
 	outputs  machine.Outputs // as submitted
-	expanded machine.Outputs // with the files in folders
+	expanded machine.Outputs // with the files of folders
 	evidence *machine.Evidence
-	files    []machine.FileHash // of the outputs, if the step has reviews or checks
-	digest   string             // of what is judged
+	files    []machine.FileHash // the files of the outputs, if the step has reviews or checks
+	digest   string             // the digest of what is judged
 	bound    string             // of that and of what the checks are about; "" without checks
 	checks   []*machine.Verdict // the results of the checks, all passed
 	over     []string           // the checks that a person passes over
-	ended    *machine.RoundEnd  // what the program said that ends the rounds; nil if there is none
+	ended    *machine.RoundEnd  // what the program that ends the rounds said; nil means none
 }
 
-// holdGroup has the concurrent group of a step that was handed in by its step_id wait for it. next is being made.
+// holdGroup records in next, which is being made, that a member of a concurrent group was handed in by its
+// step_id, so that the group waits for the others.
 func (c *candidate) holdGroup(next *machine.State) {
 	next.ReportedByStepID = next.ReportedByStepID || c.plan.ByStepID && len(c.plan.Pending) > 0
 }
 
-// finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
-// move on in one durable transition (seed 000, 001.4). errLater means that a review answers the
-// call.
+// finish carries out a finished_step: it finds the step, checks and reviews its outputs, and moves on in one
+// durable transition (seed 000, 001.4). errLater means that a review will answer the call.
 func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
-	// A call that is made again waits for what goes on, even if its outputs are unfit by now.
+	// A repeated call waits for what is in progress, even if its outputs no longer satisfy their schemas.
 	c, done, unfit := a.prepare(ctx, m)
 	if done != nil || c == nil || unfit != nil && m.args.Of == nil {
 		return done, unfit
@@ -114,7 +113,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	}
 	switch {
 	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(m.schemas) > 0, len(st.Checks) > 0:
-		// The call is about the step that is current as it arrives, whatever this process knew.
+		// The call is about the step that is current when it arrives, whatever this process has cached.
 		if changed, err := a.refresh(ctx); err != nil {
 			return nil, err
 		} else if changed {
@@ -148,8 +147,8 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	return a.complete(ctx, a.state, c)
 }
 
-// prepare determines the step of a finished_step. done is the reply if the call repeats an earlier
-// one. If the error is about the outputs, there is a candidate, too.
+// prepare determines the step of a finished_step. done is the reply if the call repeats an earlier one. An
+// error about the outputs comes with a candidate.
 func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *finished, err error) {
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
@@ -173,7 +172,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	var replay *machine.StoredReply
 	switch {
 	case m.step != "" && (err != nil || c.plan.Replay != nil || c.plan.Step.ID != m.step):
-		// It was current when the call arrived: another call has finished it since.
+		// The step was current when the call arrived, and another call has finished it since.
 		if replay = a.state.Replay(m.step, same); replay == nil {
 			return nil, nil, a.movedOn(m.step)
 		}
@@ -195,7 +194,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 			c.plan.Step.ID).With("step_id", c.plan.Step.ID)
 	}
 
-	// another one waits for a person
+	// another item waits for a person
 	if _, _, item := job.SplitItem(c.plan.Step.ID); item && a.state.Progress(c.plan.Step.ID) == nil {
 		return nil, nil, session.NotNow(codes.StepNotCurrent,
 			"It is the turn of step '%s' of session '%s', but nobody was told what to do in it: call get_step with "+
@@ -217,8 +216,8 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	return c, a.askForAccount(c), nil
 }
 
-// askForAccount returns the reply to a call without the account of the work that is to be judged, or nil. It is no
-// try of the step's reviews.
+// askForAccount returns the reply to a call that lacks the account of the work that is to be judged, or nil.
+// Such a call does not count as a try of the reviews.
 func (a *sessionActor) askForAccount(c *candidate) *finished {
 	st, m := c.plan.Step, c.m
 	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" ||
@@ -240,7 +239,8 @@ func (a *sessionActor) askForAccount(c *candidate) *finished {
 			"these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
-// movedOn refuses a call whose step another call has finished, begun again or, with its session, ended.
+// movedOn refuses a call whose step another call has meanwhile finished, begun again, or ended with its
+// session.
 func (a *sessionActor) movedOn(stepID string) error {
 	e := session.NotNow(codes.StepMovedOn,
 		"Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where "+
@@ -251,7 +251,7 @@ func (a *sessionActor) movedOn(stepID string) error {
 	return e.With("step_id", stepID)
 }
 
-// root returns the folder of the session's files here.
+// root returns the folder that holds the session's files on this machine.
 func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
 // complete makes the transition from base.
@@ -313,7 +313,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if next.Status != machine.Active || len(made.writes) > 0 {
 		over = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
 	}
-	c.m.conn.moved(over) // before, because the caller may leave and repeat the call while it is stored
+	c.m.conn.moved(over) // before it is stored: meanwhile the caller may leave and repeat the call
 
 	w := record.Defining(def)
 	w.Also = made.writes
@@ -325,8 +325,8 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
 }
 
-// exhausted answers a call that would end the last round of a form although what ends the rounds does not hold: a
-// person has to let the workflow go on.
+// exhausted answers a call that would end the last round of a form although the condition for ending the
+// rounds is not met: a person has to let the workflow go on.
 func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 	st := c.plan.Step
 	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
@@ -342,13 +342,13 @@ func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 			st.ID, why, overrideCommand(a.id, st.ID))), nil
 }
 
-// advance makes the transition that a finished step is, with the definition that it is to be stored with.
+// advance makes the transition of a finished step, with the definition to store with it.
 func (e *Engine) advance(
 	ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput,
 	root string,
 ) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
 	var err error
-	// of others it was checked before they were judged
+	// those of other steps were checked before they were judged
 	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err == nil && plan.Step.Call != nil {
 		err = base.CheckRoom(f.Outputs)
 	}
@@ -373,7 +373,7 @@ func (e *Engine) advance(
 	return next, r, def, nil
 }
 
-// lists reads the outputs of a step that later entries go through, item by item.
+// lists reads the outputs of a step that later entries iterate over.
 func lists(
 	root string, def *machine.Definition, st *job.Step, outputs machine.Outputs,
 ) (all map[string][]json.RawMessage, err error) {
@@ -406,7 +406,7 @@ func lists(
 	return all, nil
 }
 
-// readList reads the file of a list of items; its size is judged when it is parsed.
+// readList reads the file of a list of items. Its size is checked when it is parsed.
 func readList(root, output, path string) ([]byte, error) {
 	real, _, err := gate.Locate(root, path)
 	if err != nil {
@@ -421,12 +421,12 @@ func readList(root, output, path string) ([]byte, error) {
 	return data, nil
 }
 
-// lost names the submitted files of the finished steps, except the given one, that no longer exist.
-// Those of other machines are not looked for.
+// lost names the submitted files of the finished steps, except the given one, that no longer exist. Files of
+// other machines are not checked.
 func (a *sessionActor) lost(except string) (lost []string) {
 	root, err := filepath.EvalSymlinks(a.root())
 	if err != nil {
-		return nil // the check of the outputs has reported it
+		return nil // the check of the outputs reports it
 	}
 	for _, p := range a.state.StepProgress {
 		if p.Key == except || !p.Value.Done() || !a.state.In(a.engine.Place).Reaches(p.Value) {
@@ -444,7 +444,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 	return lost
 }
 
-// repeatReply returns a stored reply, and stores it under this call's request_id too.
+// repeatReply returns a stored reply, and also stores it under this call's request_id.
 func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredReply, c caller) (*finished, error) {
 	if next := a.state.Alias(stored, c.Call); next != a.state {
 		if err := a.commit(c.MovedBy, next, nil); err != nil {
@@ -466,7 +466,7 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 	return &finished{Row: a.row, Reply: r}, nil
 }
 
-// reviewFile returns the name in the project, and the path, of the instructions of a self-review.
+// reviewFile returns the project name and the path of a self-review's instructions.
 func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
 	path = filepath.Join(a.root(), filepath.FromSlash(name))
@@ -476,8 +476,8 @@ func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 	return name, path
 }
 
-// selfReview writes the review's instructions and has the agent carry them out (seed 000,
-// 001.4.10). Nothing moves.
+// selfReview writes the review's instructions and asks the agent to carry them out (seed 000, 001.4.10). The
+// session does not move.
 func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
 	closing, err := closing(how, a.id, st.ID)
@@ -487,7 +487,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 
 	sub := a.submission(c)
 	name, path := a.reviewFile(st.ID)
-	err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
+	err = session.MakeSessions(a.engine.State, a.engine.Logger) // the folder may have been removed
 	if err == nil {
 		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(sub)), durable.PutOptions{Temp: ".review-*"})
 	}
@@ -511,7 +511,7 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 %s`, st.ID, reviewerAgents(gate.Due(sub)), name, closing)), nil
 }
 
-// reviewerAgents names the subagents that reviews ask for, after "a subagent", or returns "".
+// reviewerAgents names the subagents that the reviews ask for, to follow "a subagent", or returns "".
 func reviewerAgents(reviews []job.Review) string {
 	var all []string
 	for _, r := range reviews {
@@ -526,7 +526,7 @@ func reviewerAgents(reviews []job.Review) string {
 	return " of the type " + strings.Join(all, ", ")
 }
 
-// pending returns the steps of the current group that are not finished, or nil.
+// pending returns the unfinished steps of the current group, or nil.
 func (a *sessionActor) pending(ctx context.Context) (pending []string) {
 	if def, err := a.definition(ctx); err == nil && a.state.Status == machine.Active {
 		_, _, pending = a.state.Position(def)

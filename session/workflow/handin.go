@@ -25,53 +25,57 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A HandIn is what a person judges: the outputs of a step that waits for one.
+// A HandIn is what a person judges: the outputs of a step that waits for a person.
 type HandIn struct {
 	SessionID, Workflow, Goal, Step string
-	Digest                          string // of the outputs; the verdict counts only for these
+	Digest                          string // of the outputs; a verdict counts only for this digest
 	Asked                           time.Time
 	Declined                        []string // callers whose client's user closed the form; see machine.Question
-	Notes                           string   // of the agent
-	Folder                          string   // the files are in
+	Notes                           string   // the agent's notes
+	Folder                          string   // the folder of the files
 	Reviews                         []job.Review
 	Files                           []HandedFile
-	// a person has failed the hand-in that the diffs are to; else nobody need have seen it
+	// Judged reports whether a person has failed the hand-in that the diffs compare with; otherwise maybe
+	// nobody has seen it.
 	Judged bool
-	Gone   []string // names of what that hand-in had, and this one lacks
+	Gone   []string // names in that hand-in that this one lacks
 }
 
-// A HandedFile is an output for a person to read. What an agent wrote is unchanged: code that shows it makes it safe.
+// A HandedFile is an output for a person to read. It is unescaped, as an agent wrote it: code that shows it
+// must make it safe.
 type HandedFile struct {
 	machine.FileHash
 	Full string // the absolute path; "" for a text
 	Kind FileKind
 	Text string // "" if it is not shown; Note says why
-	Old  bool   // it is as it was in the earlier hand-in
+	Old  bool   // unchanged since the earlier hand-in
 	Diff string // unified, to the earlier hand-in; "" if there was none or nothing has changed
 	Note string // about the content or the diff
 }
 
-// A FileKind is how a file is shown.
+// A FileKind says how to show a file.
 type FileKind string
 
 // The kinds of files.
 const (
-	CodeFile     FileKind = "code" // any text that is no other kind; HTML and SVG, too
+	CodeFile     FileKind = "code" // any other text, including HTML and SVG
 	MarkdownFile FileKind = "markdown"
 	JSONFile     FileKind = "json"
 	ImageFile    FileKind = "image"
 	BinaryFile   FileKind = "binary"
 )
 
-// The most bytes of a hand-in that are shown, and kept for a diff. An image may be larger than other files.
+// The limits, in bytes, of what is shown of a hand-in and kept for a diff. Images may be larger than other
+// files.
 const (
 	maxHandedText  = 256 << 10
-	maxHandedTexts = 4 << 20 // of a step
+	maxHandedTexts = 4 << 20 // of all files of a step
 	MaxHandedImage = 5 << 20
 )
 
-// HandIn returns what a step of a session waits for a person to judge, with the differences from the hand-in that a
-// person failed last or, if none was, from the last one. It returns the errors of machine.State.ToAnswer.
+// HandIn returns what a step of a session waits for a person to judge. The diffs are to the hand-in that a
+// person failed last or, if there is none, to the previous one. It returns the errors of
+// machine.State.ToAnswer.
 func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error) {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
@@ -134,8 +138,8 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 	return h, nil
 }
 
-// readHanded reads a file or text that was handed in; root is where the files are. Other content than was handed in is
-// not shown, so that nobody judges it by mistake.
+// readHanded reads a file or text that was handed in; root is the folder of the files. Content that has
+// changed since the hand-in is not shown, lest somebody judge it by mistake.
 func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room int) HandedFile {
 	h := HandedFile{FileHash: f, Kind: BinaryFile}
 	if f.Output != "" {
@@ -183,8 +187,8 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	return h
 }
 
-// seen makes escapes visible: a terminal, and what is made safe for one, would leave out what follows them, which is
-// judged as well.
+// seen makes escape characters visible. A terminal, and code that makes text safe for one, would drop what
+// follows them, though it is judged as well.
 func seen(text string) string { return strings.ReplaceAll(text, "\x1b", `\u001b`) }
 
 func sizeOf(root, path string) (int64, error) {
@@ -195,7 +199,7 @@ func sizeOf(root, path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// Since names the hand-in that the diffs are to.
+// Since names the hand-in that the diffs compare with.
 func (h *HandIn) Since() string {
 	if h.Judged {
 		return "last review"
@@ -227,7 +231,7 @@ func (h *HandedFile) compare(earlier []machine.FileHash, texts map[string]string
 	h.Diff = text
 }
 
-// kindOf returns the kind of a text by the name of its file.
+// kindOf returns the kind of a text by its file's name.
 func kindOf(path string) FileKind {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".md", ".markdown":
@@ -238,7 +242,7 @@ func kindOf(path string) FileKind {
 	return CodeFile
 }
 
-// ImageType returns the content type of an image that browsers show and that runs nothing, or "".
+// ImageType returns the content type of an image that browsers show without running anything, or "".
 func ImageType(data []byte) string {
 	kind := http.DetectContentType(data)
 	if slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
@@ -254,23 +258,24 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// handIns are those of a step that are kept, as a part of its session: the newest one, and the one that a person
-// compares with it.
+// handIns are the stored hand-ins of a step, a part of its session: the newest one, and the one that a person
+// compares it with.
 type handIns struct {
 	Newest  *handedIn `json:"newest"`
 	Earlier *handedIn `json:"earlier"`
 }
 
-// A handedIn is what was handed in, with its texts by their hashes: JSON, compressed.
+// A handedIn is one hand-in, with its texts by their hashes as compressed JSON.
 type handedIn struct {
 	Files []machine.FileHash `json:"files"`
 	Texts []byte             `json:"texts"`
 }
 
-// is reports whether these files were handed in, with this content. h may be nil.
+// is reports whether the hand-in has exactly these files with this content. h may be nil.
 func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices.Equal(h.Files, files) }
 
-// packHandIn returns files for a later diff. What is not text, too large, or not as it was hashed is left out.
+// packHandIn returns the files for a later diff. It leaves out files that are not text, are too large, or
+// have changed since they were hashed.
 func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
 	for _, f := range files {
@@ -281,7 +286,7 @@ func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) 
 	}
 
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // a valid level returns no error
 	err := json.NewEncoder(z).Encode(texts)
 	if err == nil {
 		err = z.Close()
@@ -302,7 +307,7 @@ func (h *handedIn) texts() (texts map[string]string, err error) {
 	return texts, err
 }
 
-// keptHandIns returns the hand-ins of a step that are kept.
+// keptHandIns returns the stored hand-ins of a step.
 func (e *Engine) keptHandIns(ctx context.Context, id, stepID string) (kept handIns, err error) {
 	body, err := e.records.Judged(ctx, id, stepID)
 	if err == nil && body != "" {
@@ -314,8 +319,8 @@ func (e *Engine) keptHandIns(ctx context.Context, id, stepID string) (kept handI
 	return kept, err
 }
 
-// keepHandIn has the next transition store what a call hands in that a person judges, if it is not the newest. The
-// earlier one stays if a person has failed it and has not seen what was handed in since.
+// keepHandIn has the next transition store what a call hands in for a person, unless it equals the newest
+// hand-in. The earlier one is kept if a person has failed it and has not seen a later one.
 func (a *sessionActor) keepHandIn(ctx context.Context, stepID string, h *handedIn) error {
 	kept, err := a.engine.keptHandIns(ctx, a.id, stepID)
 	if err != nil || kept.Newest.is(h.Files) {
@@ -330,14 +335,14 @@ func (a *sessionActor) keepHandIn(ctx context.Context, stepID string, h *handedI
 	return err
 }
 
-// The bounds of what a client shows of a hand-in, in characters and lines.
+// The limits of what a client shows of a hand-in, in characters and lines.
 const (
 	maxBrief      = 8000
 	maxBriefFile  = 4000
 	maxBriefLines = 30
 )
 
-// Brief returns a hand-in in short, as a client shows it to its user.
+// Brief returns a summary of a hand-in that a client shows to its user.
 func (h *HandIn) Brief() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", h.SessionID,
@@ -365,7 +370,7 @@ func (h *HandIn) Brief() string {
 		case text == "":
 		case b.Len() >= maxBrief:
 			b.WriteString("  (not shown here)\n")
-		default: // indented, so that no line of a file looks like one of these
+		default: // indented, so that a file's lines cannot look like these headings
 			text = jsontext.Clip(strings.TrimSuffix(strings.Join(lines, ""), "\n"), maxBriefFile)
 			b.WriteString("    | " + strings.ReplaceAll(text, "\n", "\n    | ") + "\n")
 		}

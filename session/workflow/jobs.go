@@ -18,7 +18,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// GetWorkflows lists the current jobs, including an edit made before the call (seed 000, 001.2).
+// GetWorkflows lists the current jobs, including any edit made before the call (seed 000, 001.2).
 func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	return &r, nil
 }
 
-// encodedJobs is the part of get_workflows about a snapshot, encoded once.
+// encodedJobs is a snapshot's part of the get_workflows reply, encoded once.
 type encodedJobs struct {
 	snapshot *catalog.Snapshot
 	missing  []catalog.LoadError    // see Snapshot.Missing
@@ -64,11 +64,11 @@ type encodedJobs struct {
 // repairJob is the bundled job whose workflow repair fixes jobs.
 const repairJob = "deepwork_jobs"
 
-// Limits of a reply of get_workflows. What exceeds them is left out, and the notice says so: there
-// are no pages, since the tool takes no arguments (seed 000, 001.2).
+// The limits of a get_workflows reply. The notice says if something was left out. There are no pages, since
+// the tool takes no arguments (seed 000, 001.2).
 const (
-	jobsBytes       = 4 << 20 // of jobs, as JSON
-	loadErrorsBytes = 1 << 20 // of errors, as JSON
+	jobsBytes       = 4 << 20 // jobs as JSON
+	loadErrorsBytes = 1 << 20 // errors as JSON
 	faultBytes      = 16 << 10
 )
 
@@ -77,7 +77,7 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 	whole, cut := 0, false
 	r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
 	if err == nil && whole < len(snap.Jobs) {
-		// Names and summaries are enough to choose from.
+		// Names and summaries are enough to choose a workflow.
 		r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, nil) })
 		notices = append(notices, "The descriptions of the jobs are left out, since the reply would be too large: "+
 			"they are in each job.yml.")
@@ -138,8 +138,7 @@ func jobInfo(j *job.Job, description *string) machine.JobInfo {
 	return info
 }
 
-// encodeList encodes as many entries of a list as fit into most bytes of JSON, and returns their
-// number.
+// encodeList encodes as many entries of a list as fit into most bytes of JSON, and returns how many did.
 func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, int, error) {
 	out := []byte{'['}
 	for i, entry := range all {
@@ -158,9 +157,9 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 	return append(out, ']'), len(all), nil
 }
 
-// CheckWorkflow returns the workflow with exactly these names in the job folders. Its error, a ToolError, lists the
-// available ones; for a name by which start_workflow would also find it, such as that of the job's folder, it gives the
-// one in the job.
+// CheckWorkflow returns the workflow with exactly these names in the job folders. Its error, a ToolError,
+// lists the available ones. If the name is another one that start_workflow accepts, such as that of the job's
+// folder, the error gives the name in the job.
 func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) (*job.Workflow, error) {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {
@@ -204,10 +203,10 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
 }
 
-// lastGood says that a job's folder no longer loads and the last good version is served, or returns "".
+// lastGood says that a job's folder no longer loads and that its last good version is served, or returns "".
 func lastGood(jobs *catalog.Catalog, j *job.Job) string {
 	bad := jobs.Snapshot().Err(filepath.Base(j.Dir))
-	if bad == nil || bad.JobDir != j.Dir { // of a copy of a bundled job, for instance
+	if bad == nil || bad.JobDir != j.Dir { // such as a copy of a bundled job
 		return ""
 	}
 	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used "+
@@ -228,8 +227,8 @@ func jobsThereAre(snap *catalog.Snapshot) string {
 	return "The jobs there are: " + jsontext.Clip(strings.Join(names, ", "), 4000) + "."
 }
 
-// findWorkflow finds a workflow of a job; a job's only one is used for any name (seed 000, 001.3.5
-// and 001.3.6).
+// findWorkflow finds a workflow of a job. If the job has only one, any name finds it (seed 000, 001.3.5 and
+// 001.3.6).
 func findWorkflow(j *job.Job, name string) (*job.Workflow, error) {
 	if wf := j.Workflow(name); wf != nil {
 		return wf, nil

@@ -16,18 +16,19 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// maxDepth is how many workflows may be steps of each other, one in the other.
+// maxDepth is how deep workflows that are steps may be nested.
 const maxDepth = 16
 
-// nestedWrites are the transitions of other sessions that are made together with one: of workflows that are steps.
+// nestedWrites are the transitions of other sessions, for steps that are workflows, that are stored together
+// with a session's own.
 type nestedWrites struct {
-	root   string // where they work
+	root   string // where the sessions work
 	writes []*store.SessionWrite
-	states []*machine.State // of each
-	before []*machine.State // of each; nil for a new one
+	states []*machine.State // the new state of each session
+	before []*machine.State // the state before of each; nil for a new session
 }
 
-// written exports and counts what was made.
+// written exports and counts the stored transitions.
 func (o *nestedWrites) written(e *Engine) {
 	for i, w := range o.writes {
 		e.exports.Write(w.Session, o.states[i])
@@ -36,7 +37,7 @@ func (o *nestedWrites) written(e *Engine) {
 	}
 }
 
-// began returns the sessions that were made.
+// began returns the new sessions.
 func (o *nestedWrites) began() (rows []store.Session) {
 	for _, w := range o.writes {
 		if w.Before < 0 {
@@ -46,21 +47,22 @@ func (o *nestedWrites) began() (rows []store.Session) {
 	return rows
 }
 
-// beginReply are the fields of a reply that describe the steps which begin.
+// beginReply has the fields of a reply that describe the steps that begin.
 type beginReply struct {
 	first  **machine.StepInfo
 	others *[]machine.StepInfo
 	group  **string
 }
 
-// noReply is for a command, which is told no steps.
+// noReply is for commands, whose replies do not describe steps.
 func noReply() beginReply {
 	r := &machine.StartReply{BeginStep: &machine.StepInfo{}}
 	return beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}
 }
 
-// calls begins the sessions of the steps of next that are workflows and have none. In the reply their first
-// steps take the place of these steps; one without steps to do is complete, and the reply says so. next is being made.
+// calls begins a session for each step of next that is a workflow without one. In the reply, the first steps
+// of that session replace the step. A workflow without steps to do is complete at once, and the reply says
+// so. next is being made.
 func (e *Engine) calls(
 	ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply,
 	made *nestedWrites,
@@ -103,7 +105,7 @@ func (e *Engine) calls(
 		if first := *of.first; first.StepID == st.ID {
 			r.BeginStep.Item, r.BeginStep.Round = first.Item, first.Round
 			*of.first = r.BeginStep
-			if len(others) == 0 && len(r.ConcurrentSteps) > 0 { // else get_step of its session has its group
+			if len(others) == 0 && len(r.ConcurrentSteps) > 0 { // otherwise get_step of its session returns the group
 				*of.others, *of.group = r.ConcurrentSteps, r.ConcurrentGroup
 			}
 		}
@@ -119,8 +121,8 @@ func (e *Engine) calls(
 	return nil
 }
 
-// beginDue begins the steps of items whose turn it is, as another item waits for a person, and the workflows of current
-// steps that have none, because a command, which begins none, has moved the session to these steps.
+// beginDue begins the steps of items whose turn has come because another item waits for a person. It also
+// begins the workflows of current steps to which a command has moved the session: commands begin none.
 func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) error {
 	e, turns := a.engine, a.state.Turns(def)
 	if e.Catalog == nil || len(turns) == 0 && len(a.state.DueCalls(def)) == 0 {
@@ -159,7 +161,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 	return nil
 }
 
-// depth returns how many workflows a session that is begun now would be in, itself included.
+// depth returns how deep a session that begins now would be nested, counting itself.
 func (e *Engine) depth(ctx context.Context, parent *machine.State, made *nestedWrites) (n int, err error) {
 	for n = 1; parent != nil && parent.CalledAs != "" && n <= maxDepth; n++ {
 		id := *parent.ParentSessionID
@@ -172,7 +174,7 @@ func (e *Engine) depth(ctx context.Context, parent *machine.State, made *nestedW
 		if parent == nil {
 			r, err := e.records.Read(ctx, id, nil)
 			if session.CodeOf(err) == codes.UnknownSession {
-				continue // it was removed: the chain ends here
+				continue // the session was removed: the chain ends here
 			} else if err != nil {
 				return 0, err
 			}
@@ -182,7 +184,7 @@ func (e *Engine) depth(ctx context.Context, parent *machine.State, made *nestedW
 	return n, nil
 }
 
-// A begunCall is the reply to the beginning of a session, with its definition.
+// A begunCall is the reply of a session that has begun, with its definition.
 type begunCall struct {
 	*machine.StartReply
 	def *machine.Definition
@@ -207,13 +209,13 @@ func (e *Engine) callee(
 
 	name := cmp.Or(st.Call.Job, parent.JobName)
 	j, err := findJob(ctx, e.Catalog, name)
-	if err != nil && of.Kept && name == parent.JobName { // it is gone, or does not load
+	if err != nil && of.Kept && name == parent.JobName { // the job is gone, or does not load
 		j, err = of.Job, nil
 	}
 	if err != nil {
 		return refuse(err)
 	}
-	if of.Kept && j.Name == parent.JobName { // an edit that does not reach the caller does not reach what it calls
+	if of.Kept && j.Name == parent.JobName { // an edit that the caller ignores does not apply to what it calls, either
 		if kept, _ := job.Parse(j.Dir, job.FileName, of.Job.Source); kept != nil {
 			j = kept
 		}
@@ -275,8 +277,8 @@ func (e *Engine) callee(
 	return child, &begunCall{r, def}, record.Defining(def), nil
 }
 
-// pinUnder pins the reviews of a workflow that a step of parent begins. They are never weaker than those that
-// parent has pinned.
+// pinUnder pins the reviews of a workflow that a step of parent begins. They are at least as strict as
+// parent's pinned ones.
 func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Definition) *machine.Pinned {
 	pinned := e.pin(how, def)
 	p := parent.Pinned
@@ -294,8 +296,8 @@ func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Def
 	return pinned
 }
 
-// resume goes on with the session that has called the one that is complete in next: the reply to the call that has
-// completed it says how. Both transitions are made together.
+// resume goes on with the session that called the one that is complete in next. The reply to the completing
+// call says how. Both transitions are stored together.
 func (a *sessionActor) resume(
 	ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply,
 	made *nestedWrites,
@@ -307,12 +309,12 @@ func (a *sessionActor) resume(
 
 	parent, err := e.records.Read(ctx, *next.ParentSessionID, nil)
 	if session.CodeOf(err) == codes.UnknownSession {
-		return nil // it was removed
+		return nil // the session was removed
 	} else if err != nil {
 		return err
 	}
 
-	// its rules, for this transition
+	// use its rules for this transition
 	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row}
 	pdef, err := p.definition(ctx)
 	if err != nil {
@@ -322,7 +324,7 @@ func (a *sessionActor) resume(
 	}
 	plan := parent.State.PlanCall(pdef, next.CalledAs, next.SessionID)
 	if plan == nil {
-		return nil // it has gone on without this one
+		return nil // the parent has gone on without this session
 	}
 
 	how, err := e.Reviewing(ctx)
@@ -358,7 +360,7 @@ func (a *sessionActor) resume(
 	w := record.Defining(pdef)
 	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext),
 		append(made.before, parent.State)
-	if pr.BeginStep != nil && e.Catalog != nil { // else see beginDue
+	if pr.BeginStep != nil && e.Catalog != nil { // otherwise see beginDue
 		err := e.calls(ctx, how, pnext, pdef, row.MovedBy,
 			beginReply{&pr.BeginStep, &pr.ConcurrentSteps, &pr.ConcurrentGroup}, made)
 		if err != nil {
@@ -380,8 +382,8 @@ func (a *sessionActor) resume(
 	return nil
 }
 
-// calledOutputs refuses to finish a step that is a workflow before that is complete; if it is, it returns its
-// outputs, which are those of the step.
+// calledOutputs returns the outputs of a complete workflow, which become those of its step, or refuses to
+// finish the step before the workflow is complete.
 func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machine.Outputs, error) {
 	p := a.state.Progress(stepID)
 	if p == nil || p.Child == "" {
@@ -399,7 +401,7 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 		return nil, a.state.CallOpen(stepID, child.State)
 	}
 	def, err := a.engine.definitions.Current(ctx, child.State, a.engine.placeKey())
-	if session.CodeOf(err) == codes.DefinitionLost { // it was imported
+	if session.CodeOf(err) == codes.DefinitionLost { // the session was imported
 		def, err = nil, nil
 	}
 	if err != nil {
@@ -408,9 +410,9 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 	return child.State.Results(def), nil
 }
 
-// leave ends the sessions of steps that are workflows which a go_to_step, an abort or a person who dropped an item has
-// left between two states. Close waits for that; one that is not ended, because this process is killed, goes
-// on by itself.
+// leave ends the sessions of steps that are workflows and that were left between two states, by a go_to_step,
+// an abort, or a person who dropped an item. Close waits for that. A session that is not ended, because this
+// process was killed, goes on by itself.
 func (a *sessionActor) leave(before, next *machine.State) {
 	e := a.engine
 	for _, p := range before.StepProgress {

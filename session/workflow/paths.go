@@ -23,8 +23,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular file
-// inside root (seed 000, 001.5), or a folder for a file_path; expanded has the files in it in its place.
+// checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular
+// file inside root (seed 000, 001.5) or, for a file_path, a folder. expanded has a folder's files in its
+// place.
 func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
 	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
 		return out, out, err
@@ -57,10 +58,10 @@ func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded
 	return out, expanded, nil
 }
 
-// maxFolder is the number of files in a folder that is handed in.
+// maxFolder is the maximum number of files in a folder that is handed in.
 const maxFolder = 1000
 
-// filesOf returns the files that a submitted path means. kind is Output or Input.
+// filesOf returns the files that a submitted path refers to. kind is Output or Input.
 func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
 	real, info, _ := gate.Locate(root, path)
 	if of != job.FilePath || info == nil || !info.IsDir() {
@@ -75,8 +76,8 @@ func filesOf(root, kind, name string, of job.OutputType, path string) ([]string,
 	return files, nil
 }
 
-// CheckInputs reads the values that a workflow is started with (see machine.ParseInputs) and checks that
-// the paths among them are regular files inside the project, or folders for a file_path.
+// CheckInputs reads the values with which a workflow is started (see machine.ParseInputs). It checks that
+// paths are regular files inside the project or, for a file_path, folders.
 func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
 	in, err := machine.ParseInputs(wf, given)
 	if err != nil || len(in) == 0 {
@@ -98,8 +99,8 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 	return in, nil
 }
 
-// checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already; kind is Output or Input.
+// checkPath checks that a submitted path, with symlinks resolved, is a regular file inside the project. root
+// must be resolved already; kind is Output or Input.
 func checkPath(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
@@ -140,8 +141,8 @@ func checkPath(root, kind, name, path string) error {
 			"the path.", path, root)
 }
 
-// leaves reports whether a relative path leads out of root by its text. An absolute path may go
-// through a link to root.
+// leaves reports whether the text of a relative path leads out of root. An absolute path may lead to root
+// through a link.
 func leaves(root, path string) bool {
 	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
 		return false
@@ -150,8 +151,8 @@ func leaves(root, path string) bool {
 	return err != nil || !filepath.IsLocal(rel)
 }
 
-// elsewhereThen adds to the refusal of a missing file where the session was moved last, if that is another
-// place: the file may be there.
+// elsewhereThen adds to the error for a missing file the place where the session last moved, if that is
+// another one: the file may be there.
 func (a *sessionActor) elsewhereThen(err error) error {
 	e, ok := errors.AsType[*session.Error](err)
 	last, here := a.row.PlaceOf(), a.engine.Place
@@ -162,8 +163,8 @@ func (a *sessionActor) elsewhereThen(err error) error {
 	return err
 }
 
-// repeated notes in a refusal of outputs that they equal those of the last finished step: the
-// caller has probably lost the reply.
+// repeated adds to a refusal of outputs that they equal those of the last finished step: the caller has
+// probably lost the reply.
 func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) error {
 	e, ok := errors.AsType[*session.Error](err)
 	if !ok {
@@ -187,12 +188,12 @@ func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) erro
 
 // The limits of checking outputs by their schemas.
 const (
-	maxChecked = 10 << 20 // bytes of a file
-	maxMisfits = 20_000   // characters of what is said of all files
+	maxChecked = 10 << 20 // bytes per file
+	maxMisfits = 20_000   // characters of the errors of all files
 )
 
-// schemas returns the schemas of a step's outputs by their names: those that the session began with, so that no edit
-// of the job weakens them, or those of a step that was added since.
+// schemas returns the schemas of a step's outputs by name. They are those that the session began with, so
+// that no edit of the job weakens them, or those of a step added since.
 func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[string]*schema.Schema, error) {
 	if !st.HasSchema() && !a.edited(def) {
 		return nil, nil
@@ -207,7 +208,7 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 
 		var err error
 		if kept, err = a.engine.definitions.Kept(ref); err != nil && !st.HasSchema() {
-			return nil, nil // the session records that it cannot be read
+			return nil, nil // the session records that the definition cannot be read
 		} else if err != nil {
 			return nil, session.NotNow(codes.DefinitionLost,
 				"The outputs of step '%s' of session '%s' cannot be checked: the definition that it began with "+
@@ -235,7 +236,7 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 	return all, nil
 }
 
-// misfits returns what is wrong with outputs by their schemas, a line for each file, or "". hashes are those of the
+// misfits returns the errors of outputs by their schemas, a line per file, or "". hashes are those of the
 // files.
 func misfits(
 	ctx context.Context, root string, outputs machine.Outputs, schemas map[string]*schema.Schema,
@@ -303,8 +304,8 @@ func misfit(s *schema.Schema, data []byte) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// unfit answers a call whose outputs do not satisfy their schemas. It is not a try of the step's reviews, and
-// nothing that an agent can say passes over it.
+// unfit answers a call whose outputs do not satisfy their schemas. The call does not count as a try of the
+// reviews, and an agent cannot override it.
 func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
 	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {

@@ -19,14 +19,14 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A decision is a person's answer about the outputs of a step with a digest.
+// A decision is a person's answer about the outputs with this digest.
 type decision struct {
 	Step, Digest string
-	Answer       machine.Answer // its time, set once, tells it from others
+	Answer       machine.Answer // its time, set once, tells it from other answers
 }
 
-// approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
-// reviews by people, it asks first, or concludes with the answer: only a person's override skips that.
+// approve finishes a step whose other reviews are done or overridden, as the evidence says. If people review
+// the step, it first asks them, or applies their answer; only a person's override skips that.
 func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	stepID, reviews := c.plan.Step.ID, c.plan.Step.ReviewsBy(true)
 	if len(reviews) == 0 || c.evidence != nil && c.evidence.Kind == machine.ByPerson {
@@ -41,7 +41,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	q := p.Question
 	again := c.asksAgain(p)
 	if again && c.evidence == nil {
-		c.evidence = q.Others // its other reviews have passed this
+		c.evidence = q.Others // its other reviews have passed these outputs
 	}
 	if q == nil || q.Digest != c.digest || again {
 		q = &machine.Question{
@@ -56,7 +56,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		if len(reviews) > 1 {
 			q.RunEach = "step"
 		}
-		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees its criteria
+		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees the step's criteria
 			return nil, err
 		}
 		base = base.Ask(stepID, q)
@@ -93,20 +93,20 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	return f, nil
 }
 
-// asksAgain reports whether a person is asked again who has failed a step that hands in nothing, as the agent was told:
-// what was corrected since shows nowhere.
+// asksAgain reports whether to ask a person again who has failed a step that hands in nothing, as the agent
+// was told: its corrections show nowhere.
 func (c *candidate) asksAgain(p *machine.StepProgress) bool {
 	q, failed := p.Question, p.LastByPerson()
 	return q != nil && q.Digest == c.digest && q.Answer != nil && !q.Answer.Passed && len(c.files) == 0 &&
 		failed != nil && failed.Collected && c.m.joined != c.digest && c.m.args.Of == nil
 }
 
-// decide records a person's answer, which the next finished_step of the step collects.
+// decide records a person's answer, which the next finished_step of the step applies.
 func (a *sessionActor) decide(d decision) error {
 	p := a.state.Progress(d.Step)
 	if p != nil && p.Question != nil && p.Question.Digest == d.Digest && p.Question.Answer != nil {
 		if old := p.Question.Answer; old.At.Equal(d.Answer.At) && old.Identity == d.Answer.Identity {
-			return nil // it is stored, though that was not confirmed
+			return nil // already stored, by a commit that was not confirmed
 		}
 	}
 	next, err := a.state.Answer(d.Step, d.Digest, d.Answer)
@@ -116,9 +116,9 @@ func (a *sessionActor) decide(d decision) error {
 	return a.commit(nil, next, nil)
 }
 
-// AsHandedIn returns why a person can't decide about the outputs of a step, or nil: the step doesn't wait for a person,
-// other outputs were handed in since, or the files are no longer what the agent handed in. root is where the session
-// works; digest is "" before the outputs are shown.
+// AsHandedIn returns why a person cannot decide about the outputs of a step, or nil. They cannot if the step
+// does not wait for a person, if other outputs were handed in since, or if the files have changed since the
+// agent handed them in. root is where the session works; digest is "" before the outputs are shown.
 func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil {
@@ -141,12 +141,12 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	return nil
 }
 
-// Changed returns the files of a question, quoted, that have changed since they were handed in. root is where the
-// session works.
+// Changed returns the quoted names of a question's files that have changed since they were handed in. root is
+// where the session works.
 func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
 	var paths []string
 	for _, f := range q.Files {
-		if f.Output == "" { // a text cannot have changed
+		if f.Output == "" { // texts cannot change
 			paths = append(paths, f.Path)
 		}
 	}
@@ -162,12 +162,12 @@ func Changed(ctx context.Context, root string, q *machine.Question) (changed []s
 	return changed, nil
 }
 
-// What a person does to a session, anybody's and of any root: at a terminal or on a page.
+// What a person at a terminal or on a page does to a session, whatever its identity and root.
 
 // A grant is a person's override of the reviews of a step.
 type grant struct {
 	Step     string
-	Override machine.Override // without time
+	Override machine.Override // without its time
 }
 
 // AbortFor ends a session for a person.
@@ -178,7 +178,7 @@ func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
 	})
 }
 
-// AbortOf ends the active sessions that were begun in the workspace of an attempt.
+// AbortOf ends the active sessions that began in the workspace of an attempt.
 func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Attempt: &attemptID})
 	for _, row := range rows {
@@ -189,15 +189,15 @@ func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 	return err
 }
 
-// OverrideFor records that a person overrides the reviews of a current step, whose next finished_step then
-// goes on without them. o.GivenFor is what they were shown (see GivenFor).
+// OverrideFor records that a person overrides the reviews of a current step: its next finished_step is not
+// reviewed. o.GivenFor is what the person was shown (see GivenFor).
 func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o machine.Override) error {
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		return a.grant(ctx, grant{stepID, o})
 	})
 }
 
-// DropFor records that a person leaves out the item that a step is about, such as port[3].
+// DropFor records that a person drops the item of a step, such as port[3].
 func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Override) error {
 	o.At = e.now()
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
@@ -212,7 +212,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		}
 
 		if p := a.state.Progress(stepID); p != nil && p.Dropped != nil && p.Dropped.At.Equal(o.At) {
-			return nil // it is stored, though that was not confirmed
+			return nil // already stored, by a commit that was not confirmed
 		}
 
 		next, err := a.state.Drop(def, stepID, o,
@@ -230,7 +230,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			return err
 		}
 		made := &nestedWrites{root: a.root()}
-		if e.Catalog != nil { // else see beginDue
+		if e.Catalog != nil { // otherwise see beginDue
 			if err := e.calls(ctx, how, next, def, "", noReply(), made); err != nil {
 				return err
 			}
@@ -250,8 +250,9 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 	})
 }
 
-// GoToFor goes back to a step of a session; see Conn.GoTo. It is refused if the session has moved since the person saw
-// it: steps that were finished meanwhile would be undone. seen is the revision that they saw; 0 means any.
+// GoToFor goes back to a step of a session; see Conn.GoTo. It is refused if the session has moved since the
+// person saw it, since it would undo steps finished meanwhile. seen is the revision that the person saw; 0
+// means any.
 func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) error {
 	return e.actFor(ctx, id, machine.ToolGoTo, func(ctx context.Context, a *sessionActor, who caller) error {
 		if seen != 0 && seen != a.state.Revision && a.state.OwnReply(who.Call) == nil {
@@ -264,8 +265,8 @@ func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) err
 	})
 }
 
-// ReviewFor records what a person decides about a step that waits for them: about the outputs with a digest,
-// which they were shown. An answer is refused if its files have changed since they were handed in.
+// ReviewFor records what a person decides about a step that waits for one. digest is that of the outputs that
+// they were shown. An answer is refused if the files have changed since they were handed in.
 func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answer machine.Answer) error {
 	answer.At = e.now()
 	r, err := e.records.Read(ctx, id, nil)
@@ -279,8 +280,9 @@ func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answe
 	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
 }
 
-// HandInAgain hands in the current outputs of a step that waits for a person, for a person who has edited them: they're
-// then asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
+// HandInAgain hands in the current outputs of a step that waits for a person, who has edited them; the person
+// is then asked about these. It is refused if anybody else judges the outputs, too, or the session works
+// elsewhere: then the agent must hand them in.
 func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
@@ -322,7 +324,8 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	return err
 }
 
-// ToReview returns the steps of all active sessions of the project that wait for a person's review, the oldest first.
+// ToReview returns the steps of all active sessions of the project that wait for a person's review, oldest
+// first.
 func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err error) {
 	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Waiting: true})
 	for _, row := range rows {
@@ -342,8 +345,8 @@ func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err 
 	return all, err
 }
 
-// actFor has a session's actor do what a person asks for. The process that moved the session last over a
-// connection stays what is recorded.
+// actFor has a session's actor do what a person asks for. The recorded process that last moved the session
+// over a connection stays the same.
 func (e *Engine) actFor(
 	ctx context.Context, id, tool string, do func(context.Context, *sessionActor, caller) error,
 ) error {
@@ -358,9 +361,9 @@ func (e *Engine) actFor(
 	return err
 }
 
-// awaiting returns the open steps of a session that wait for a person: those whose outputs one is asked
-// to pass, those whose outputs failed as many reviews as are allowed, and, if only persons may override,
-// those that the agent has to review itself.
+// awaiting returns the open steps of a session that wait for a person: those whose outputs a person must
+// pass, those that have failed as many reviews as are allowed, and, if only people may override, those that
+// the agent reviews itself.
 func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
 	w := record.WaitingIn(row)
 	if (how.Pin || w.Pin) && w.Override.Stricter(how.Override) {
@@ -387,8 +390,8 @@ func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
 	return all
 }
 
-// awaitingBy returns the settings by which steps wait for a person. On a server without reviews only those
-// wait that a person is asked to pass.
+// awaitingBy returns the settings that decide which steps wait for a person. On a server without reviews
+// these are only the steps that a person must pass.
 func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	how, err := e.Reviewing(ctx)
 	if !e.Reviews {
@@ -397,8 +400,8 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// Awaiting returns the steps that wait for a person: those of the caller's active sessions in the project (of all
-// sessions, if it's the owner), and those of attempts.
+// Awaiting returns the steps that wait for a person: those of the caller's active sessions in the project (of
+// all sessions for the owner), and those of attempts.
 func (e *Engine) Awaiting(
 	ctx context.Context, who session.Caller, attempts []string,
 ) (all []session.AwaitingStep, err error) {

@@ -14,7 +14,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// reviewer is the current reviewer, in the form of machine.Pinned.
+// reviewer returns the current reviewer in the form of machine.Pinned.
 func (e *Engine) reviewer(how Reviewing) string {
 	if !e.Reviews {
 		return machine.ReviewerOff
@@ -22,13 +22,13 @@ func (e *Engine) reviewer(how Reviewing) string {
 	return cmp.Or(how.Reviewer, machine.ReviewerSelf)
 }
 
-// pin returns what a new session begins with.
+// pin returns the reviewer and reviews that a new session is pinned to.
 func (e *Engine) pin(how Reviewing, def *machine.Definition) *machine.Pinned {
 	return &machine.Pinned{Reviewer: e.reviewer(how), Override: how.Override, Pin: how.Pin, Definition: def.Ref}
 }
 
-// reviewing returns how the session's steps are reviewed: as configured now or, if the session is
-// pinned, as when it began where that was stricter.
+// reviewing returns how the session's steps are reviewed: as configured now or, in a pinned session, as when
+// it began where that was stricter.
 func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 	how, err := a.engine.Reviewing(ctx)
 	p := a.state.Pinned
@@ -58,8 +58,8 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 	return how, nil
 }
 
-// definition returns the definition that the session goes on with: that of the job as it is now or,
-// if an edit has dropped or changed checks or, in a pinned session, weakened the reviews, the one that was kept.
+// definition returns the definition that the session goes on with: the job's current one or, if an edit has
+// dropped or changed checks or has weakened the reviews of a pinned session, the stored one.
 func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, error) {
 	def, err := a.engine.definitions.Current(ctx, a.state, a.engine.placeKey())
 	if err != nil {
@@ -94,9 +94,10 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	return kept.For(a.state), nil
 }
 
-// keepingChecks returns the definition with which the session goes on instead of one that drops or changes checks
-// or schemas that it began with: that which was stored last, or else the one that it began with. It returns nil if
-// that one drops nothing, or if what the session began with is lost; an error is the store's.
+// keepingChecks returns the definition to go on with instead of def, if def drops or changes checks or
+// schemas that the session began with: the one stored last, or else the one that the session began with. It
+// returns nil if def drops none, or if the definition that the session began with is lost; an error is the
+// store's.
 func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definition, error) {
 	if a.begun == nil || a.begun.Ref != a.state.Pinned.Definition {
 		begun, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
@@ -115,7 +116,7 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definiti
 	}
 
 	kept, err := a.engine.definitions.Kept(a.state.Definition)
-	// a step was done when its checks were dropped, and is done again
+	// A step was done while its checks were dropped; it must be done again.
 	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 {
 		begun := *a.begun
 		kept = &begun
@@ -133,14 +134,13 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) (*machine.Definiti
 	return kept.For(a.state), nil
 }
 
-// edited reports whether a definition is another than the one that the session began with, if that
-// is known.
+// edited reports whether a definition differs from the one that the session began with, if that is known.
 func (a *sessionActor) edited(def *machine.Definition) bool {
 	p := a.state.Pinned
 	return p != nil && p.Definition.Hash != "" && def.Job.Hash != p.Definition.Source
 }
 
-// weaker returns how a definition reviews less than the one that the session began with.
+// weaker returns in what way a definition reviews less than the one that the session began with.
 func (a *sessionActor) weaker(def *machine.Definition) ([]string, error) {
 	if !a.edited(def) {
 		return nil, nil
@@ -154,7 +154,7 @@ func (a *sessionActor) weaker(def *machine.Definition) ([]string, error) {
 	return a.state.Weaker(was, def), nil
 }
 
-// weakened returns how the reviews are weaker than when the session began.
+// weakened returns in what way the reviews are weaker than when the session began.
 func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([]string, error) {
 	p := a.state.Pinned
 	if p == nil {
@@ -167,7 +167,7 @@ func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([
 	}
 
 	what, err := a.weaker(def)
-	// else it's a command, which knows no reviewer
+	// without Checks this is a command, which knows no reviewer
 	if text := p.WeakerReviewer(a.engine.reviewer(how)); text != "" && how.use == nil && a.engine.Checks != nil {
 		what = append(what, text)
 	}
@@ -186,11 +186,11 @@ func (m *finishCall) reason() string {
 	return strings.TrimSpace(*m.args.OverrideReason)
 }
 
-// reviewed reports whether a step is finished only after a review by a reviewer or the agent itself.
+// reviewed reports whether a reviewer or the agent itself has to review a step before it is finished.
 func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.ReviewsBy(false)) > 0 }
 
-// mayOverride refuses an override by an agent where quality_gate.override does not allow it. Nothing
-// of the call was evaluated.
+// mayOverride refuses an override by an agent where quality_gate.override does not allow it. Nothing of the
+// call has been evaluated then.
 func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 	if c.m.reason() == "" || !a.engine.reviewed(c.plan.Step) {
 		return nil
@@ -219,9 +219,9 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
 }
 
-// override returns the evidence of a step that is finished without its reviews, at the word of a person, or
-// without those that are not by people, at the word of the agent; nil if it is reviewed. mayOverride has allowed
-// the agent's.
+// override returns the evidence of a step that is finished without its reviews, as a person allowed, or
+// without all but the reviews by people, as the agent decided; nil if the step is reviewed. mayOverride has
+// already allowed an agent's override.
 func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidence) {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
@@ -255,7 +255,7 @@ func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidenc
 	return e
 }
 
-// grant records a person's override, which is for the next finished_step of the step.
+// grant records a person's override for the next finished_step of the step.
 func (a *sessionActor) grant(ctx context.Context, g grant) error {
 	how, err := a.reviewing(ctx)
 	if err != nil {
@@ -288,7 +288,7 @@ func nobodyMay(id, stepID string) error {
 			"never.", stepID, id)
 }
 
-// evidence returns that of a step that its caller finishes.
+// evidence returns the evidence of a step that its caller finishes.
 func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewer string) *machine.Evidence {
 	e := &machine.Evidence{
 		Kind:     kind,
@@ -306,13 +306,13 @@ func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewe
 	return e
 }
 
-// overrideCommand is what a person types.
+// overrideCommand returns the command that a person types to override.
 func overrideCommand(id, stepID string) string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", id, session.InShell(stepID))
 }
 
-// closing says how a step is closed after a review by the agent itself. With OverrideNever it
-// cannot be.
+// closing says how to finish a step after a review by the agent itself. With OverrideNever it cannot be
+// finished.
 func closing(how Reviewing, id, stepID string) (string, error) {
 	switch how.Override {
 	case config.OverrideNever:
@@ -334,7 +334,7 @@ func closing(how Reviewing, id, stepID string) (string, error) {
 		"passes.", id, stepID), nil
 }
 
-// unclosable returns a notice about the steps from an entry on that nobody can finish, or "".
+// unclosable returns a notice about the steps, from an entry on, that nobody can finish, or "".
 func (e *Engine) unclosable(how Reviewing, def *machine.Definition, from int) string {
 	if how.External || how.Override != config.OverrideNever {
 		return ""

@@ -13,19 +13,19 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A Progress is how far a session is, for outside callers: looking changes nothing.
+// A Progress says how far a session is, for callers outside it. Reading it changes nothing.
 type Progress struct {
 	SessionID    string
 	JobName      string
 	WorkflowName string
 	Status       machine.SessionStatus
-	StepID       string          // the current one, or the last one of an ended session
+	StepID       string          // the current step, or the last one of an ended session
 	Done, Total  int             // steps of the workflow, including members of groups
-	Outputs      machine.Outputs // of all completed steps, merged like all_outputs
-	AbortReason  *string         // if it was aborted
+	Outputs      machine.Outputs // of all completed steps, merged as in all_outputs
+	AbortReason  *string         // why it was aborted, or nil
 }
 
-// Session returns a session of this identity; for its errors see Progress.
+// Session returns a session of this identity. For its errors see Progress.
 func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
 	if !machine.IsSessionID(sessionID) {
 		return nil, session.Wrong(codes.BadSessionID,
@@ -45,12 +45,13 @@ func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*mach
 	return r.State, nil
 }
 
-// Newest returns the sessions of an identity that moved last, at most limit, with their ids, jobs and states alone.
+// Newest returns the sessions of an identity that moved last, at most limit of them, with only their ids,
+// jobs and states.
 func (e *Engine) Newest(ctx context.Context, identity string, limit int) ([]store.Session, error) {
 	return e.records.List(ctx, store.SessionQuery{Identity: identity, Limit: limit, Brief: true})
 }
 
-// Children returns the active sessions of this identity that were started from these.
+// Children returns the active sessions of this identity that were started from these sessions.
 func (e *Engine) Children(
 	ctx context.Context, identity string, parents map[string]bool,
 ) (all []*machine.State, err error) {
@@ -59,7 +60,7 @@ func (e *Engine) Children(
 	for _, row := range rows {
 		r, err := e.records.Read(ctx, row.ID, nil)
 		switch {
-		case session.CodeOf(err) == codes.UnknownSession: // it was removed meanwhile
+		case session.CodeOf(err) == codes.UnknownSession: // removed meanwhile
 		case err != nil:
 			return nil, err
 		default:
@@ -69,8 +70,8 @@ func (e *Engine) Children(
 	return all, err
 }
 
-// Defined returns a step as the session's definition has it: the job's or, if the job no longer has the session's
-// workflow, the one that was kept. An unknown step is an empty one.
+// Defined returns a step by the session's definition: the job's current one or, if the job no longer has the
+// workflow, the stored one. For an unknown step it returns an empty one.
 func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) {
 	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil {
@@ -82,10 +83,10 @@ func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (
 	return &job.Step{}, nil
 }
 
-// Progress returns the progress of a session of this identity, whichever connection or server owns
-// it, also after it ended. Errors: a ToolError, bad_session_id, for an invalid session_id; a
-// StateError, unknown_session, for one that does not exist or is another identity's; the file's
-// error if it cannot be read.
+// Progress returns the progress of a session of this identity, also after it ended, whichever connection or
+// server moved it. Errors: a ToolError, bad_session_id, for an invalid session_id; a StateError,
+// unknown_session, for one that does not exist or belongs to another identity; the file's error if it cannot
+// be read.
 func (e *Engine) Progress(ctx context.Context, identity, sessionID string) (*Progress, error) {
 	s, err := e.Session(ctx, identity, sessionID)
 	if err != nil {

@@ -13,17 +13,18 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// keptListed is how many sessions an error lists, and triedListed how many rows it looks at for them.
+// keptListed is the maximum number of sessions that an error lists; triedListed is the maximum number of rows
+// read to find them.
 const (
 	keptListed  = 20
 	triedListed = 10_000
 )
 
-// noSession says that there is no session to speak of, and which could be
-// resumed (seed 000, 001.4.4 and 001.6.4).
+// noSession returns the error for a call that no session fits, with the sessions that can be resumed (seed
+// 000, 001.4.4 and 001.6.4).
 func (c *Conn) noSession(ctx context.Context) error {
-	// Those on this server's own connections, too: it cannot tell an HTTP client that has gone without a word
-	// from one that is silent, and the caller may be that client.
+	// The list includes sessions of this server's own connections: it cannot tell an HTTP client that has
+	// left without closing from a silent one, and the caller may be that client.
 	found, more, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, nil))
 	if err != nil {
 		return err
@@ -45,7 +46,7 @@ func (c *Conn) noSession(ctx context.Context) error {
 	return session.NotNow(codes.NoActiveSession, "%s", b.String()).With("resumable", ids)
 }
 
-// listSessions writes a line for each session and returns their ids; more says that these are not all.
+// listSessions writes a line for each session and returns their ids; more means that there are others.
 func (e *Engine) listSessions(b *strings.Builder, found []store.Session, more bool) []string {
 	ids := make([]string, len(found))
 	for i, s := range found {
@@ -81,8 +82,9 @@ func (e *Engine) open() map[string]bool {
 	return open
 }
 
-// inUse returns the function that reports whether somebody probably works on a session: a living process
-// moved it last over a connection, in this process one that is among open. It permits and forbids nothing.
+// inUse returns a function that reports whether somebody probably works on a session: a living process last
+// moved it over a connection. If that is this process, the session must be in open. The result is only a
+// hint; nothing is refused because of it.
 func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
 	inUse := e.Stores.InUse(ctx)
 	return func(s *store.Session) bool {
@@ -90,14 +92,14 @@ func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.
 	}
 }
 
-// inUseHere is inUse without the sessions that were moved last at other places: those are listed with their place, by
-// which the caller can tell whether somebody works on them.
+// inUseHere is like inUse but reports false for sessions that last moved at other places: those are listed
+// with their place, from which the caller can tell whether somebody works on them.
 func (e *Engine) inUseHere(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
 	inUse := e.inUse(ctx, nil)
 	return func(s *store.Session) bool { return open[s.ID] || e.placeOf(s) == "" && inUse(s) }
 }
 
-// placeOf returns the place that moved a session last, for people, or "" if that is this one.
+// placeOf describes the place that last moved a session, for people, or returns "" if it is this one.
 func (e *Engine) placeOf(s *store.Session) string {
 	if !e.Stores.MovedElsewhere(s) {
 		return ""
@@ -105,8 +107,8 @@ func (e *Engine) placeOf(s *store.Session) string {
 	return s.PlaceOf().Describe()
 }
 
-// resumable returns the newest active sessions of an identity that are not in use, at most so many; more reports that
-// there are others, or may be.
+// resumable returns the newest active sessions of an identity that are not in use, at most that many. more
+// reports that there are, or may be, others.
 func (e *Engine) resumable(
 	ctx context.Context, identity string, most int, inUse func(*store.Session) bool,
 ) (found []store.Session, more bool, err error) {
@@ -152,8 +154,8 @@ func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
 	return out
 }
 
-// duplicates says that a workflow is in progress already, on the stack or resumable by the caller, and how
-// to go on with it; "" if it is not. It examines the caller's newest 20 sessions.
+// duplicates says that a workflow is already in progress, on the stack or in a session that the caller can
+// resume, and how to go on with it, or returns "". It looks at the caller's newest 20 sessions.
 func (c *Conn) duplicates(ctx context.Context, workflow string, stack []machine.StackEntry) string {
 	var same, ids []string
 	for _, e := range slices.Backward(stack) {

@@ -21,35 +21,35 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Reviewing is how steps are reviewed.
+// Reviewing says how steps are reviewed.
 type Reviewing struct {
 	External    bool          // by the gate's reviewer; else by the agent itself
-	MaxTries    int           // of external reviews that fail (seed 000, 001.1.5)
+	MaxTries    int           // maximum number of failed external reviews (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
-	Refused     error         // why nothing may be reviewed, or nil
+	Refused     error         // why nothing can be reviewed, or nil
 	Override    config.Override
 	Reviewer    string // External and Refused said again, in the form of machine.Pinned; "" is the agent itself
-	Pin         bool   // sessions keep to the reviewer and the criteria that they began with
-	// Earlier returns a reviewer of an earlier config, in the form of machine.Pinned, or why it may
-	// not or cannot run. nil means that none can.
+	Pin         bool   // sessions keep the reviewer and the criteria that they began with
+	// Earlier returns a reviewer of an earlier config, given in the form of machine.Pinned, or the reason why
+	// it is not allowed or unable to run. nil means that no earlier reviewer can run.
 	Earlier func(reviewer string) (*gate.Reviewer, error)
 
-	use *gate.Reviewer // that of the pinned session, instead of the configured one
+	use *gate.Reviewer // the pinned session's reviewer, replacing the configured one
 }
 
 // errLater means that a later message answers the call.
 var errLater = errors.New("answered later")
 
-// A review is a running review, in memory; its Try is the durable part.
+// A review is a running review in memory. Its Try is the stored part.
 type review struct {
 	stepID   string
 	digest   string
 	began    time.Time
-	total    int            // of running tasks
-	order    map[string]int // of the tasks, by key
+	total    int            // number of running tasks
+	order    map[string]int // positions of the tasks, by key
 	verdicts []gate.Verdict
-	done     atomic.Int64 // of the verdicts, or of the checks
-	round    *check.Round // if it is of the step's checks; total is their number, and there is one verdict
+	done     atomic.Int64 // number of verdicts or checks so far
+	round    *check.Round // for a review that runs the step's checks; total is their number, and there is one verdict
 	reused   []*machine.Verdict
 	waiters  []*waiter
 	awake    actor.Reply[struct{}] // an ask that keeps the actor awake
@@ -59,17 +59,17 @@ type review struct {
 // A waiter is a call that waits for a review.
 type waiter struct {
 	m     *finishCall
-	timer *time.Timer // for its reply_within
+	timer *time.Timer // fires at the end of its reply_within
 }
 
-// self returns the session's own address, for work outside its actor.
+// self returns the session's own address, for code that runs outside its actor.
 func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.For(a.id) }
 
 // tell sends the actor a message from outside.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
-// external has outputs reviewed by the gate: the call joins the running review, collects an existing verdict,
-// is refused, or starts a review.
+// external has the gate review outputs: the call joins the running review, collects an existing verdict, is
+// refused, or starts a review.
 func (a *sessionActor) external(
 	ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing,
 ) (*finished, error) {
@@ -86,10 +86,10 @@ func (a *sessionActor) external(
 			return f, err
 		}
 	}
-	waited := m.joined == digest || m.args.Of != nil // then another call that joined it may have collected it first
+	waited := m.joined == digest || m.args.Of != nil // then another call that joined it may already have collected it
 	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest &&
 		(!reviewed.Collected || waited) {
-		m.joined = digest // if this is applied again, it has collected the verdict
+		m.joined = digest // if applied again, this call has collected the verdict
 		return a.conclude(ctx, a.state.CollectTry(stepID, a.engine.now()), c)
 	}
 	if p.FailedTries() >= how.MaxTries {
@@ -103,7 +103,7 @@ func (a *sessionActor) external(
 	return a.beginReview(ctx, c, sub, tasks, hashes)
 }
 
-// join lets a call wait for a review, as long as its budget lasts.
+// join lets a call wait for a review until its time is up.
 func (a *sessionActor) join(r *review, m *finishCall) {
 	m.joined = r.digest
 	w := &waiter{m: m}
@@ -156,7 +156,8 @@ func (m judgement) receive(ctx context.Context, a *sessionActor) {
 	}
 }
 
-// A waitOver says that the budget of a waiter is over. It is answered, if it is still waiting: the review continues.
+// A waitOver says that a waiter's time is up. The waiter gets an answer if it still waits; the review
+// continues.
 type waitOver struct {
 	review *review
 	waiter *waiter
@@ -172,7 +173,7 @@ func (m waitOver) receive(_ context.Context, a *sessionActor) {
 	w.m.reply.Send(a.stillRunning(w.m, r.stepID, int(r.done.Load()), r.total, r.began))
 }
 
-// stillRunning is the reply to a call whose budget is over before its review.
+// stillRunning is the reply to a call whose time is up before its review ends.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
 	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same try"
 	if last := a.state.Progress(stepID).Newest(); last != nil && last.Checks {
@@ -187,7 +188,7 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 	return f
 }
 
-// A hold keeps the actor awake during a review, by an ask that is answered at its end.
+// A hold keeps the actor awake during a review: it is an ask that is answered when the review ends.
 type hold struct {
 	review *review
 	reply  actor.Reply[struct{}]
@@ -201,7 +202,7 @@ func (m hold) receive(_ context.Context, a *sessionActor) {
 	}
 }
 
-// end ends a review of this process. Verdicts that arrive later are ignored.
+// end ends a review of this process. Later verdicts are ignored.
 func (a *sessionActor) end(r *review) {
 	if a.reviews[r.stepID] == r {
 		delete(a.reviews, r.stepID)
@@ -219,8 +220,8 @@ func (a *sessionActor) drop(r *review, why error) {
 	}
 }
 
-// beginReview records the try, durably, and passes what has not passed before to the gate (seed
-// 000, 001.4.8 and 001.4.11).
+// beginReview stores the open try, then sends the gate what has not passed before (seed 000, 001.4.8 and
+// 001.4.11).
 func (a *sessionActor) beginReview(
 	ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string,
 ) (*finished, error) {
@@ -242,7 +243,7 @@ func (a *sessionActor) beginReview(
 		machine.Try{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
 	c.holdGroup(next)
 	if len(todo) == 0 {
-		// Everything to review has passed before, unchanged.
+		// All outputs to review have passed before and are unchanged.
 		next = next.CloseTry(stepID, r.reused, "", r.began).CollectTry(stepID, r.began)
 		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
@@ -252,7 +253,7 @@ func (a *sessionActor) beginReview(
 	})
 }
 
-// replacing returns the state without the running review of a step, if another one is to begin.
+// replacing returns the state without a step's running review, if another one is to begin.
 func (a *sessionActor) replacing(stepID string) *machine.State {
 	if a.reviews[stepID] == nil {
 		return a.state
@@ -260,7 +261,7 @@ func (a *sessionActor) replacing(stepID string) *machine.State {
 	return a.state.CloseTry(stepID, nil, "other outputs were submitted while the review ran", a.engine.now())
 }
 
-// begin stores next, in which the try of a review is open, starts the review, and lets the call wait for it.
+// begin stores next, in which the review's try is open, starts the review, and lets the call wait for it.
 func (a *sessionActor) begin(
 	m *finishCall, r *review, next *machine.State, start func(ctx context.Context, each func(gate.Verdict)) error,
 ) (*finished, error) {
@@ -301,7 +302,7 @@ func (a *sessionActor) begin(
 	}
 	a.engine.background.Go(func() { a.renew(runCtx, r) })
 	a.engine.background.Go(func() {
-		// Ends with the review or the actor: then nobody would take the verdict.
+		// The ask ends with the review or with the actor: then nobody would receive the verdict.
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return hold{r, reply} })
 		cancel()
 	})
@@ -309,11 +310,12 @@ func (a *sessionActor) begin(
 	return nil, errLater
 }
 
-// notBegun is before the reason of a void try whose review could not be begun.
+// notBegun precedes the reason of a void try whose review could not begin.
 const notBegun = "it was not begun: "
 
-// goingOn lets a call that is made again wait for what goes on, whatever the files are now: a review or checks, here or
-// in another process, or a person. It returns neither a reply nor an error if that is over.
+// goingOn lets a repeated call wait for what is in progress, whatever the files contain now: a review or
+// checks, here or in another process, or a person. It returns neither a reply nor an error if nothing is in
+// progress any more.
 func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, error) {
 	m, stepID := c.m, c.plan.Step.ID
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
@@ -332,9 +334,9 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 	return nil, nil
 }
 
-// CancelReview ends the review or the checks of these outputs that a finished_step waits for, whose try is void then,
-// and takes back what a person was asked. It changes nothing once that is over, and reports
-// whether it is void.
+// CancelReview ends the review or the checks of these outputs that a finished_step waits for, which makes
+// their try void, and withdraws a question to a person. It changes nothing if they are over, and reports
+// whether the try is void.
 func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.RawMessage) (done bool, err error) {
 	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		at, next := a.engine.now(), a.state

@@ -21,9 +21,9 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// judged records the verdicts, unless another process has taken up the review meanwhile: a verdict counts
-// once. Calls that wait for them are then treated like later ones: their outputs and the current job are
-// compared with what was judged, and the verdict applies only if they agree.
+// judged records the verdicts, unless another process has meanwhile taken over the review: a verdict counts
+// once. The calls that wait are then treated like later ones: the verdict applies only if their outputs and
+// the current job equal what was judged.
 func (a *sessionActor) judged(ctx context.Context, r *review) {
 	a.end(r)
 	verdicts, failure := r.results()
@@ -36,7 +36,7 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	})
 	switch {
 	case errors.Is(err, store.ErrReviewTaken):
-		a.reconsider(r) // the calls wait for that one
+		a.reconsider(r) // the calls now wait for the other process's review
 		return
 	case err == nil && failure != "" && r.round != nil:
 		for _, w := range r.waiters {
@@ -58,7 +58,7 @@ func (a *sessionActor) reconsider(r *review) {
 	}
 }
 
-// decided looks at the calls that waited for a review again, or answers them with an error.
+// decided reconsiders the calls that waited for a review, or answers them with an error.
 func (a *sessionActor) decided(ctx context.Context, r *review, err error) {
 	for _, w := range r.waiters {
 		w.timer.Stop()
@@ -67,7 +67,7 @@ func (a *sessionActor) decided(ctx context.Context, r *review, err error) {
 			w.m.reply.Fail(err)
 		case w.m.from.Err() != nil:
 			w.m.reply.Fail(context.Canceled)
-		case r.round != nil && r.round.After != nil && len(w.m.schemas) == 0: // it was looked at a moment ago
+		case r.round != nil && r.round.After != nil && len(w.m.schemas) == 0: // the content was read a moment ago
 			w.m.decideOn(r.round.After, nil).receive(ctx, a)
 		default:
 			a.hash(w.m)
@@ -75,8 +75,8 @@ func (a *sessionActor) decided(ctx context.Context, r *review, err error) {
 	}
 }
 
-// conclude answers a call with the newest verdict on its outputs, collected in base: it moves on, or
-// says what to change (seed 000, 001.4.12 to 001.4.14).
+// conclude answers a call with the newest verdict on its outputs, collected in base: the session moves on, or
+// the reply says what to change (seed 000, 001.4.12 to 001.4.14).
 func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	stepID := c.plan.Step.ID
 	p := base.Progress(stepID)
@@ -119,7 +119,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		}
 	}
 	next := base.KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
-	// else another call that joined the review has collected it, or the next one does
+	// otherwise another call that joined the review has collected the verdict, or the next one does
 	if next != a.state && !c.m.args.Untold {
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	return f, nil
 }
 
-// gateFailed refuses a step whose tries are used up (seed 000, 001.4.13).
+// gateFailed refuses a step that has used up its tries (seed 000, 001.4.13).
 func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, what string) *session.Error {
 	n := p.FailedTries()
 	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n,
@@ -141,7 +141,7 @@ func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, wha
 		With("step_id", stepID).With("attempts", n)
 }
 
-// afterLimit says what an agent can do whose tries are used up, as who may override a review decides.
+// afterLimit says what an agent can do after its last try, depending on who may override a review.
 func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
 	switch how.Override {
 	case config.OverrideHuman:
@@ -154,8 +154,8 @@ func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
 		"quality_review_override_reason. "
 }
 
-// unmet lists the criteria that were not met, one per line, each after a line break, and why if that is not in the
-// reply elsewhere.
+// unmet lists the unmet criteria, one per line, each after a line break. With why it adds the reasons, for
+// replies that do not give them elsewhere.
 func unmet(failed []*machine.Verdict, why bool) string {
 	var b strings.Builder
 	for _, v := range failed {
@@ -177,7 +177,7 @@ func unmet(failed []*machine.Verdict, why bool) string {
 	return b.String()
 }
 
-// combined returns the feedback of failed reviews, each after the files and texts that it is about.
+// combined returns the feedback of failed reviews, each under the files and texts that it is about.
 func combined(failed []*machine.Verdict) string {
 	parts := make([]string, len(failed))
 	for i, v := range failed {
@@ -190,8 +190,8 @@ func combined(failed []*machine.Verdict) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// results converts the gate's results for the session, in the order of the step's reviews;
-// failure says what prevented a verdict, or "".
+// results converts the gate's results for the session, in the order of the step's reviews. failure says why
+// there is no verdict, or is "".
 func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 	if r.round != nil {
 		return r.checkResults()
@@ -229,7 +229,7 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 			})
 		}
 		if out.Passed && len(out.Criteria) == 0 {
-			// It passed as a whole: so did each of its criteria.
+			// It passed as a whole, so each of its criteria passed.
 			for _, c := range v.Task.Criteria {
 				out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: c.Question, Passed: true})
 			}
@@ -242,8 +242,7 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 	return verdicts, strings.Join(failures, "\n\n")
 }
 
-// questionOf returns the text of the criterion with this name (seed 001,
-// "QualityCriteriaResult").
+// questionOf returns the text of the criterion with this name (seed 001, "QualityCriteriaResult").
 func questionOf(criteria []job.Criteria, name string) string {
 	for _, c := range criteria {
 		if c.Name == name {
@@ -253,15 +252,15 @@ func questionOf(criteria []job.Criteria, name string) string {
 	return name
 }
 
-// A review in progress is a row that its runner renews (see store.Review). Calls about it at other servers
-// wait for the row; when its time is over, the next call takes the review up.
+// A review in progress is a row that its runner renews (see store.Review). Calls about the review at other
+// servers watch that row. When it expires, the next call takes over the review.
 
-// lookEvery is how often a call looks at a review that runs in another process, if nothing wakes it.
+// lookEvery is how often a call looks at a review in another process when nothing wakes it.
 const lookEvery = time.Second
 
-// renew keeps a review of this engine until it ends. If another process has moved the session on, or has
-// taken the review up, since this one could not renew it in time, the review is cancelled here; in the second
-// case the calls that wait for it wait for that one.
+// renew renews a review of this engine until it ends. It cancels the review if another process has moved the
+// session on, or has taken over the review because this one did not renew it in time. Calls that wait for a
+// review that was taken over then wait for the other process.
 func (a *sessionActor) renew(ctx context.Context, r *review) {
 	e := a.engine
 	changed := e.follower.changed(a.id)
@@ -270,7 +269,7 @@ func (a *sessionActor) renew(ctx context.Context, r *review) {
 		select {
 		case <-changed:
 			changed = e.follower.changed(a.id)
-			_ = a.tell(look{}) // the error means that the engine is closing
+			_ = a.tell(look{}) // fails only while the engine is closing
 		default:
 		}
 
@@ -283,14 +282,14 @@ func (a *sessionActor) renew(ctx context.Context, r *review) {
 			store.Review{Step: r.stepID, Runner: e.runner, Done: int(r.done.Load()), Life: e.reviewLife})
 		cancel()
 		if err != nil || kept {
-			continue // else it ends with its verdict, if nobody takes it up until then
+			continue // on an error the review still ends with its verdict, unless it is taken over
 		}
-		_ = a.tell(takenUp{r}) // as above
+		_ = a.tell(takenUp{r}) // fails only while the engine is closing
 		return
 	}
 }
 
-// A look has the actor read a session under review that another process has moved.
+// A look has the actor read a session under review after another process has moved it.
 type look struct{}
 
 func (look) receive(ctx context.Context, a *sessionActor) {
@@ -299,7 +298,7 @@ func (look) receive(ctx context.Context, a *sessionActor) {
 	}
 }
 
-// A takenUp says that another process has taken up a review.
+// A takenUp says that another process has taken over a review.
 type takenUp struct{ review *review }
 
 func (m takenUp) receive(_ context.Context, a *sessionActor) {
@@ -312,7 +311,8 @@ func (m takenUp) receive(_ context.Context, a *sessionActor) {
 	a.reconsider(r)
 }
 
-// leaveReviews gives up the reviews of an engine that closes, so that others need not wait.
+// leaveReviews gives up the reviews of an engine that is closing, so that other servers need not wait for
+// them.
 func (e *Engine) leaveReviews(ctx context.Context) {
 	if !e.ran.Load() {
 		return
@@ -325,8 +325,8 @@ func (e *Engine) leaveReviews(ctx context.Context) {
 	}
 }
 
-// awaitOtherReview lets a call wait for the review of a step, open in the record, that another process runs. It
-// returns neither a reply nor an error if the review is to be taken up.
+// awaitOtherReview lets a call wait for the review of a step, open in the record, that another process runs.
+// It returns neither a reply nor an error if the caller should take over the review.
 func (a *sessionActor) awaitOtherReview(ctx context.Context, m *finishCall, stepID string) (*finished, error) {
 	if changed, err := a.refresh(ctx); err != nil {
 		return nil, err
@@ -348,8 +348,8 @@ func (a *sessionActor) awaitOtherReview(ctx context.Context, m *finishCall, step
 	return nil, errLater
 }
 
-// runs returns the review of a step that another process runs, or nil. One that this process began, and whose
-// beginning was not confirmed, runs nowhere.
+// runs returns the review of a step that another process runs, or nil. A review that this process began, and
+// whose beginning was not confirmed, runs nowhere.
 func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, error) {
 	ctx, cancel := record.Timed(ctx)
 	defer cancel()
@@ -366,7 +366,7 @@ func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, 
 	return &all[at], nil
 }
 
-// lookAgain looks at a review in another process again, when the session has changed or the time is over.
+// lookAgain looks again at a review in another process, once the session has changed or the time is up.
 func (a *sessionActor) lookAgain(m *finishCall, stepID string, after time.Duration) {
 	changed := a.engine.follower.changed(a.id)
 	a.engine.background.Go(func() {
@@ -377,7 +377,7 @@ func (a *sessionActor) lookAgain(m *finishCall, stepID string, after time.Durati
 	})
 }
 
-// A lookElsewhere lets a call look again at the review of a step that runs in another process.
+// A lookElsewhere has a call look again at the review of a step in another process.
 type lookElsewhere struct {
 	call   *finishCall
 	stepID string

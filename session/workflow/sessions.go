@@ -22,11 +22,11 @@ import (
 // A SessionInfo is a session in a list.
 type SessionInfo struct {
 	store.Session
-	InUse bool   // a living process moved it last over a connection: somebody probably works on it
-	By    string // that process, for people, if it is known
+	InUse bool   // a living process last moved it over a connection, so somebody probably works on it
+	By    string // that process, described for people; "" if unknown
 }
 
-// List returns every session, the last changed one first.
+// List returns every session, the most recently changed first.
 func (e *Engine) List(ctx context.Context) ([]SessionInfo, error) {
 	return e.infos(ctx, store.SessionQuery{})
 }
@@ -48,7 +48,7 @@ func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo
 	return out, nil
 }
 
-// Info returns one session, as List does. Its error for an unknown id is the session.Error unknown_session.
+// Info returns one session, as List does. For an unknown id it returns the session.Error unknown_session.
 func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	return &all[0], nil
 }
 
-// Elsewhere returns where the files of a session are, if that is another place or folder than the engine's, else "".
+// Elsewhere returns where a session's files are, if that is not this engine's place and folder, else "".
 func (e *Engine) Elsewhere(row *store.Session) string {
 	if at := row.PlaceOf(); at != nil && (e.Place == nil || !at.Is(*e.Place)) {
 		return at.Describe()
@@ -97,7 +97,7 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	return r.State, nil
 }
 
-// Importer returns an Importer, which turns files into sessions. The engine needs a catalog.
+// Importer returns an Importer, which makes sessions of exported files. The engine needs a catalog.
 func (e *Engine) Importer() *export.Importer {
 	return &export.Importer{
 		Folder:      e.State,
@@ -110,8 +110,8 @@ func (e *Engine) Importer() *export.Importer {
 	}
 }
 
-// GivenFor returns what was handed in last for a step, to a reviewer or for a review by the agent
-// itself: its digest, "" if nothing was, and its files.
+// GivenFor returns what a step last handed in to a reviewer, or for a review by the agent itself: its digest,
+// or "" if there is none, and its files.
 func GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {
 	p := s.Progress(stepID)
 	if p == nil {
@@ -133,7 +133,7 @@ func GivenFor(s *machine.State, stepID string) (digest string, files []machine.F
 	return "", nil
 }
 
-// Step returns a step of a session, as in the definition that was stored when the session last moved.
+// Step returns a step of a session by the definition that was stored when the session last moved.
 func (e *Engine) Step(s *machine.State, stepID string) (*job.Step, error) {
 	def, err := e.Definition(s)
 	if err != nil {
@@ -154,10 +154,11 @@ func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
 	return def.For(s), nil
 }
 
-// definitionsKept is how long definitions are kept that no session needs: a session that begins may need one.
+// definitionsKept is how long definitions that no session needs are kept: a session that is just beginning
+// may need one.
 const definitionsKept = 2 * time.Hour
 
-// awaited reports whether a complete session is a step whose session has yet to take over its outputs, or
+// awaited reports whether a complete session is a step whose own session has not taken its outputs yet, or
 // cannot be read.
 func (e *Engine) awaited(ctx context.Context, row store.Session) bool {
 	if row.Parent == "" || row.Status != string(machine.Completed) {
@@ -173,8 +174,8 @@ func (e *Engine) awaited(ctx context.Context, row store.Session) bool {
 }
 
 // Prune removes the sessions that ended before the cutoff and that no other session waits for, their exports
-// on this machine, and the definitions that no session needs then. It returns the sessions' ids, and the
-// number of definitions. A dry run removes nothing, and counts no definitions.
+// on this machine, and the definitions that no session needs afterwards. It returns the ids of the sessions
+// and the number of definitions. A dry run removes nothing, and does not count definitions.
 func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old []string, definitions int, err error) {
 	rows, err := e.records.List(ctx, store.SessionQuery{Ended: true, Before: cutoff})
 	if err != nil {

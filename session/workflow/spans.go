@@ -14,33 +14,33 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The spans of a session are made from its state alone: the process that makes the transition that ends something
-// exports its span, with the same id each time.
+// A session's spans are made from its state alone. The process whose transition ends something exports its
+// span, always with the same id.
 
 // refOf returns the span of a session.
 func refOf(s *machine.State) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(s.Trace), spans.Session, s.SessionID)
 }
 
-// begunAt returns the span of something in a session that began at a time.
+// begunAt returns the span of something that began at this time in a session.
 func begunAt(s *machine.State, kind, id string, at time.Time) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(s.Trace), kind, s.SessionID, id, strconv.FormatInt(at.UnixMicro(), 10))
 }
 
-// traceFor returns where a new session belongs: in the session that it is nested in, or where its caller says.
+// traceFor returns the trace of a new session: that of the session around it, or its caller's.
 func (e *Engine) traceFor(ctx context.Context, parent string) string {
 	if telemetry.On() && parent != "" {
-		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's is known
+		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's
 			return telemetry.Text(refOf(r.State))
 		}
 	}
 	return telemetry.Text(telemetry.Parent(ctx))
 }
 
-// An aboutSession is a message, and says which session its caller's call is about.
+// An aboutSession is a message that says which session a call is about.
 type aboutSession struct {
 	message
-	from context.Context // the caller's
+	from context.Context // the caller's context
 }
 
 func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
@@ -48,13 +48,13 @@ func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
 	m.message.receive(ctx, a)
 }
 
-// exportEnded exports the spans that have ended between two states of a session. before is nil for a new one.
+// exportEnded exports the spans that ended between two states of a session. before is nil for a new one.
 func exportEnded(before, next *machine.State) {
 	if !telemetry.Taken() || next.Trace == "" || before == nil {
 		return
 	}
 	beforeParts, nextParts := partsOf(before), partsOf(next)
-	if before.Status == next.Status { // else the end of the session has ended steps, too
+	if before.Status == next.Status { // otherwise the end of the session has also ended steps
 		beforeParts, nextParts = unlike(beforeParts, nextParts), unlike(nextParts, beforeParts)
 	}
 	known := endedSpans(before, beforeParts)
@@ -65,7 +65,7 @@ func exportEnded(before, next *machine.State) {
 	}
 }
 
-// unlike returns the parts that differ from those of another state at the same places.
+// unlike returns the parts that differ from those at the same positions in another state.
 func unlike(all, others []part) (left []part) {
 	for i, p := range all {
 		if i >= len(others) || p != others[i] {
@@ -75,9 +75,9 @@ func unlike(all, others []part) (left []part) {
 	return left
 }
 
-// resendSpans exports the spans again that ended in the last minute before a session moved last: the process
-// that moved it may have been killed before it had sent them. It does so once per session, for those of its
-// steps, too.
+// resendSpans exports again the spans that ended in the last minute before a session moved last, including
+// those of its steps: the process that moved it may have been killed before sending them. It does so once per
+// session.
 func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
 	if !telemetry.On() || s.Trace == "" {
 		return
@@ -87,7 +87,7 @@ func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
 		return
 	}
 
-	if e.resends.Add(1)%10_000 == 0 { // enough to remember: a span that is exported twice is the same one
+	if e.resends.Add(1)%10_000 == 0 { // an upper limit for memory: a span that is exported twice is still one span
 		e.resent.Clear()
 	}
 
@@ -100,15 +100,16 @@ func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
 
 	for _, p := range partsOf(s) {
 		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
-			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
+			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // on an error its spans are lost
 				e.resendSpans(ctx, r.State)
 			}
 		}
 	}
 }
 
-// ExportEnded exports the spans again of sessions that ended in the last minute, which nobody goes on with: the process
-// that ended one may have been killed before it had sent them. Those that cannot be read are lost.
+// ExportEnded exports again the spans of sessions that ended in the last minute, and that nobody goes on
+// with: the process that ended them may have been killed before sending them. Spans of unreadable sessions
+// are lost.
 func (e *Engine) ExportEnded(ctx context.Context) {
 	if !telemetry.On() {
 		return
@@ -125,7 +126,7 @@ func (e *Engine) ExportEnded(ctx context.Context) {
 	}
 }
 
-// A part is the progress of a step, and when go_to_step left it; zero means never.
+// A part is a step's progress, and the time at which go_to_step left it; zero means never.
 type part struct {
 	*machine.StepProgress
 	left time.Time
@@ -146,11 +147,11 @@ func partsOf(s *machine.State) []part {
 }
 
 var (
-	tryKind = map[bool]string{true: spans.Checks, false: spans.Review} // by whether it is of checks
-	label   = map[bool]string{true: "pass", false: "fail"}             // by whether it passed
+	tryKind = map[bool]string{true: spans.Checks, false: spans.Review} // whether it is of checks
+	label   = map[bool]string{true: "pass", false: "fail"}             // whether it passed
 )
 
-// endedSpans returns what has ended in a session and in some of its parts.
+// endedSpans returns the spans that have ended in a session and in some of its parts.
 func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 	if s.CompletedAt != nil {
 		span := telemetry.Span{
@@ -178,7 +179,7 @@ func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 	return all
 }
 
-// stepSpans returns what has ended of a step. left is when go_to_step left it; zero means never.
+// stepSpans returns the spans of a step that have ended. left is when go_to_step left it; zero means never.
 func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all []telemetry.Span) {
 	ref := begunAt(s, spans.Step, p.StepID, p.StartedAt)
 	about := []attribute.KeyValue{spans.SessionID.String(s.SessionID), spans.StepID.String(p.StepID)}
@@ -217,7 +218,7 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 		add(tryKind[a.Checks], of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number),
 			spans.Outcome.String(string(a.State)))
 		for _, v := range a.Verdicts {
-			if !v.Reused && !v.At.Before(a.OpenedAt) { // else it is of an earlier one
+			if !v.Reused && !v.At.Before(a.OpenedAt) { // otherwise it belongs to an earlier one
 				all = append(all, verdictSpan(of, v))
 			}
 		}
@@ -231,7 +232,7 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 	return all
 }
 
-// tryRef returns the span of a review or of checks.
+// tryRef returns the span of a try: a review or checks.
 func tryRef(s *machine.State, stepID string, a *machine.Try) telemetry.Ref {
 	return begunAt(s, tryKind[a.Checks], stepID, a.OpenedAt)
 }
@@ -248,7 +249,7 @@ func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {
 	}
 }
 
-// withText adds a text that people or agents wrote, if it may be exported.
+// withText adds a text by people or agents, if it may be exported.
 func withText(all []attribute.KeyValue, key attribute.Key, text string) []attribute.KeyValue {
 	if telemetry.Content() {
 		all = append(all, key.String(text))

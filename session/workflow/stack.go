@@ -14,15 +14,15 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A stack is what a connection remembers: the ids of the sessions that it began or resumed and, since that
-// never changes, what they are nested in. Which of them are active, and at which step, is read from the
-// store at each call.
+// A stack is what a connection remembers: the ids of the sessions that it began or resumed and of those
+// around them, which never change. Which of them are active, and at which step, is read from the store at
+// each call.
 type stack struct {
-	open    []string          // in the order in which they came; those that have ended leave at the next look
-	parents map[string]string // also of sessions that have ended: others are nested in them
+	open    []string          // in order of arrival; ended sessions leave at the next look
+	parents map[string]string // also of ended sessions, since others are nested in them
 }
 
-// push puts sessions on top, in this order; those already there stay.
+// push puts sessions on top, in this order. Those already on the stack keep their place.
 func (s *stack) push(rows ...store.Session) {
 	for _, row := range rows {
 		s.parents[row.ID] = row.Parent
@@ -32,7 +32,7 @@ func (s *stack) push(rows ...store.Session) {
 	}
 }
 
-// keep drops the sessions that have ended.
+// keep drops the ended sessions.
 func (s *stack) keep(active map[string]bool) {
 	s.open = slices.DeleteFunc(s.open, func(id string) bool { return !active[id] })
 	if len(s.parents) < 4*len(s.open)+64 {
@@ -51,7 +51,7 @@ func (s *stack) keep(active map[string]bool) {
 	s.parents = needed
 }
 
-// around returns the nearest open session that a session is nested in, or "".
+// around returns the nearest open session around a session, or "".
 func (s *stack) around(id string) string {
 	for n, up := 0, s.parents[id]; up != "" && n <= len(s.parents); n, up = n+1, s.parents[up] {
 		if slices.Contains(s.open, up) {
@@ -61,7 +61,8 @@ func (s *stack) around(id string) string {
 	return ""
 }
 
-// rows returns the active sessions on the connection's stack, bottom first, as store.SessionQuery.Brief reads them.
+// rows returns the active sessions on the connection's stack, bottom first, with what
+// store.SessionQuery.Brief reads.
 func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 	c.mu.Lock()
 	ids := slices.Clone(c.stack.open)
@@ -90,7 +91,7 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 
 		c.mu.Lock()
 		for _, id := range c.stack.open {
-			if _, read := at[id]; !read { // pushed since
+			if _, read := at[id]; !read { // pushed meanwhile
 				active[id] = true
 			}
 		}
@@ -104,7 +105,7 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 	return found, nil
 }
 
-// entriesOf returns the active ones of sessions as a stack.
+// entriesOf returns the active sessions among rows as a stack.
 func entriesOf(rows []store.Session) []machine.StackEntry {
 	out := make([]machine.StackEntry, 0, len(rows))
 	for _, row := range rows {
@@ -128,8 +129,8 @@ func (c *Conn) Stack() []machine.StackEntry {
 	return []machine.StackEntry{}
 }
 
-// StackOf returns the stack for a call with this session_id, bottom first: the connection's as it was last read or,
-// without a connection, the session and what it is nested in. nil means no session_id.
+// StackOf returns the stack for a call with this session_id, bottom first: as it was last read on the
+// connection or, without a connection, the session and those around it. nil means no session_id.
 func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
 	if sessionID == nil || !c.stateless {
 		return c.Stack()
@@ -137,8 +138,8 @@ func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEn
 	return c.stackOf(ctx, *sessionID)
 }
 
-// stackOf returns the stack for the reply of a call that has moved a session. What cannot be read is left
-// out: the call has succeeded.
+// stackOf returns the stack for the reply to a call that has moved a session. Sessions that cannot be read
+// are left out, since the call has succeeded.
 func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 	rows, err := c.rows(ctx)
 	if c.stateless && id != "" {
@@ -151,7 +152,7 @@ func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 	return entriesOf(rows)
 }
 
-// stackAfter is stackOf for a call that has left its session with this row: nothing is read if no other
+// stackAfter is like stackOf for a call that has left its session with this row. It reads nothing if no other
 // session can be on the stack.
 func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.StackEntry {
 	c.mu.Lock()
@@ -168,8 +169,8 @@ func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.Stac
 	return all
 }
 
-// openStack returns the stack of get_workflows, which resumes nothing: without a connection that is the only
-// session that the identity has.
+// openStack returns the stack for get_workflows, which resumes nothing. Without a connection it is the
+// identity's only session.
 func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
 	if !c.stateless {
 		return c.stackOf(ctx, "")
@@ -196,8 +197,8 @@ func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) 
 	return nil, nil
 }
 
-// target returns the id of the session a call is about: the one named, resumed if it is not on the
-// stack, or the only one open (seed 000, 001.4.4 and 001.4.5).
+// target returns the id of the session that a call is about: the named one, which is resumed if it is not on
+// the stack, or the only open one (seed 000, 001.4.4 and 001.4.5).
 func (c *Conn) target(ctx context.Context, id *string) (string, error) {
 	switch {
 	case id == nil:
@@ -221,8 +222,8 @@ func (c *Conn) holds(id string) bool {
 	return slices.Contains(c.stack.open, id)
 }
 
-// only returns the only session that no other is nested in: on the stack or, without a connection, among
-// the sessions of the identity.
+// only returns the only session that has no others nested in it: on the stack or, without a connection, among
+// the identity's sessions.
 func (c *Conn) only(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	if !c.stateless && len(c.stack.open) == 1 {
@@ -281,9 +282,9 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		strings.Join(names, ", "), rest).With("session_ids", ids)
 }
 
-// resume puts a session that is named by its id, and its ancestors, on the stack: after a crash, a
-// restart, or when its connection is gone. Of one that has ended, which is returned all the same, only the
-// ancestors. It writes nothing.
+// resume puts a session that is named by its id on the stack, with the sessions around it: after a crash,
+// after a restart, or when its connection is gone. An ended session is returned, too, but only the sessions
+// around it are put on the stack. resume writes nothing.
 func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 	rows, err := c.engine.records.Ancestry(ctx, id)
 	if err != nil {
@@ -307,8 +308,8 @@ func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 	return row, nil
 }
 
-// mayServe refuses sessions that agents of an identity are not served here: those of other identities,
-// which it must not learn of, and those of other roots.
+// mayServe refuses sessions that agents of an identity do not get here: those of other roots, and those of
+// other identities, whose existence it must not reveal.
 func (e *Engine) mayServe(identity string, row store.Session) error {
 	if row.Identity != identity {
 		return e.records.Unknown(row.ID)
@@ -324,8 +325,8 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 		With("session_id", row.ID).With("root", row.Root)
 }
 
-// An ended is a session whose last step was finished on this connection, or one that has begun others, which calls are
-// about from then on: the reply may have been lost.
+// An ended is a session that left this connection's attention: its last step was finished, or it has begun
+// others, which calls are about from then on. The caller may have lost the reply.
 type ended struct {
 	id      string
 	step    string
@@ -333,8 +334,7 @@ type ended struct {
 	move    int // the number of this transition on the connection
 }
 
-// keptEnded is the number of ended sessions that a connection remembers, and that are looked at without
-// one.
+// keptEnded is how many ended sessions a connection remembers, and how many are read without a connection.
 const keptEnded = 16
 
 // moved records a transition on the connection, and the session that it ended or left for others, or nil.
@@ -353,9 +353,10 @@ func (c *Conn) moved(e *ended) {
 	}
 }
 
-// lastEnded returns the session that ended on this connection, or began others, by finishing this step with the same
-// outputs, or "". With now, it must have been the connection's last transition. Without a connection it is one of
-// the identity's that ended last, by a call that named no session: only such a call can be meant.
+// lastEnded returns the session that ended on this connection, or began others, when this step was finished
+// with the same outputs, or "". With now, that must have been the connection's last transition. Without a
+// connection it searches the sessions of the identity that ended last, for calls that named no session: the
+// repeated call named none.
 func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
 	if c.stateless {
 		return c.lastEndedOf(ctx, stepID, now, same)
@@ -382,7 +383,7 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 			Limit:    limit,
 		})
 		if err != nil {
-			return nil // the call itself reports it
+			return nil // the call itself reports the error
 		}
 		return slices.DeleteFunc(rows, func(row store.Session) bool { return row.MovedBy != "" })
 	}
@@ -424,8 +425,8 @@ func (c *Conn) push(rows []store.Session) {
 	}
 }
 
-// onTop returns the stack for the reply of a call that has read it and then begun a session: the first of rows, in
-// which the others are nested.
+// onTop returns the stack for the reply of a call that has read it and then begun sessions: rows, of which
+// the first one has the others nested in it.
 func (c *Conn) onTop(read []machine.StackEntry, rows []store.Session) []machine.StackEntry {
 	if c.stateless {
 		return append(read, entriesOf(rows[:1])...)

@@ -25,18 +25,19 @@ type StartArgs struct {
 	Goal         string `json:"goal" arg:"What the user wants to achieve" max:"100000"`
 	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
 	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
-	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
+	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means no
+	// value.
 	Inputs          map[string]machine.OutputValue `json:"inputs" arg:"Values of the workflow's inputs, by name"`
 	InstanceID      *string                        `json:"instance_id"`
 	ParentSessionID *string                        `json:"parent_session_id"`
-	// that agents give it, as the other tools do
+	// agents use this name because other tools have it
 	SessionID *string `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"`
 	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 
-	// Root starts a session without a parent, whatever is on the stack: it was ordered from outside, and others
-	// continue it. Nobody counts as working on it yet.
+	// Root starts a session without a parent, whatever is on the stack: it was ordered from outside, and
+	// others will continue it. It does not count as in use yet.
 	Root bool `json:"-"`
-	// Isolated is for runs, which give items worktrees of their own: see machine.State.
+	// Isolated is set by runs that give items worktrees of their own: see machine.State.
 	Isolated bool `json:"-"`
 }
 
@@ -48,8 +49,8 @@ func (StartArgs) Tags() map[string]string {
 	}
 }
 
-// Start starts a session and pushes it onto the stack (seed 000, 001.3). When it returns, the
-// session is on disk.
+// Start starts a session and pushes it onto the stack (seed 000, 001.3). The session is on disk when it
+// returns.
 func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
 	request := a.RequestID
 	a.RequestID = nil
@@ -187,7 +188,7 @@ func (c *Conn) toBegin(ctx context.Context, a StartArgs) (*job.Job, *job.Workflo
 	return j, wf, err
 }
 
-// otherName says that the workflow that was started has another name than the call gives.
+// otherName says that the started workflow has another name than the one in the call.
 func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
 	if wf.Name == a.WorkflowName {
 		return ""
@@ -196,7 +197,8 @@ func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
 		jsontext.Clip(a.WorkflowName, 200), wf.Name)
 }
 
-// beginning returns the definition with which a session of it begins, and the texts of its first steps.
+// beginning returns the definition with which a session of the workflow begins, and the texts of its first
+// steps.
 func (e *Engine) beginning(
 	ctx context.Context, root string, def *machine.Definition, inputs machine.Outputs,
 ) (*machine.Definition, machine.Instructions, error) {
@@ -215,8 +217,8 @@ func (e *Engine) beginning(
 	return def, texts, err
 }
 
-// create stores the session under a new id, with those of its first steps that are workflows, and, if its
-// branch is to be made, a name for that which is free.
+// create stores the session under a new id, with the sessions of those first steps that are workflows. If its
+// branch is to be made, it also finds a free name for it.
 func (e *Engine) create(
 	ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string,
 ) (rows []store.Session, r *machine.StartReply, err error) {
@@ -247,7 +249,7 @@ func (e *Engine) create(
 			err = e.createAgain(ctx, b, store.Session{Root: e.Root, MovedBy: by}, s, w)
 		}
 		switch {
-		case errors.Is(err, store.ErrExists): // the id or, until git has it, the branch
+		case errors.Is(err, store.ErrExists): // the id, or a branch name that git does not have yet
 			taken[b.BranchName] = true
 			continue
 		case errors.Is(err, store.ErrRequested):
@@ -266,13 +268,13 @@ func (e *Engine) create(
 	return nil, nil, errors.New("no free session id and branch were found in 20 tries")
 }
 
-// createAgain stores a new session whose commit was not confirmed. Its id is written once: what the first
-// commit has written, or may write yet, is found by the second one, which waits for it. A session that is
-// there and has the reply to this call is this one.
+// createAgain stores a new session whose commit was not confirmed. Its id is written once: the second commit
+// waits for the first one and finds what it has written. A stored session that has the reply to this call is
+// this one.
 func (e *Engine) createAgain(
 	ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite,
 ) error {
-	w.Put, w.Gone = nil, nil // Write adds them
+	w.Put, w.Gone = nil, nil // Write adds them again
 	_, err := e.records.Write(ctx, nil, row, s, w)
 	if err == nil || errors.Is(err, store.ErrRequested) {
 		return err
@@ -282,7 +284,7 @@ func (e *Engine) createAgain(
 	switch {
 	case rerr == nil && stored.State.OwnReply(b.Call) != nil:
 		return nil
-	// the branch is another one's
+	// the branch belongs to another session
 	case (rerr == nil || session.CodeOf(rerr) == codes.UnknownSession) && errors.Is(err, store.ErrExists):
 		return err
 	}
@@ -292,8 +294,8 @@ func (e *Engine) createAgain(
 			"one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
-// parent finds the parent of a new session, the named one or the top, and the stack. The top of a stateless
-// connection may be another agent's.
+// parent returns the parent of a new session, the named one or the top of the stack, and the stack. The top
+// of a stateless connection may be another agent's.
 func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.StackEntry, error) {
 	id := a.ParentSessionID
 	if named := a.SessionID; named != nil {
@@ -331,8 +333,8 @@ func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.Stack
 	return *id, c.stackOf(ctx, *id), nil
 }
 
-// planBranch applies git.branch to a new session: it decides whether a branch is to be made, and refuses if
-// that would fail. It changes nothing.
+// planBranch applies git.branch to a new session: it decides whether to make a branch, and refuses if that
+// would fail. It changes nothing.
 func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	tree := branch.Tree{Root: e.Root}
 	if b.Branch = machine.BranchNamed; tree.Outside() {
@@ -374,7 +376,7 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	return nil
 }
 
-// branchNotice says that git.branch is not in force without the user's approval, or returns "".
+// branchNotice says that git.branch is ignored without the user's approval, or returns "".
 func (e *Engine) branchNotice(cfg *config.Config) string {
 	if cfg.Approval == nil {
 		return ""

@@ -15,8 +15,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// step returns the position of a session, without moving it (get_step). With a step_id it describes
-// that member of the current group alone.
+// step returns the position of a session without moving it (get_step). With a step_id it describes only that
+// member of the current group.
 func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*machine.StepReply, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 		return nil, err
 	}
 
-	how, _ := a.reviewing(ctx) // a config with errors is no reason not to say where the session is
+	how, _ := a.reviewing(ctx) // a config with errors should not hide the session's position
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
 		r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
@@ -59,8 +59,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 		return r, nil
 	}
 
-	// The step has begun, so its text is stored: reading it does not depend on the file or its
-	// current size.
+	// The step has begun, so its text is stored: neither the file nor its current size matters.
 	texts, lost := a.engine.definitions.KeptTexts(a.state.Definition, shown)
 	if lost != nil {
 		return nil, err
@@ -73,8 +72,8 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	return r, nil
 }
 
-// pageOf returns the steps that a reply describes from a cursor on, and the cursor of the next, or nil. A
-// concurrent group is not divided, whatever its size.
+// pageOf returns the steps that a reply describes from a cursor on, and the next cursor, or nil. A concurrent
+// group is never divided, whatever its size.
 func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err error) {
 	from := 0
 	if cursor != nil {
@@ -91,7 +90,7 @@ func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err
 	return shown, next, nil
 }
 
-// running returns the members of an entry whose reviews run, in any process.
+// running returns the members of an entry that are under review, in any process.
 func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []string, err error) {
 	for _, id := range entry {
 		if a.reviews[id] != nil {
@@ -109,7 +108,7 @@ func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []st
 	return steps, nil
 }
 
-// reading makes get_step's reply, without the stack. It describes the members of shown.
+// reading returns get_step's reply, without the stack. It describes the members of shown.
 func (a *sessionActor) reading(
 	def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions,
 	running []string, most int,
@@ -152,7 +151,7 @@ func (a *sessionActor) reading(
 	return r
 }
 
-// standing returns where the review of a step stands, or nil if nothing was handed in.
+// standing returns the state of a step's review, or nil if nothing was handed in.
 func standing(sessionID string, p *machine.StepProgress, running bool, left int) *machine.Standing {
 	last := p.Newest()
 	if q := p.Question; q != nil && q.Open() {
@@ -176,12 +175,12 @@ func standing(sessionID string, p *machine.StepProgress, running bool, left int)
 		r.Feedback = *last.Error
 	}
 	if last.Open() && !running {
-		r.State = string(machine.TryVoid) // cut off
+		r.State = string(machine.TryVoid) // interrupted
 	}
 	return r
 }
 
-// finishedOf returns those of shown that are not pending.
+// finishedOf returns the members of shown that are not pending.
 func finishedOf(shown job.Entry, pending []string) []string {
 	return slices.DeleteFunc(slices.Clone(shown), func(id string) bool { return slices.Contains(pending, id) })
 }

@@ -17,8 +17,8 @@ func (c *checker) fault(wrong bool, format string, args ...any) {
 	}
 }
 
-// unusable returns why a decoded state cannot be used: the rest of the package relies on these
-// checks. It is empty for a usable state.
+// unusable returns why a decoded state cannot be used, or nothing. The rest of the package relies on these
+// checks.
 func (s *State) unusable(id string) (c checker) {
 	c.fault(s.FormatVersion < 1, "format_version is %d", s.FormatVersion)
 	c.fault(s.SessionID != id, "session_id is %q", s.SessionID)
@@ -52,7 +52,7 @@ func (s *State) unusable(id string) (c checker) {
 	return c
 }
 
-// Faults returns what's wrong with a usable state: what no transition can have produced.
+// Faults returns what is wrong with a usable state: what no transition can have produced.
 func (s *State) Faults() []string {
 	var c checker
 	c.fault(s.Status == Active && (s.CompletedAt != nil || s.AbortReason != nil), "it is active, and has an end")
@@ -85,7 +85,7 @@ func (s *State) Faults() []string {
 	return c
 }
 
-// ClockWentBack reports whether the times of a state decrease, which is not an error in its record.
+// ClockWentBack reports whether the times of a state decrease. That is not an error in its record.
 func (s *State) ClockWentBack() bool {
 	return s.UpdatedAt.Before(s.StartedAt) || s.CompletedAt != nil && s.CompletedAt.Before(s.StartedAt) ||
 		slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
@@ -93,9 +93,9 @@ func (s *State) ClockWentBack() bool {
 		})
 }
 
-// replies checks the stored replies: each must be of its tool and of this session.
+// replies checks the stored replies: each must belong to its tool and to this session.
 func (c *checker) replies(s *State) {
-	related := s.CalledAs != "" // a reply may have the first step of a workflow that is a step, or what follows that
+	related := s.CalledAs != "" // the reply may describe the first step of a nested workflow, or of what follows it
 	for _, steps := range append(withdrawals(s), s.StepProgress) {
 		related = related || slices.ContainsFunc(steps, func(p jsontext.Pair[*StepProgress]) bool {
 			return p.Value.Child != ""
@@ -129,7 +129,8 @@ func (c *checker) replies(s *State) {
 	}
 }
 
-// FaultsWith returns how the state contradicts the session's stored definition, which is used when the job is gone.
+// FaultsWith returns how the state contradicts the session's stored definition, which is used when the job is
+// gone.
 func (s *State) FaultsWith(def *Definition) []string {
 	var c checker
 	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says",
@@ -154,7 +155,7 @@ func (s *State) FaultsWith(def *Definition) []string {
 	return c
 }
 
-// withdrawals returns what go_to_steps and rounds have cleared.
+// withdrawals returns the progress that go_to_step and rounds have cleared.
 func withdrawals(s *State) (all []jsontext.OrderedMap[*StepProgress]) {
 	for _, w := range s.History {
 		all = append(all, w.Progress)

@@ -14,23 +14,23 @@ import (
 	"deepwork/session/codes"
 )
 
-// A Definition is a job's workflow for a session. It is immutable.
+// A Definition is a workflow of a job, as a session uses it. It is immutable.
 type Definition struct {
-	Job      *job.Job // as the sessions of the workflow see it, by Job.Of
+	Job      *job.Job // the job as the workflow's sessions see it, made by Job.Of
 	Workflow *job.Workflow
 	Ref      DefinitionRef
-	// Notice informs callers about it; "" if it is the current job.
+	// Notice tells callers about the definition; "" if it is the current job's.
 	Notice string
-	// Kept means that the current job cannot continue the session: this is the stored definition,
-	// with instructions.
+	// Kept means that the current job cannot continue the session, so this is the stored definition, with
+	// instructions.
 	Kept bool
 
 	// Protected is the current state of the files that the steps of a transition protect, by step.
 	Protected map[string]*Protected
 
-	Texts   map[string]string          // if stored: the instructions by step
-	Schemas map[string]json.RawMessage // if stored: Bundle.Schemas
-	// the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
+	Texts   map[string]string          // the instructions by step, if stored
+	Schemas map[string]json.RawMessage // Bundle.Schemas, if stored
+	// Data is the bundle of Ref, to be stored with the transition that uses it; nil if already stored.
 	Data []byte
 }
 
@@ -39,7 +39,7 @@ func Define(j *job.Job, workflow string) *Definition {
 	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
 }
 
-// For returns the definition as a session sees it: see State.Isolated.
+// For returns the definition as a session sees it; see State.Isolated.
 func (def *Definition) For(s *State) *Definition {
 	if !s.Isolated {
 		return def
@@ -49,20 +49,20 @@ func (def *Definition) For(s *State) *Definition {
 	return &isolated
 }
 
-// A bundle is the file of a stored definition.
+// A Bundle is the content of a stored definition.
 type Bundle struct {
 	JobDir       string            `json:"job_dir"`
 	Workflow     string            `json:"workflow"`
-	Source       string            `json:"source"`       // of job.yml
-	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
+	Source       string            `json:"source"`       // the text of job.yml
+	Instructions map[string]string `json:"instructions"` // by step id; unreadable ones are left out
 
-	// of outputs, also of workflows that are steps, by file; the readable ones
+	// by file: the schemas of outputs, also of nested workflows; unreadable ones are left out
 	Schemas map[string]json.RawMessage `json:"schemas,omitempty"`
 }
 
 // Encode returns the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
-	data, err = jsontext.Encode(b) // the keys of a map are sorted: the same Bundle, the same bytes
+	data, err = jsontext.Encode(b) // map keys are sorted, so equal Bundles have equal bytes
 	return data, Digest(string(data)), err
 }
 
@@ -109,11 +109,11 @@ func Digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A Described is an entry as an agent reads it.
+// A Described is an entry, described for an agent.
 type Described struct {
-	First  *StepInfo  // its instructions end with a paragraph about its group (seed 000, 001.4.18)
-	Others []StepInfo // nil if there is no group
-	Group  *string    // how to hand out the members; nil if there is no group
+	First  *StepInfo  // its instructions end with a paragraph about the group (seed 000, 001.4.18)
+	Others []StepInfo // nil without a group
+	Group  *string    // how to hand out the members; nil without a group
 }
 
 // Describe describes the steps of an entry for an agent.
@@ -138,7 +138,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
-			infos[i].ProjectRoot = s.Folder(def, id) // which is completed when the reply is sent
+			infos[i].ProjectRoot = s.Folder(def, id) // made absolute when the reply is sent
 		} else {
 			infos[i].JobDir, infos[i].CommonJobInfo = "", nil
 		}
@@ -209,7 +209,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	return info
 }
 
-// withGroup ends a primary's instructions with a paragraph about its group.
+// withGroup adds a paragraph about the group to the instructions of its primary.
 func withGroup(instructions string, entry job.Entry) string {
 	return strings.TrimRight(instructions, "\n") + "\n\n**CONCURRENT STEPS** The text above is for step '" + entry[0] +
 		"' alone. " +
@@ -220,7 +220,7 @@ func withGroup(instructions string, entry job.Entry) string {
 		"concurrent_group."
 }
 
-// handOut says how the members of a group are distributed.
+// handOut says how to distribute the members of a group.
 func handOut(sessionID string) string {
 	return "Start one subagent for each step and have it call get_step with session_id '" + sessionID +
 		"' and its step_id: the reply is all it needs. " +
@@ -229,7 +229,7 @@ func handOut(sessionID string) string {
 		"the reply to the last one has the next step. Without subagents, do the steps one after the other."
 }
 
-// handOutItems says how the items of a list are distributed.
+// handOutItems says how to distribute the items of a list.
 func handOutItems(sessionID string, items []json.RawMessage) string {
 	return fmt.Sprintf("This is done for each of %s; begin_step and concurrent_steps have those that may be worked "+
 		"on now, each with its item. ", Count(len(items), "item")) +
@@ -239,7 +239,7 @@ func handOutItems(sessionID string, items []json.RawMessage) string {
 		"next item. Without subagents, do them one after the other."
 }
 
-// Notice returns a notice, or nil, with further texts that are not empty.
+// Notice appends the nonempty texts to a notice. It returns nil if there is no text.
 func Notice(of *string, texts ...string) *string {
 	for _, text := range texts {
 		switch {
@@ -253,8 +253,9 @@ func Notice(of *string, texts ...string) *string {
 	return of
 }
 
-// Preview returns the text that an agent reads when a step begins, without the parts of a session (its id and branch).
-// A step of several workflows is described for the first of them. It returns the errors of job.Instructions.
+// Preview returns the text that an agent reads when a step begins, without what depends on a session (its id
+// and branch). A step of several workflows is described for the first one. It returns the errors of
+// job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
 	if err != nil {

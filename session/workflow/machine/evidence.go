@@ -15,44 +15,44 @@ import (
 	"deepwork/session/codes"
 )
 
-// Evidence says why a step with reviews or checks was finished. Other steps have none.
+// Evidence says why a step with reviews or checks was finished. Other steps have no evidence.
 type Evidence struct {
 	Kind     EvidenceKind `json:"kind"`
 	At       time.Time    `json:"at"`
 	Identity string       `json:"identity"` // of the caller that finished the step, or of the person
-	Channel  string       `json:"channel"`  // theirs: session.ChannelStdio, …
+	Channel  string       `json:"channel"`  // their channel: session.ChannelStdio, …
 	Reviewer string       `json:"reviewer,omitempty"`
 	Reason   string       `json:"reason,omitempty"` // of an override
 	// the Digest of what a person saw who overrode the review in advance
 	GivenFor string     `json:"given_for,omitempty"`
 	Digest   string     `json:"digest"` // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash `json:"files"`
-	// what is wrong with the outputs by their schemas, which a person has passed over
+	// the schema errors in the outputs that a person has accepted
 	Misfits string `json:"misfits,omitempty"`
-	// why the step's reviews by others than people passed, if a person passed it
+	// the evidence of the reviews by others, if a person passed the step
 	Others   *Evidence  `json:"others,omitempty"`
-	Imported bool       `json:"imported,omitempty"` // it is what an export said
-	Checks   []*Verdict `json:"checks,omitempty"`   // the results of the step's checks that no person passed over
+	Imported bool       `json:"imported,omitempty"` // taken from an export
+	Checks   []*Verdict `json:"checks,omitempty"`   // results of the checks, except those that a person passed over
 }
 
-// EvidenceKind is what a finished step relies on.
+// EvidenceKind says what a finished step relies on.
 type EvidenceKind string
 
 // The values of EvidenceKind.
 const (
 	ByReviewer EvidenceKind = "reviewer"         // a reviewer passed it
-	BySelf     EvidenceKind = "self"             // the agent, after it was given the criteria for exactly these outputs
-	ByOverride EvidenceKind = "override"         // an agent's word, without a review of these outputs
+	BySelf     EvidenceKind = "self"             // the agent, after it got the criteria for exactly these outputs
+	ByOverride EvidenceKind = "override"         // an agent says so, without a review of these outputs
 	ByPerson   EvidenceKind = "person"           // a person overrode the reviews
 	Passed     EvidenceKind = "passed_by_person" // a person reviewed these outputs, at a terminal or on a page
-	PassedIn   EvidenceKind = "passed_in_client" // likewise, as the caller's client says, which nothing proves
+	PassedIn   EvidenceKind = "passed_in_client" // the same, but only the caller's client says so, without proof
 	Unreviewed EvidenceKind = "off"              // the server ran without reviews
-	NotDue     EvidenceKind = "not_due"          // no review is of the outputs that were submitted
+	NotDue     EvidenceKind = "not_due"          // no review applies to the submitted outputs
 	ByChecks   EvidenceKind = "checks"           // its checks passed, and it has no reviews
 )
 
-// Grant records that a person overrides the reviews of a current step: its next finished_step goes
-// on without them. o.GivenFor is the digest of the outputs that it is for, "" for any.
+// Grant records that a person overrides the reviews of a current step: its next finished_step is not
+// reviewed. o.GivenFor is the digest of the outputs that the override is for, "" for any.
 func (s *State) Grant(stepID string, o Override) (*State, error) {
 	if s.Status != Active {
 		return nil, s.Ended()
@@ -74,7 +74,7 @@ func (s *State) Grant(stepID string, o Override) (*State, error) {
 // HasGrant reports whether a person has overridden the reviews of a step. p may be nil.
 func (p *StepProgress) HasGrant() bool { return p != nil && p.Granted != nil }
 
-// Show records what the instructions of a self-review of a current step are about.
+// Show records what the instructions of a current step's self-review are about.
 func (s *State) Show(stepID string, shown Shown) *State {
 	n, p := s.Next(shown.At), s.ProgressOrNew(stepID, shown.At)
 	p.Shown = &shown
@@ -90,7 +90,7 @@ func (s *State) Misfit(stepID string, unfit Shown) *State {
 	return n
 }
 
-// prove sets why a step is finished. An override is kept among the step's overrides.
+// prove records why a step is finished, and adds an override to the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
 	p.Evidence, p.Granted, p.Question, p.Unfit = e, nil, nil, nil
 	if e != nil && e.Others != nil {
@@ -108,11 +108,11 @@ func (p *StepProgress) prove(e *Evidence, skipped []string) {
 	}
 }
 
-// Pinned is how the steps of a session were to be reviewed when it began.
+// Pinned says how the steps of a session were to be reviewed when it began.
 type Pinned struct {
-	Reviewer   string          `json:"reviewer"` // one of the constants below, or the words of a command as a JSON list
+	Reviewer   string          `json:"reviewer"` // a constant below, or the words of a command as a JSON list
 	Override   config.Override `json:"override"`
-	Pin        bool            `json:"pin"`        // an edit that weakens it does not reach the session
+	Pin        bool            `json:"pin"`        // the session ignores an edit that weakens its reviews
 	Definition DefinitionRef   `json:"definition"` // with the criteria
 }
 
@@ -120,18 +120,18 @@ type Pinned struct {
 const (
 	ReviewerSelf     = "self"     // the agent itself
 	ReviewerClaude   = "claude"   // the claude command line
-	ReviewerWithheld = "withheld" // the project's, without the user's approval
+	ReviewerWithheld = "withheld" // a command of the project that the user has not approved
 	ReviewerOff      = "off"      // steps are finished without reviews
 )
 
-// A Weakening is an edit that removed or weakened reviews, under which a step was finished.
+// A Weakening is an edit that removed or weakened reviews before a step was finished.
 type Weakening struct {
 	At   time.Time `json:"at"`
-	Step string    `json:"step"` // that was finished
+	Step string    `json:"step"` // the finished step
 	What []string  `json:"what"`
 }
 
-// WeakerReviewer returns how a reviewer is weaker than the one that was pinned, or "".
+// WeakerReviewer returns how a reviewer is weaker than the pinned one, or "".
 func (p *Pinned) WeakerReviewer(now string) string {
 	switch {
 	case p.Reviewer == now || p.Reviewer == ReviewerOff:
@@ -143,7 +143,8 @@ func (p *Pinned) WeakerReviewer(now string) string {
 	return fmt.Sprintf("the reviewer was %s, and is %s", p.Reviewer, now)
 }
 
-// Weaker returns how a definition reviews the session's unfinished steps less strictly than an earlier one.
+// Weaker returns in what way a definition reviews the session's unfinished steps less strictly than an
+// earlier one.
 func (s *State) Weaker(was, now *Definition) (what []string) {
 	for i, entry := range was.Workflow.Entries {
 		for _, id := range entry {
@@ -172,7 +173,8 @@ func (s *State) Weaker(was, now *Definition) (what []string) {
 	return what
 }
 
-// hadTurn reports whether a step of the entry at an index of an earlier definition is finished, or no longer due.
+// hadTurn reports whether a step of an earlier definition, in the entry at this index, is finished or no
+// longer due.
 func (s *State) hadTurn(was, now *Definition, index int, id string) bool {
 	at, p := now.Workflow.Find(id), s.Progress(id)
 	return p.Done() || p != nil && p.Unreported ||
@@ -180,7 +182,7 @@ func (s *State) hadTurn(was, now *Definition, index int, id string) bool {
 			index < s.reached(was)
 }
 
-// within compares the workflow that a step is, if it is of the same job.
+// within compares two versions of the workflow that a step is, if it belongs to the same job.
 func within(st *job.Step, was, now *Definition, compare func(s *State, was, now *Definition) []string) []string {
 	of := now.Job.Step(st.ID)
 	if st.Call == nil || of == nil || of.Call == nil || of.Call.String() != st.Call.String() ||
@@ -229,8 +231,8 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 	return best
 }
 
-// LessChecked returns how a definition checks the session's unfinished steps less strictly than an earlier one, by its
-// checks and schemas. An added check isn't reported.
+// LessChecked returns in what way a definition checks the session's unfinished steps less strictly than an
+// earlier one, by checks and schemas. Added checks are not reported.
 func (s *State) LessChecked(was, now *Definition) (what []string) {
 	here := now.Workflow.Find(s.CurrentStepID)
 	for i, entry := range was.Workflow.Entries {
@@ -256,8 +258,8 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 	return what
 }
 
-// passedBy reports whether the steps of an entry need not be done: its condition does not hold, or its items
-// are done or dropped.
+// passedBy reports whether the steps of an entry need not be done, because its condition does not hold or its
+// items are done or dropped.
 func (s *State) passedBy(def *Definition, index int) bool {
 	if forEach(def, index) == nil {
 		return s.leftOut(def, index)
@@ -272,8 +274,8 @@ func (s *State) passedBy(def *Definition, index int) bool {
 	return true
 }
 
-// reached returns the index of the entry that a session is at by an earlier definition, which may lack the
-// current step: then it's the one after those that are done.
+// reached returns the index of the session's current entry in an earlier definition. If that lacks the
+// current step, it is the entry after the finished ones.
 func (s *State) reached(was *Definition) int {
 	if at := was.Workflow.Find(s.CurrentStepID); at >= 0 {
 		return at
@@ -322,8 +324,8 @@ func guidance(r job.Review) string {
 	return *r.Guidance
 }
 
-// weaken records how the reviews are weaker than those that were pinned, what was recorded before
-// excepted. s is being made.
+// weaken records how the reviews are weaker than the pinned ones, unless that is already recorded. s is being
+// made.
 func (s *State) weaken(stepID string, what []string, at time.Time) {
 	what = slices.DeleteFunc(slices.Clone(what), func(text string) bool {
 		return slices.ContainsFunc(s.Weakened, func(w Weakening) bool { return slices.Contains(w.What, text) })
@@ -333,39 +335,39 @@ func (s *State) weaken(stepID string, what []string, at time.Time) {
 	}
 }
 
-// A Question is whether a person passes the outputs of a step: its reviews by people are one question,
-// which is asked once its other reviews have passed. Only outputs with its Digest are finished by the
-// answer.
+// A Question asks whether a person passes the outputs of a step. All its reviews by people are one question,
+// which is asked once its other reviews have passed. The answer finishes only outputs with this Digest.
 type Question struct {
 	AskedAt time.Time  `json:"asked_at"`
-	RunEach string     `json:"run_each"` // of the review; step if there are several
+	RunEach string     `json:"run_each"` // of the review; step if there are several reviews
 	Outputs Outputs    `json:"outputs"`  // as submitted
-	Files   []FileHash `json:"files"`    // their content
-	Digest  string     `json:"digest"`   // of what is judged, and the criteria
+	Files   []FileHash `json:"files"`    // the content of the outputs
+	Digest  string     `json:"digest"`   // of what is judged, including the criteria
 	Notes   *string    `json:"notes,omitempty"`
-	Others  *Evidence  `json:"others,omitempty"` // why the other reviews passed; nil if there are none
-	Answer  *Answer    `json:"answer,omitempty"` // nil means that nobody has answered
-	// Declined are the callers whose client's user has closed the form without an answer: they aren't asked again.
+	Others  *Evidence  `json:"others,omitempty"` // why the other reviews passed; nil without other reviews
+	Answer  *Answer    `json:"answer,omitempty"` // nil means unanswered
+	// Declined are the callers whose client's user closed the form without an answer; they are not asked
+	// again.
 	Declined []string `json:"declined,omitempty"`
 }
 
-// An Answer is what a person says to a Question.
+// An Answer is a person's answer to a Question.
 type Answer struct {
 	At       time.Time `json:"at"`
 	Identity string    `json:"identity"`
 	Channel  string    `json:"channel"`
-	Client   bool      `json:"client,omitempty"` // the client of an agent says that it asked a person
+	Client   bool      `json:"client,omitempty"` // an agent's client says that it asked a person
 	Passed   bool      `json:"passed"`
 	Feedback string    `json:"feedback"`
 }
 
-// humanKey is the key of a person's verdict, beside those of the step's reviews.
+// humanKey is the key of a person's verdict, next to the keys of the step's reviews.
 const humanKey = "human"
 
-// ByPerson reports whether a try was judged by a person.
+// ByPerson reports whether a person judged a try.
 func (a *Try) ByPerson() bool { return len(a.Verdicts) == 1 && a.Verdicts[0].Key == humanKey }
 
-// LastByPerson returns the try that a person failed last, or nil. p may be nil.
+// LastByPerson returns the last try that a person failed, or nil. p may be nil.
 func (p *StepProgress) LastByPerson() *Try {
 	if p == nil {
 		return nil
@@ -379,10 +381,10 @@ func (p *StepProgress) LastByPerson() *Try {
 	return nil
 }
 
-// Open reports whether a question waits for its answer. q may be nil.
+// Open reports whether a question is unanswered. q may be nil.
 func (q *Question) Open() bool { return q != nil && q.Answer == nil }
 
-// Evidence is the evidence of a step that a person has passed.
+// Evidence returns the evidence of a step that a person has passed.
 func (q *Question) Evidence() *Evidence {
 	a := q.Answer
 	e := &Evidence{
@@ -402,7 +404,7 @@ func (q *Question) Evidence() *Evidence {
 	return e
 }
 
-// notice says what a person decided about a step that is finished, "" if none did.
+// notice says what a person decided about a finished step; "" if no person did.
 func (e *Evidence) notice(stepID string) string {
 	switch {
 	case e == nil:
@@ -415,7 +417,7 @@ func (e *Evidence) notice(stepID string) string {
 	return ""
 }
 
-// Ask records a question to a person, in place of an earlier one.
+// Ask records a question to a person, replacing an earlier one.
 func (s *State) Ask(stepID string, q *Question) *State {
 	n, p := s.Next(q.AskedAt), s.ProgressOrNew(stepID, q.AskedAt)
 	p.Question = q
@@ -423,7 +425,8 @@ func (s *State) Ask(stepID string, q *Question) *State {
 	return n
 }
 
-// Unask drops an unanswered question about other outputs than the ones with this digest. It returns s if there is none.
+// Unask drops an unanswered question about outputs with another digest. It returns s if there is no such
+// question.
 func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if p == nil || !p.Question.Open() || p.Question.Digest == digest {
@@ -435,8 +438,8 @@ func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	return n
 }
 
-// ToAnswer returns the question about a step that waits for its answer. digest identifies the outputs that the person
-// saw; "" means any.
+// ToAnswer returns the unanswered question about a step. digest identifies the outputs that the person saw;
+// "" means any.
 func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 	if s.Status != Active {
 		return nil, s.Ended()
@@ -462,7 +465,8 @@ func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 	return p.Question, nil
 }
 
-// Decline records that the user of a caller's client doesn't answer about the outputs with a digest. Others still may.
+// Decline records that the user of a caller's client does not want to answer about the outputs with this
+// digest. Others still can.
 func (s *State) Decline(stepID, digest, identity string, at time.Time) (*State, error) {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil || slices.Contains(q.Declined, identity) {
@@ -476,11 +480,11 @@ func (s *State) Decline(stepID, digest, identity string, at time.Time) (*State, 
 	return n, nil
 }
 
-// maxAnswer is how much of a person's feedback is kept, in characters.
+// maxAnswer is the maximum length of a person's feedback that is kept, in characters.
 const maxAnswer = 8000
 
-// Answer records a person's answer about the outputs with a digest. A failed one counts as a try,
-// like the verdict of a reviewer, and is collected by the next finished_step.
+// Answer records a person's answer about the outputs with this digest. A negative one counts as a try, like a
+// reviewer's verdict; the next finished_step collects it.
 func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"deepwork/session/codes"
 )
 
-// A Plan is the effect of a finished_step, determined before its outputs are checked.
+// A Plan is what a finished_step will do, determined before its outputs are checked.
 type Plan struct {
-	Replay   *StoredReply // the stored reply of a repeated call; nothing else is done
+	Replay   *StoredReply // the stored reply of a repeated call; then nothing else is done
 	Step     *job.Step    // the step to finish
 	ByStepID bool         // named by step_id
-	Index    int          // of its entry
-	Pending  []string     // members still open afterwards; nil if the entry advances
+	Index    int          // the index of its entry
+	Pending  []string     // members still open afterwards; nil if the session moves on
 }
 
-// PlanFinish finds the step of a finished_step (seed 000, 001.4; DESIGN "Concurrent steps" and
-// "Retries"). same reports whether the call's outputs are these.
+// PlanFinish finds the step of a finished_step (seed 000, 001.4; DESIGN "Concurrent steps" and "Retries").
+// same reports whether the call has the given outputs.
 func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) bool) (*Plan, error) {
 	if s.Status != Active {
 		if stepID != nil {
@@ -45,8 +45,8 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		}
 		p.Step, p.ByStepID = def.Job.Step(open[0]), true
 	case len(pending) == 0 && (stepID == nil || slices.Contains(entry, *stepID)):
-		// An edit removed the last open member of the group: a repeated report of a finished one
-		// closes it.
+		// An edit removed the last open member of the group: repeating the call for a finished member ends
+		// the group.
 		id := s.CurrentStepID
 		if stepID != nil {
 			id = *stepID
@@ -54,7 +54,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
-		// The group does not go on without a member that a person, or a check, has to pass, or that is a workflow.
+		// The group waits for members that a person or a check must pass, and for members that are workflows.
 		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
 			st := def.Job.Step(id)
 			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0 || st.Call != nil)
@@ -84,7 +84,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 	return p, nil
 }
 
-// Replay finds the stored reply to the finished_step that finished this step with the same outputs.
+// Replay returns the stored reply to the finished_step that finished this step with the same outputs, or nil.
 func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	p := s.Progress(stepID)
 	if !p.Done() || !same(p.Outputs) {
@@ -93,8 +93,8 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolFinish && r.StepID == stepID })
 }
 
-// await says that the step is recorded, and which members of its group are still pending; of these, open are those that
-// may be worked on now.
+// await says that the step is recorded, and which members of its group are pending. Of these, open may be
+// worked on now.
 func (r *FinishReply) await(stepID string, open, pending []string) {
 	r.PendingConcurrentSteps = pending[:min(len(pending), ShownItems)]
 	needs := some(open)
@@ -108,7 +108,7 @@ func (r *FinishReply) await(stepID string, open, pending []string) {
 		stepID, needs))
 }
 
-// some is quoteList for steps that may be those of many items.
+// some is quoteList for steps that may belong to many items.
 func some(ids []string) string {
 	if more := len(ids) - ShownItems; more > 0 {
 		return quoteList(ids[:ShownItems]) + fmt.Sprintf(" and %d more", more)
@@ -116,7 +116,7 @@ func some(ids []string) string {
 	return quoteList(ids)
 }
 
-// Ended refuses a call to an ended session.
+// Ended returns the error for a call to an ended session.
 func (s *State) Ended() error {
 	why := "is completed"
 	if s.Status == Aborted {
@@ -134,7 +134,7 @@ func (s *State) Ended() error {
 		string(s.Status))
 }
 
-// current says which steps can be finished now.
+// current lists the steps that can be finished now.
 func (s *State) current(pending []string) string {
 	if len(pending) > 1 || (len(pending) == 1 && pending[0] != s.CurrentStepID) {
 		return "the current concurrent group waits for " + some(pending)
@@ -142,8 +142,9 @@ func (s *State) current(pending []string) string {
 	return "the current step is '" + s.CurrentStepID + "'"
 }
 
-// misnamed says how a step of an entry that has begun is named, if an id names an item that the entry does
-// not have, or none where the step is done for items; "" if the id is right, or that is not known yet.
+// misnamed says how to name a step of an entry that has begun, if an id names an item that the entry lacks,
+// or names none although the step is done for items. It returns "" if the id is right, or if that cannot be
+// known yet.
 func (s *State) misnamed(def *Definition, id string) string {
 	at := def.Workflow.Find(id)
 	if at < 0 || at > def.Workflow.Find(s.CurrentStepID) || slices.Contains(s.members(def, at), id) {
@@ -161,7 +162,7 @@ func (s *State) misnamed(def *Definition, id string) string {
 	return ""
 }
 
-// NotShown refuses a step_id of get_step that is not in the current entry.
+// NotShown returns the error for a step_id of get_step that is not in the current entry.
 func (s *State) NotShown(def *Definition, stepID string, pending []string) error {
 	current := s.current(pending)
 	var e *session.Error
@@ -183,7 +184,7 @@ func (s *State) NotShown(def *Definition, stepID string, pending []string) error
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }
 
-// NotCurrent refuses a step_id that cannot be finished now, and lists those that can.
+// NotCurrent returns the error for a step_id that cannot be finished now. It lists those that can.
 func (s *State) NotCurrent(def *Definition, stepID string, pending []string) error {
 	p := s.Progress(stepID)
 	at := def.Workflow.Find(stepID)
@@ -218,20 +219,20 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 	return e.With("session_id", s.SessionID).With("current_step", s.CurrentStepID)
 }
 
-// A FinishInput is a finished_step whose outputs are valid and whose reviews, if any, passed or
-// were overridden.
+// A FinishInput is the input of a finished_step with valid outputs whose reviews, if any, have passed or were
+// overridden.
 type FinishInput struct {
 	Call     Call
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
-	Evidence *Evidence                    // nil if the step has no reviews and no checks
+	Evidence *Evidence                    // nil if the step has neither reviews nor checks
 	Over     []string                     // the checks that a person passes over
-	Texts    Instructions                 // of Begins
-	Lists    map[string][]json.RawMessage // the items of the outputs of Lists
-	Ended    *RoundEnd                    // what the program said that ends the rounds; nil if there is none
-	Weakened []string                     // how the reviews are weaker than those of State.Pinned
-	// if the workflow is complete then: outputs of earlier steps that no longer exist
+	Texts    Instructions                 // for the steps that Begins returns
+	Lists    map[string][]json.RawMessage // the items of the outputs that Lists returns
+	Ended    *RoundEnd                    // what the program that ends the rounds said; nil means none
+	Weakened []string                     // how the reviews are weaker than State.Pinned
+	// if this completes the workflow: outputs of earlier steps that no longer exist
 	Lost []string
 }
 
@@ -239,7 +240,7 @@ type FinishInput struct {
 // 001.4.18).
 func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *FinishReply) {
 	n := s.Next(f.At)
-	if def.Ref.Hash != "" { // else the job was edited before the last step ended, which needs no stored definition
+	if def.Ref.Hash != "" { // otherwise the job was edited before its last step ended; nothing has to be stored
 		n.Definition, n.CurrentEntryIndex = def.Ref, p.Index
 	}
 	n.ReportedByStepID = s.ReportedByStepID || p.ByStepID
@@ -299,7 +300,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	next := n.move(def, p.Index, p.Pending, f, r)
 	switch {
 	case p.Pending == nil && next <= p.Index:
-		stored.StepID = "" // the next round will finish it again, which is not a repetition
+		stored.StepID = "" // the next round finishes the step again, which is not a repetition
 	case p.Pending != nil && r.BeginStep == nil:
 		r.await(p.Step.ID, n.Open(def, p.Index, p.Pending), p.Pending)
 	case p.Pending != nil:
@@ -315,9 +316,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	return n, r
 }
 
-// move begins what comes after a step of the entry at an index, which is finished in s, and says it in the
-// reply; pending is what the entry waits for. It returns the index of the current entry, len(Entries) if the
-// workflow is complete. s is being made.
+// move begins what follows a step that is finished in s, in the entry at an index, and describes it in the
+// reply. pending are the steps that the entry still waits for. It returns the index of the current entry,
+// len(Entries) if the workflow is complete. s is being made.
 func (s *State) move(def *Definition, index int, pending []string, f FinishInput, r *FinishReply) int {
 	next, ids := s.opening(def, index, pending)
 	var d Described
@@ -356,8 +357,8 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 	return next
 }
 
-// ProgressOrNew returns a copy of a step's progress; an edit may have added the step to the entry
-// after it began.
+// ProgressOrNew returns a copy of a step's progress, or a new one: an edit may have added the step to the
+// entry after that began.
 func (s *State) ProgressOrNew(id string, at time.Time) *StepProgress {
 	if p := s.Progress(id); p != nil {
 		return p.clone()

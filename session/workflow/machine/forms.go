@@ -12,7 +12,7 @@ import (
 	"deepwork/session/codes"
 )
 
-// A Round says which round of its steps a repeated entry is in.
+// A Round says in which round of its steps a repeated entry is.
 type Round struct {
 	Number int    `json:"number" jsonschema:"number of the round, from 1"`
 	AtMost int    `json:"at_most" jsonschema:"number of rounds after which a person is asked"`
@@ -20,15 +20,15 @@ type Round struct {
 	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
 }
 
-// A RoundEnd is what the program that ends a form's rounds has said.
+// A RoundEnd is the result of the program that ends a form's rounds.
 type RoundEnd struct {
 	Passed bool   `json:"passed"`
-	Why    string `json:"why,omitempty"` // it has not passed
+	Why    string `json:"why,omitempty"` // why it has not passed
 }
 
-// made returns the value of an output of the entries from one index to before another, as the last finished
-// step that has the output handed it in, or nil, and the progress of that step; of a for_each, the values of
-// all items. handed means that steps that left it out do not count, as in all_outputs.
+// made returns the value of an output from the entries with indexes from first to after-1, as submitted by
+// the last finished step that has the output, or nil, and that step's progress. For a for_each it returns the
+// values of all items. With handed, steps that left the output out are ignored, as in all_outputs.
 func (s *State) made(def *Definition, first, after int, output string, handed bool) (*OutputValue, *StepProgress) {
 	for i := after - 1; i >= first; i-- {
 		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
@@ -52,8 +52,8 @@ func (s *State) made(def *Definition, first, after int, output string, handed bo
 	return nil, nil
 }
 
-// SameMakers reports whether the lists and texts that the forms of two definitions are about were made by the
-// same steps. The definitions have the same forms.
+// SameMakers reports whether the same steps made the lists and texts that the forms of two definitions use.
+// The definitions must have the same forms.
 func (s *State) SameMakers(one, other *Definition) bool {
 	makers := func(def *Definition) (all []*StepProgress) {
 		for i, f := range def.Workflow.Forms {
@@ -79,7 +79,7 @@ func (s *State) SameMakers(one, other *Definition) bool {
 	return slices.Equal(makers(one), makers(other))
 }
 
-// text returns what a condition is about, "" if nobody gave it.
+// text returns the text that a condition tests, "" if there is none.
 func (s *State) text(def *Definition, c *job.Condition, first, after int) string {
 	v, _ := s.made(def, first, after, c.Output, false)
 	if c.Input != "" {
@@ -92,8 +92,8 @@ func (s *State) text(def *Definition, c *job.Condition, first, after int) string
 	return *v.Text
 }
 
-// next returns the index of the entry that begins when the one at an index is over, which is that of the
-// first entry of a form if its steps are repeated; len(Entries) means that the workflow is complete.
+// next returns the index of the entry that follows the one at an index: the first entry of its form, if the
+// form's steps are repeated. len(Entries) means that the workflow is complete.
 func (s *State) next(def *Definition, index int) int {
 	wf := def.Workflow
 	if f := wf.Form(index); f != nil && f.Repeat != nil {
@@ -104,7 +104,7 @@ func (s *State) next(def *Definition, index int) int {
 	return s.skip(def, index+1)
 }
 
-// skip returns the index of the next entry, from one on, that is not left out.
+// skip returns the index of the next entry, from index on, that is not left out.
 func (s *State) skip(def *Definition, index int) int {
 	wf := def.Workflow
 	for index < len(wf.Entries) {
@@ -121,7 +121,7 @@ func (s *State) skip(def *Definition, index int) int {
 	return index
 }
 
-// leftOut reports whether the entry at an index belongs to a condition that does not hold.
+// leftOut reports whether the entry at an index depends on a condition that does not hold.
 func (s *State) leftOut(def *Definition, index int) bool {
 	f := def.Workflow.Form(index)
 	if f == nil || f.When == nil {
@@ -131,7 +131,7 @@ func (s *State) leftOut(def *Definition, index int) bool {
 	return !f.When.Holds(s.text(def, f.When, 0, first))
 }
 
-// ends reports whether what ends the rounds of a repeated form holds.
+// ends reports whether the condition that ends a repeated form's rounds holds.
 func (s *State) ends(def *Definition, f *job.Form) bool {
 	if f.Repeat.Until.Run != nil {
 		p := s.Progress(f.Body[len(f.Body)-1][0])
@@ -141,7 +141,7 @@ func (s *State) ends(def *Definition, f *job.Form) bool {
 	return f.Repeat.Until.Holds(s.text(def, &f.Repeat.Until, first, after))
 }
 
-// Round returns the round that a repeated form is in.
+// round returns the current round of a repeated form.
 func (s *State) round(f *job.Form) Round {
 	if s != nil {
 		if p := s.Progress(f.Body[0][0]); p != nil && p.Round != nil {
@@ -153,7 +153,7 @@ func (s *State) round(f *job.Form) Round {
 
 func (s *State) lastRound(f *job.Form) bool { return s.round(f).Number >= f.Repeat.AtMost }
 
-// nextRound returns the round after the one that a form is in, which has not ended the rounds.
+// nextRound returns the round that follows the current one, which did not end the rounds.
 func (s *State) nextRound(def *Definition, f *job.Form) *Round {
 	r := s.round(f)
 	r.Number++
@@ -169,7 +169,7 @@ func (s *State) nextRound(def *Definition, f *job.Form) *Round {
 }
 
 // Exhausted returns why a step cannot be finished with these outputs although it is done: its round was the
-// last one, and what ends the rounds does not hold. It is "" otherwise.
+// last one, and the condition that ends the rounds does not hold. Otherwise it returns "".
 func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 	f := def.Workflow.Form(p.Index)
 	if p.Pending != nil || f == nil || f.Repeat == nil || !s.lastRound(f) {
@@ -190,8 +190,8 @@ func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 		&f.Repeat.Until)
 }
 
-// opening returns the steps that a transition to n begins after a step of the entry at an index was
-// finished in it: those of the next entry, or of items whose turn it is now.
+// opening returns the steps that the transition to n begins after a step in the entry at an index was
+// finished in it: those of the next entry, or of items whose turn has come.
 func (s *State) opening(def *Definition, index int, pending []string) (next int, ids job.Entry) {
 	if pending != nil {
 		if forEach(def, index) == nil {
@@ -210,7 +210,7 @@ func (s *State) opening(def *Definition, index int, pending []string) (next int,
 	return next, s.begins(def, next)
 }
 
-// begins returns the steps that begin with an entry; nil if it is that after the last.
+// begins returns the steps with which an entry begins; nil means that there are no more entries.
 func (s *State) begins(def *Definition, index int) job.Entry {
 	if index >= len(def.Workflow.Entries) {
 		return nil
@@ -219,7 +219,7 @@ func (s *State) begins(def *Definition, index int) job.Entry {
 		return def.Workflow.Entries[index]
 	}
 
-	// Of what an earlier visit has left, enter makes history.
+	// enter moves what is left of an earlier visit to the history.
 	bare := *s
 	bare.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
 		return def.Workflow.Find(p.Key) == index
@@ -227,8 +227,8 @@ func (s *State) begins(def *Definition, index int) job.Entry {
 	return bare.Open(def, index, nil)
 }
 
-// Shown returns the members of the current entry that a reply describes: all or, of many items, those that may
-// be worked on now.
+// Shown returns the members of the current entry that a reply describes: all or, for many items, those that
+// may be worked on now.
 func (s *State) Shown(def *Definition) job.Entry {
 	index, entry, pending := s.Position(def)
 	if forEach(def, index) != nil {
@@ -237,13 +237,13 @@ func (s *State) Shown(def *Definition) job.Entry {
 	return entry
 }
 
-// First returns the steps with which a session of a definition begins; nil means that there's nothing to do.
+// First returns the steps with which a session of a definition begins; nil means that there is nothing to do.
 func First(def *Definition, inputs Outputs) job.Entry {
 	s := &State{Inputs: inputs}
 	return s.begins(def, s.skip(def, 0))
 }
 
-// Begins returns the steps that a finished_step begins, for which it needs the texts.
+// Begins returns the steps that a finished_step begins, whose texts it needs.
 func (s *State) Begins(def *Definition, p *Plan, fin FinishInput) job.Entry {
 	if def.Workflow.Forms == nil { // the usual case
 		if p.Pending == nil && p.Index+1 < len(def.Workflow.Entries) {
@@ -265,7 +265,7 @@ func (s *State) Ends(def *Definition, p *Plan, fin FinishInput) bool {
 	return p.Pending == nil && s.Begins(def, p, fin) == nil
 }
 
-// RoundOf returns the round that a step is in, or nil.
+// RoundOf returns the round of a step, or nil.
 func (s *State) RoundOf(def *Definition, id string) *Round {
 	if f := def.Workflow.Form(def.Workflow.Find(id)); f != nil && f.Repeat != nil {
 		return new(s.round(f))
@@ -273,8 +273,8 @@ func (s *State) RoundOf(def *Definition, id string) *Round {
 	return nil
 }
 
-// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped.
-// Steps of items count once their list is known. A nil def means that the definition is lost.
+// Counts returns how many steps a session has, and how many of them are done, left out or dropped. Steps of
+// items count once their list is known. A nil def means that the definition is lost.
 func (s *State) Counts(def *Definition) (done, total int) {
 	all := s.byID()
 	over := func(id string) bool {
@@ -317,14 +317,14 @@ func (s *State) DueCalls(def *Definition) (due []*job.Step) {
 	return due
 }
 
-// Called records the session that a step is. s is being made.
+// Called records the session of a step that is a workflow. s is being made.
 func (s *State) Called(stepID, child string) {
 	p := s.Progress(stepID).clone()
 	p.Child = child
 	s.setProgress(p)
 }
 
-// CallValues returns the values that a step gives to the workflow that it is, as start_workflow takes them.
+// CallValues returns the values that a step passes to its workflow, in the form of start_workflow's inputs.
 func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[string]OutputValue {
 	all := map[string]OutputValue{}
 	give := func(name, from string) {
@@ -348,8 +348,8 @@ func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[
 	return all
 }
 
-// value returns the newest value of an output before a step, or that of an input of the workflow or of the step's item,
-// as an argument.
+// value returns, as an argument, the newest value of an output before a step, or the value of an input of the
+// workflow or of the step's item.
 func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue, ok bool) {
 	index := def.Workflow.Find(st.ID)
 	if _, i, item := job.SplitItem(st.ID); item {
@@ -374,7 +374,8 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue
 	return v, ok
 }
 
-// newest returns the newest value of an output before the entry at an index, of the round before, too, or nil.
+// newest returns the newest value of an output before the entry at an index, including the previous round's,
+// or nil.
 func (s *State) newest(def *Definition, index int, output string) (v *OutputValue) {
 	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil {
 		first, after := def.Workflow.Span(f)
@@ -395,8 +396,8 @@ func (s *State) newest(def *Definition, index int, output string) (v *OutputValu
 	return v
 }
 
-// PlanCall returns the plan with which a step that is a workflow is finished when that is complete, or nil if
-// the session no longer waits for it.
+// PlanCall returns the plan to finish a step whose workflow is complete, or nil if the session no longer
+// waits for it.
 func (s *State) PlanCall(def *Definition, stepID, child string) *Plan {
 	if p := s.Progress(stepID); s.Status != Active || !s.IsCurrent(stepID) || p.Child != child {
 		return nil
@@ -409,7 +410,7 @@ func (s *State) PlanCall(def *Definition, stepID, child string) *Plan {
 	return plan
 }
 
-// CallOpen refuses to finish a step that is a workflow before that is complete.
+// CallOpen returns the error for finishing a step before its workflow is complete.
 func (s *State) CallOpen(stepID string, child *State) error {
 	p := s.Progress(stepID)
 	if child != nil && child.Status == Active {

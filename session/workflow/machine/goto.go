@@ -31,7 +31,7 @@ func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortR
 	return n, r
 }
 
-// ReplayAbort finds the reply to the same abort.
+// ReplayAbort returns the stored reply to the same abort, or nil.
 func (s *State) ReplayAbort(explanation string) *StoredReply {
 	if s.Status != Aborted || s.AbortReason == nil || *s.AbortReason != explanation {
 		return nil
@@ -77,15 +77,15 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	return to, nil
 }
 
-// notBegun reports whether a step is that of an item that has not come to it, or was dropped.
+// notBegun reports whether a step belongs to an item that has not reached it, or that was dropped.
 func (s *State) notBegun(def *Definition, stepID string) bool {
 	_, _, item := job.SplitItem(stepID)
 	return item && (s.Progress(stepID) == nil || s.droppedItem(def, stepID) != nil)
 }
 
-// GoTo moves the progress of an entry and all later ones to the history, and starts the entry again.
-// Of a concurrent group only the step itself is started again, unless all is set, and of items only the one
-// that the step is about, from the step on: the others stay as they are.
+// GoTo moves the progress of an entry and of all later ones to the history, and starts the entry again. Of a
+// concurrent group it restarts only the step itself, unless all is set. Of items it restarts only the step's
+// own item, from the step on. The other members and items stay as they are.
 func (s *State) GoTo(
 	def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions,
 ) (*State, *GoToReply) {
@@ -107,7 +107,7 @@ func (s *State) GoTo(
 			n.CurrentStepID = def.Workflow.Entries[to][0]
 			n.regroup(def, to, at)
 			if round != nil && stepID == n.CurrentStepID {
-				n.Progress(stepID).Round = round // which regroup has made
+				n.Progress(stepID).Round = round // made by regroup
 			}
 		} else {
 			p := n.begun(def, []string{stepID}, at)[0]
@@ -129,7 +129,7 @@ func (s *State) GoTo(
 	return n, r
 }
 
-// Restarts returns the steps that a go_to_step begins, for which it needs the texts.
+// Restarts returns the steps that a go_to_step begins, whose texts it needs.
 func (s *State) Restarts(def *Definition, to int, stepID string, all bool) job.Entry {
 	if s.restarts(def, to, stepID, all) != nil {
 		return job.Entry{stepID}
@@ -155,8 +155,8 @@ func (s *State) restarts(def *Definition, to int, stepID string, all bool) (ids 
 	return ids
 }
 
-// sameRound returns the round that goes on if a go_to_step leads to the first step of the repeated form that
-// the session is in; nil otherwise.
+// sameRound returns the round to continue if a go_to_step leads to the first step of the session's current
+// repeated form, or nil.
 func (s *State) sameRound(def *Definition, here, to int) *Round {
 	f := def.Workflow.Form(to)
 	if f == nil || f.Repeat == nil || def.Workflow.Form(here) != f {
@@ -168,8 +168,8 @@ func (s *State) sameRound(def *Definition, here, to int) *Round {
 	return new(s.round(f))
 }
 
-// keepProtected returns the definition with what steps protect as it was when they began first: beginning them again
-// must not make edits of it good.
+// keepProtected returns the definition with what the steps protected when they first began, so that beginning
+// them again does not legitimize edits.
 func (s *State) keepProtected(def *Definition) *Definition {
 	kept := *def
 	kept.Protected = maps.Clone(def.Protected)
@@ -181,7 +181,7 @@ func (s *State) keepProtected(def *Definition) *Definition {
 	return &kept
 }
 
-// withdraw moves the progress of steps to the history, with their stored replies, and returns their ids in
+// withdraw moves the progress of steps, with their stored replies, to the history, and returns their ids in
 // the workflow's order. s is being made.
 func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id string) bool) []string {
 	w := &Withdrawal{At: at, From: s.CurrentStepID, To: to}
@@ -217,10 +217,10 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 	for _, o := range replies {
 		if o.Tool == ToolFinish && gone[o.StepID] {
 			if o.RequestID == nil {
-				continue // its step will be finished again, which is not a repetition
+				continue // the step will be finished again, which is not a repetition
 			}
 			o = new(*o)
-			o.StepID, o.encoded = "", nil // it is only stored for its request_id
+			o.StepID, o.encoded = "", nil // stored only for its request_id
 		}
 		s.Replies = append(s.Replies, o)
 	}
@@ -228,7 +228,8 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 	return ids
 }
 
-// regroup puts the progress of a group's members in its order, and begins those without. s is being made.
+// regroup puts the progress of a group's members in order, and begins members that have none. s is being
+// made.
 func (s *State) regroup(def *Definition, to int, at time.Time) {
 	var members []*StepProgress
 	for _, id := range def.Workflow.Entries[to] {

@@ -14,34 +14,35 @@ import (
 	"deepwork/session/codes"
 )
 
-// An ItemInfo is the item of a list that a step is about.
+// An ItemInfo describes the item that a step is about.
 type ItemInfo struct {
 	Index int             `json:"index" jsonschema:"position in the list, from 0"`
 	Count int             `json:"count" jsonschema:"number of items in the list"`
 	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
 }
 
-// argument returns the item as an argument: its text, or an object as JSON, without the blanks that a record adds.
+// argument returns the item as an argument: its text, or an object as JSON without the white space that a
+// record adds.
 func (i *ItemInfo) argument() OutputValue {
 	var b bytes.Buffer
-	_ = json.Compact(&b, i.Value) // it is JSON
+	_ = json.Compact(&b, i.Value) // Value is valid JSON
 	text := b.String()
 	if jsontext.Kind(i.Value) == "string" {
-		_ = json.Unmarshal(i.Value, &text) // which it is
+		_ = json.Unmarshal(i.Value, &text) // Value is a JSON string
 	}
 	return OutputValue{Paths: []string{text}}
 }
 
-// ListBytes is the largest list of items, in bytes.
+// ListBytes is the maximum size of a list of items, in bytes.
 const ListBytes = 1 << 20
 
-// maxItemDepth bounds the nesting of an item: a record, which is indented, grows with its square.
+// maxItemDepth limits the nesting of an item: its indented record grows with the square of the depth.
 const maxItemDepth = 20
 
-// ShownItems is the number of steps of items that a reply describes or names.
+// ShownItems is the maximum number of items' steps that a reply describes or names.
 const ShownItems = 20
 
-// ParseItems reads the list of an output: a JSON list of texts or objects.
+// ParseItems reads the list in an output: a JSON list of texts or objects.
 func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, err error) {
 	refuse := func(format string, args ...any) error {
 		return session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and "+format,
@@ -76,13 +77,13 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	return items, nil
 }
 
-// A ListWanted is a step's output whose items a later for_each goes through.
+// A ListWanted is a step's output over whose items a later for_each iterates.
 type ListWanted struct {
 	Output string
-	Most   int // items
+	Most   int // maximum number of items
 }
 
-// Lists returns the outputs of a step that later entries go through. What items make is not such a list.
+// Lists returns the outputs of a step over which later entries iterate. Outputs of items are not included.
 func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	here := def.Workflow.Find(st.ID)
 	for i, f := range def.Workflow.Forms {
@@ -93,8 +94,7 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	return all
 }
 
-// items returns the items of the for_each at an index, as its list was when the step that made it was
-// finished.
+// items returns the items of the for_each at an index, as of when the step that made the list was finished.
 func (s *State) items(def *Definition, index int) []json.RawMessage {
 	each := def.Workflow.Form(index).ForEach
 	if _, p := s.made(def, 0, index, each.Output, false); p != nil {
@@ -103,7 +103,7 @@ func (s *State) items(def *Definition, index int) []json.RawMessage {
 	return nil
 }
 
-// forEach returns the form of an entry if it is a for_each, or nil.
+// forEach returns the form of an entry if that is a for_each, or nil.
 func forEach(def *Definition, index int) *job.Form {
 	if f := def.Workflow.Form(index); f != nil && f.ForEach != nil {
 		return f
@@ -111,7 +111,7 @@ func forEach(def *Definition, index int) *job.Form {
 	return nil
 }
 
-// members returns the ids of the steps of an entry, those of a for_each for each item.
+// members returns the ids of an entry's steps; for a for_each, those of each item.
 func (s *State) members(def *Definition, index int) job.Entry {
 	entry := def.Workflow.Entries[index]
 	if forEach(def, index) == nil {
@@ -127,7 +127,7 @@ func (s *State) members(def *Definition, index int) job.Entry {
 	return all
 }
 
-// progress is that of steps by id: a list of items has too many to be searched for each.
+// progress maps step ids to progress: with many items, searching the list for each is too slow.
 type progress map[string]*StepProgress
 
 func (s *State) byID() progress {
@@ -138,7 +138,7 @@ func (s *State) byID() progress {
 	return all
 }
 
-// dropped returns the word of the person who has dropped an item, or nil.
+// dropped returns the override of the person who dropped an item, or nil.
 func (all progress) dropped(entry job.Entry, item int) *Override {
 	for _, id := range entry {
 		if p := all[job.Item(id, item)]; p != nil && p.Dropped != nil {
@@ -148,7 +148,7 @@ func (all progress) dropped(entry job.Entry, item int) *Override {
 	return nil
 }
 
-// droppedItem returns the word of the person who has dropped the item of a step, or nil.
+// droppedItem returns the override of the person who dropped the item of a step, or nil.
 func (s *State) droppedItem(def *Definition, stepID string) *Override {
 	_, i, item := job.SplitItem(stepID)
 	index := def.Workflow.Find(stepID)
@@ -158,7 +158,7 @@ func (s *State) droppedItem(def *Definition, stepID string) *Override {
 	return s.byID().dropped(def.Workflow.Entries[index], i)
 }
 
-// pending returns the steps that are left to do of an item; nil if a person dropped it.
+// pending returns the steps of an item that are left to do; nil if a person dropped the item.
 func (all progress) pending(entry job.Entry, item int) (ids []string) {
 	if all.dropped(entry, item) != nil {
 		return nil
@@ -171,8 +171,8 @@ func (all progress) pending(entry job.Entry, item int) (ids []string) {
 	return ids
 }
 
-// Displayed returns the ids of the steps of an entry. Steps of items are included once they have begun; until then the
-// steps of the form are.
+// Displayed returns the ids of an entry's steps. It includes the steps of items that have begun, and the
+// form's own steps before that.
 func (s *State) Displayed(def *Definition, index int) (ids []string) {
 	entry := def.Workflow.Entries[index]
 	if forEach(def, index) == nil {
@@ -189,8 +189,8 @@ func (s *State) Displayed(def *Definition, index int) (ids []string) {
 	return ids
 }
 
-// Open returns the steps that may be worked on now: all that are pending or, of a for_each, of as many
-// items as may be in progress, those whose turn it is.
+// Open returns the steps that may be worked on now: all pending ones or, in a for_each, the next ones of as
+// many items as may be in progress at once.
 func (s *State) Open(def *Definition, index int, pending []string) (open []string) {
 	f := forEach(def, index)
 	if f == nil {
@@ -201,7 +201,7 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	for i := range items {
 		begun[i] = done.pending(entry, i) != nil &&
 			slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
-		if begun[i] && !done.waits(entry, i) { // go_to_step may have led back to others
+		if begun[i] && !done.waits(entry, i) { // go_to_step may have begun more than these
 			room--
 		}
 	}
@@ -224,8 +224,8 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	return open
 }
 
-// Turns returns the steps of items whose turn it is and that have not begun, since an item before them waits
-// for a person.
+// Turns returns the steps of items whose turn has come, and that have not begun, because an earlier item
+// waits for a person.
 func (s *State) Turns(def *Definition) (ids job.Entry) {
 	index, _, pending := s.Position(def)
 	if forEach(def, index) != nil && len(pending) > 0 {
@@ -234,13 +234,13 @@ func (s *State) Turns(def *Definition) (ids job.Entry) {
 	return ids
 }
 
-// TakeTurns begins them. s is being made.
+// TakeTurns begins the steps that Turns returns. s is being made.
 func (s *State) TakeTurns(def *Definition, ids job.Entry, at time.Time) {
 	s.Definition = def.Ref
 	s.setProgress(s.begun(def, ids, at)...)
 }
 
-// done returns for how many of so many items a step is done.
+// done returns how many of a step's items are done, and how many there are.
 func (all progress) done(stepID string, items int) (done, of int) {
 	for i := range items {
 		if all[job.Item(stepID, i)].Done() {
@@ -250,7 +250,7 @@ func (all progress) done(stepID string, items int) (done, of int) {
 	return done, items
 }
 
-// waits reports whether an item waits for a person, which holds up no other one.
+// waits reports whether an item waits for a person; such an item does not hold up others.
 func (all progress) waits(entry job.Entry, item int) bool {
 	return slices.ContainsFunc(entry, func(id string) bool {
 		p := all[job.Item(id, item)]
@@ -288,8 +288,8 @@ func (s *State) Droppable(def *Definition, id string) error {
 	return nil
 }
 
-// Drop records that a person leaves out an item, and goes on with what then has its turn, for which begin
-// returns the definition and the instructions.
+// Drop records that a person drops an item, and begins the steps whose turn comes then. begin returns the
+// definition and the instructions of those.
 func (s *State) Drop(
 	def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error),
 ) (*State, error) {
@@ -300,7 +300,7 @@ func (s *State) Drop(
 	here, _, _ := s.Position(def)
 	n := s.Next(o.At)
 	_, i, _ := job.SplitItem(id)
-	for _, member := range def.Workflow.Entries[here] { // what is done of it now ends, whichever of its steps was named
+	for _, member := range def.Workflow.Entries[here] { // ends the whole item, whichever of its steps was named
 		if member = job.Item(member, i); member == id || n.Progress(member).Current() {
 			p := n.ProgressOrNew(member, o.At).voided(movedOn, o.At).clone()
 			p.Dropped, p.Folder = &o, s.Folder(def, id)
@@ -321,8 +321,8 @@ func (s *State) Drop(
 	return n, nil
 }
 
-// Folder returns the folder in which a step that begins now works, relative to the session's: its item's, "." if the
-// item gets one later, or "" for the session's own. A nil State means no session.
+// Folder returns the folder in which a step that begins now works, relative to the session's: its item's, "."
+// if the item gets one later, or "" for the session's own. A nil State means no session.
 func (s *State) Folder(def *Definition, id string) string {
 	_, i, item := job.SplitItem(id)
 	if s == nil || !s.Isolated || !item || !forEach(def, def.Workflow.Find(id)).Merges() {
@@ -342,7 +342,7 @@ func (s *State) Folder(def *Definition, id string) string {
 	return folder
 }
 
-// RootOf returns the folder in which an unfinished step is worked on; root is the session's.
+// RootOf returns the folder in which an unfinished step is worked on; root is the session's folder.
 func (s *State) RootOf(root, stepID string) string {
 	if p := s.Progress(stepID); p != nil {
 		return filepath.Join(root, p.Folder)
@@ -359,8 +359,8 @@ func (s *State) begun(def *Definition, ids []string, at time.Time) []*StepProgre
 	return all
 }
 
-// Isolate records the folder in which the item of a step is worked on from now on, with the files that its steps
-// protect there, by def; "" means that it is merged, and only its merge keeps where it was.
+// Isolate records the folder in which a step's item is worked on from now on, and the files there that its
+// steps protect by def. "" means that the item was merged; then only its merge keeps its folder.
 func (s *State) Isolate(def *Definition, id, folder string, at time.Time) *State {
 	_, i, _ := job.SplitItem(id)
 	n := s.Next(at)
@@ -377,8 +377,8 @@ func (s *State) Isolate(def *Definition, id, folder string, at time.Time) *State
 	return n
 }
 
-// outputsOf returns the names of the outputs of a step of a for_each. A workflow declares none: they are those that
-// its items have.
+// outputsOf returns the names of the outputs of a step of a for_each. A step that is a workflow declares
+// none; it has those of its items.
 func (s *State) outputsOf(def *Definition, index int, stepID string) (names []string) {
 	st := def.Job.Step(stepID)
 	for _, o := range st.Outputs {
@@ -398,7 +398,7 @@ func (s *State) outputsOf(def *Definition, index int, stepID string) (names []st
 	return names
 }
 
-// each returns the values of an output for each item, null for those that have none.
+// each returns the values of an output for all items, null for an item without one.
 func (s *State) each(def *Definition, index int, stepID, output string) OutputValue {
 	v, done := OutputValue{Each: []*OutputValue{}}, s.byID()
 	for i := range s.items(def, index) {
@@ -413,7 +413,7 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 	return v
 }
 
-// flat returns the values of all items as one: as a value of type string a JSON list, otherwise a list of paths.
+// flat returns the values of all items as one value: a JSON list for type string, otherwise a list of paths.
 func (v OutputValue) flat(as job.OutputType) OutputValue {
 	if as == job.Text {
 		if list, err := Plain(Outputs{{Value: v}})[0].Value.MarshalJSON(); err == nil {

@@ -1,8 +1,7 @@
-// Package machine is the pure state machine of one session: its state, the
-// transitions between states, and the replies to the calls that make them. Time, ids,
-// the texts of instructions and what was found on disk arrive in the arguments, and
-// the same arguments give the same state and reply. A refused call returns an error
-// and no state.
+// Package machine is the pure state machine of one session: its state, the transitions between states, and
+// the replies to the calls that make them. Time, ids, the texts of instructions and what was found on disk
+// are arguments, and equal arguments give equal states and replies. A refused call returns an error and no
+// state.
 package machine
 
 import (
@@ -19,7 +18,7 @@ import (
 	"deepwork/session/codes"
 )
 
-// Instructions are the texts of the steps that a transition starts, by step id.
+// Instructions are the texts of the steps that a transition begins, by step id.
 type Instructions map[string]string
 
 // NewSession holds the inputs of Begin.
@@ -30,13 +29,13 @@ type NewSession struct {
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
-	BranchDue  bool // it is to be made
+	BranchDue  bool // a branch is to be made
 	Parent     *string
-	CalledAs   string // the step of the parent that the session is
+	CalledAs   string // the step of the parent that this session is; "" if none
 	Isolated   bool   // see State.Isolated
 	Shared     bool   // see State.Shared
 	Identity   string
-	Place      *task.Place // of the server, or nil
+	Place      *task.Place // the server's place, or nil
 	AttemptID  string      // see State.AttemptID
 	At         time.Time
 	Call       Call
@@ -46,16 +45,16 @@ type NewSession struct {
 	Trace      string // see State.Trace
 }
 
-// A Call identifies a tool call when it is repeated.
+// A Call identifies a tool call, so that a repetition is recognized.
 type Call struct {
 	Tool       string
 	RequestID  *string
 	ArgsDigest string
-	Named      bool   // it names its session
+	Named      bool   // the call named its session
 	ID         string // of this one call, however often it is applied; "" if it moves nothing
 }
 
-// stored returns the stored form of the reply to the call.
+// stored returns the stored form of a reply to the call.
 func (c Call) stored(reply any) *StoredReply {
 	return &StoredReply{
 		Tool:       c.Tool,
@@ -67,8 +66,9 @@ func (c Call) stored(reply any) *StoredReply {
 	}
 }
 
-// Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14). One that is a step, and
-// all of whose steps are left out, is complete at once: its reply begins no step.
+// Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14). If the
+// session is a step and all of its own steps are left out, it is complete at once, and its reply begins no
+// step.
 func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	if len(def.Workflow.Entries) == 0 {
 		return nil, nil, NoSteps(def)
@@ -114,22 +114,22 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	return s, r, nil
 }
 
-// NoSteps refuses to start a workflow without steps.
+// NoSteps returns the error for starting a workflow without steps, or nil.
 func NoSteps(def *Definition) error {
 	return session.Wrong(codes.WorkflowWithoutSteps,
 		"Workflow '%s' of job '%s' has no steps. Add steps to it in %s/%s, or start another workflow.",
 		def.Workflow.Name, def.Job.Name, def.Job.Dir, job.FileName)
 }
 
-// nothingToDo refuses to start a workflow all of whose steps are left out.
+// nothingToDo returns the error for starting a workflow all of whose steps are left out.
 func nothingToDo(def *Definition) error {
 	return session.Wrong(codes.WorkflowWithoutSteps,
 		"With these inputs, the conditions of workflow '%s' of job '%s' leave nothing to do.", def.Workflow.Name,
 		def.Job.Name)
 }
 
-// enter starts the steps with which an entry begins, and describes them; changed is the other progress that
-// the transition changes. s is being made.
+// enter begins the first steps of an entry, and describes them. changed has other progress that the
+// transition changes. s is being made.
 func (s *State) enter(
 	def *Definition, index int, at time.Time, texts Instructions, changed ...*StepProgress,
 ) Described {
@@ -137,7 +137,7 @@ func (s *State) enter(
 	from := s.CurrentStepID
 	var over jsontext.OrderedMap[*StepProgress]
 	for _, p := range s.StepProgress {
-		// Begun before, and moved behind the current step by an edit of the job.
+		// The step began earlier, and an edit of the job moved it behind the current one.
 		if def.Workflow.Find(p.Key) == index {
 			over = append(over, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
 		}
@@ -153,9 +153,9 @@ func (s *State) enter(
 	return s.Describe(def, entry, texts)
 }
 
-// Position returns the current entry, found by its step's id because the job may
-// have been edited, its members, and those that it waits for: those not completed, without those that the
-// group went on without before go_to_step came back to it. def has that step.
+// Position returns the current entry, its members, and those that it waits for. It finds the entry by its
+// step's id, since the job may have been edited. It does not wait for completed members, nor for those that
+// the group went on without before go_to_step came back to it. def must have the step.
 func (s *State) Position(def *Definition) (index int, entry job.Entry, pending []string) {
 	index = def.Workflow.Find(s.CurrentStepID)
 	entry = s.members(def, index)
@@ -174,14 +174,14 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 	return index, entry, pending
 }
 
-// AllOutputs returns the Results as replies have them: texts are plain strings, and shortened where they are too
-// many (seed 000, 001.4.16).
+// AllOutputs returns the Results in the form of replies: texts are plain strings, shortened if they are too
+// long together (seed 000, 001.4.16).
 func (s *State) AllOutputs(def *Definition) Outputs {
 	return plainWithin(s.Results(def), maxRepliedTexts)
 }
 
-// Results merges the outputs of all completed steps in the workflow's order, including members; later ones win.
-// Steps removed by an edit come first. A nil def is a workflow without steps.
+// Results merges the outputs of all completed steps in the workflow's order, including members; later ones
+// win. Steps removed by an edit come first. A nil def means a workflow without steps.
 func (s *State) Results(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
 	for _, p := range s.StepProgress {
@@ -233,7 +233,7 @@ func (s *State) summary(def *Definition, lost []string) string {
 		case p.Value.Unreported:
 			unreported = append(unreported, p.Key)
 		}
-		if d := p.Value.Dropped; d != nil && !drops[d.At.UnixMicro()] { // the steps of an item have one time
+		if d := p.Value.Dropped; d != nil && !drops[d.At.UnixMicro()] { // the steps of an item were dropped at one time
 			drops[d.At.UnixMicro()] = true
 			dropped = append(dropped, fmt.Sprintf("'%s' (%s)", p.Key, jsontext.Clip(d.Reason, 200)))
 		}
@@ -263,7 +263,7 @@ func (s *State) summary(def *Definition, lost []string) string {
 	return text
 }
 
-// Count returns "1 step", "2 steps".
+// Count returns texts such as "1 step" and "2 steps".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -271,7 +271,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// quoteList returns 'a', 'b', 'c'.
+// quoteList returns texts such as 'a', 'b', 'c'.
 func quoteList(names []string) string {
 	if len(names) == 0 {
 		return "(none)"

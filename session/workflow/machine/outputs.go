@@ -22,20 +22,20 @@ type OutputValue struct {
 	Paths []string
 	List  bool
 	Text  *string // nil means paths
-	// Each, of a step of a for_each, has the values of its items, in their order; nil for those without one.
+	// Each has the values of all items of a for_each's step, in order; nil for items without a value.
 	Each []*OutputValue
 
-	hash string // of a text that is not read yet; see State.setTexts
+	hash string // of a text that was not read yet; see State.setTexts
 }
 
-// A textValue is a text in a record: itself or, if it is long, its hash.
+// A textValue is a text in a record: the text itself or, if it is long, its hash.
 type textValue struct {
 	Text   *string `json:"text,omitempty"`
 	SHA256 string  `json:"sha256,omitempty"`
 }
 
-// MarshalJSON returns a string, or an array of strings; for a text {"text": "…"}, or {"sha256": "…"} if it is kept by
-// its hash. Replies have plain strings: see Plain.
+// MarshalJSON returns a string or an array of strings for paths, and {"text": "…"} for a text, or {"sha256":
+// "…"} if it is kept by its hash. Replies have plain strings; see Plain.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
 	if v.Each != nil {
 		return jsontext.Encode(v.Each)
@@ -77,7 +77,7 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 	}
 
 	var paths []*string
-	if json.Unmarshal(data, &paths) != nil || slices.Contains(paths, nil) { // of the items of a list
+	if json.Unmarshal(data, &paths) != nil || slices.Contains(paths, nil) { // the values of a list's items
 		return json.Unmarshal(data, &v.Each)
 	}
 	v.List, v.Paths = true, make([]string, len(paths))
@@ -88,9 +88,8 @@ func (v *OutputValue) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names,
-// presence and types (seed 000, 001.5). It does not check files. The result is in the author's
-// order.
+// ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names, presence and
+// types (seed 000, 001.5). It does not check files. The result has the author's order.
 func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 	given, err := decodeOutputs(st, raw)
 	if err != nil {
@@ -148,8 +147,8 @@ func declared(st *job.Step) string {
 	return strings.Join(names, ", ")
 }
 
-// decodeOutputs decodes an object or, as in seed 001, a list of paths if the step declares exactly
-// one output.
+// decodeOutputs decodes an object or, as in seed 001, a list of paths if the step declares exactly one
+// output.
 func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
 	raw = bytes.TrimSpace(raw)
 	unreadable := func(err error) error {
@@ -236,7 +235,7 @@ func kindOf(raw json.RawMessage) string {
 	return "a list"
 }
 
-// SameOutputs reports whether an outputs argument equals the recorded one.
+// SameOutputs reports whether an outputs argument equals recorded outputs.
 func SameOutputs(raw json.RawMessage, have Outputs) bool {
 	raw, have = bytes.TrimSpace(raw), Plain(have)
 	if bytes.HasPrefix(raw, []byte("[")) {
@@ -314,15 +313,15 @@ func (CompletedStep) Tags() map[string]string {
 	}
 }
 
-// listedBytes bounds the paths of completed steps that a reply lists, and those of inputs.
+// listedBytes limits the paths of completed steps, and those of inputs, that a reply lists.
 const listedBytes = 64 << 10
 
-// A listing is the number of bytes that a reply may still list.
+// A listing holds the number of bytes that a reply may still list.
 type listing struct{ paths, texts int }
 
 func newListing() *listing { return &listing{listedBytes, maxRepliedTexts} }
 
-// take returns the paths that may be listed, and the number of the others.
+// take returns the paths that may be listed, and how many may not.
 func (l *listing) take(paths []string) (listed []string, omitted int) {
 	for i, p := range paths {
 		if l.paths -= len(p); l.paths < 0 {
@@ -348,7 +347,7 @@ func (s *State) StepInputs(def *Definition, st *job.Step) []StepInput {
 	return s.stepInputs(def, st, newListing())
 }
 
-// stepInputs is StepInputs with a limit of the caller. A nil State is that of no session: no values.
+// stepInputs is StepInputs with the caller's limit. A nil State means no session, and so no values.
 func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepInput {
 	out := make([]StepInput, len(st.Inputs))
 	for i, in := range st.Inputs {
@@ -358,7 +357,7 @@ func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepI
 			continue
 		}
 		p := def.Workflow.Input(in.Name)
-		if p == nil { // the workflow does not say what it is
+		if p == nil { // the workflow does not declare its type
 			continue
 		}
 		out[i].Optional = in.Optional || !p.Required
@@ -369,7 +368,7 @@ func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepI
 	return out
 }
 
-// fromStart sets the value with which the workflow was started.
+// fromStart sets the value that was passed when the workflow was started.
 func (s *State) fromStart(out *StepInput, room *listing) {
 	v, given := s.Inputs.Get(out.Name)
 	if out.NotGiven = !given; given {
@@ -377,8 +376,8 @@ func (s *State) fromStart(out *StepInput, room *listing) {
 	}
 }
 
-// fromSteps sets the value that an earlier step made: in.FromStep or, if several of in.From are finished,
-// the newest. If none has made it, it may be one with which the workflow was started.
+// fromSteps sets the value made by an earlier step: in.FromStep or, if several of in.From are finished, the
+// newest. If no step has made it, a value passed at the start counts.
 func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.Input, room *listing) {
 	from := def.Job.Step(in.FromStep).Output(in.File)
 	out.Name, out.FromStep = in.File, in.FromStep
@@ -401,7 +400,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 		case index < 0 || forEach(def, index) == nil:
 		case ofItem && index == def.Workflow.Find(st.ID):
 			id = job.Item(id, item)
-		default: // all items, in their order
+		default: // all items in order
 			v, as := OutputValue{Each: []*OutputValue{}}, job.Files
 			for _, o := range def.Job.Step(id).Outputs {
 				if o.Name == in.File || from == nil && o.Type != job.Text {
@@ -416,7 +415,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 			continue
 		}
 		v, made := p.Outputs.Get(in.File)
-		if from == nil { // an input that names no output, but a file, has all of the step's files
+		if from == nil { // an input that names a file instead of an output gets all files of the step
 			for _, o := range p.Outputs {
 				v.Paths, made = append(v.Paths, o.Value.Paths...), true
 			}
@@ -436,7 +435,8 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 	}
 }
 
-// CompletedSteps returns the finished steps, in the workflow's order, with their files; steps of items are shortened.
+// CompletedSteps returns the finished steps with their files, in the workflow's order; steps of items are
+// shortened.
 func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 	room, out, all := newListing(), []CompletedStep{}, s.byID()
 	for i, entry := range def.Workflow.Entries {
@@ -474,13 +474,12 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 	return out
 }
 
-// Reaches reports whether the outputs of a step were delivered at the place that moved the session last.
+// Reaches reports whether a step's outputs were delivered at the place that last moved the session.
 func (s *State) Reaches(p *StepProgress) bool {
 	return p.Place == nil || s.Place != nil && p.Place.Is(*s.Place)
 }
 
-// outputsPlace describes where the outputs of a step are; "" means at the place that moved the
-// session last.
+// outputsPlace describes where a step's outputs are; "" means at the place that last moved the session.
 func (s *State) outputsPlace(p *StepProgress) string {
 	if s.Reaches(p) || len(p.Outputs) == 0 {
 		return ""

@@ -12,12 +12,12 @@ import (
 	"deepwork/session/codes"
 )
 
-// AskForInputs ends the refusal of a start without required inputs.
+// AskForInputs ends the error for a start without required inputs.
 const AskForInputs = "Ask the user for what you do not know, and pass them as inputs, by name."
 
-// ParseInputs checks the values that a workflow is started with by its declaration: names, presence and
-// types. It does not check files. A blank value counts as absent. The result is in the author's order, with
-// the defaults of values that are absent.
+// ParseInputs checks the values with which a workflow is started by its declaration: names, presence and
+// types. It does not check files. A blank value counts as absent. The result has the author's order, with
+// defaults for absent values.
 func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error) {
 	var in Outputs
 	var missing []string
@@ -53,9 +53,9 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 	return in, (*State)(nil).CheckRoom(in)
 }
 
-// inputValue returns a value by its declaration, or nil if none was given.
+// inputValue returns a value by its declaration, or nil if it is absent.
 func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue, error) {
-	items := v.Each != nil // even of none it's a value
+	items := v.Each != nil // an empty list of items is a value, too
 	if items {
 		v = v.flat(p.Type)
 	}
@@ -80,7 +80,7 @@ func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue,
 	return &v, nil
 }
 
-// describeInput returns a parameter in one line.
+// describeInput describes a parameter in one line.
 func describeInput(p job.Parameter) string {
 	optional := ""
 	if !p.Required || p.Default != nil {

@@ -13,23 +13,23 @@ import (
 	"deepwork/session/codes"
 )
 
-// A PartKind is a list of a State.
+// A PartKind says to which list of a State a part belongs.
 type PartKind string
 
 // The values of PartKind.
 const (
-	StepPart       PartKind = "step"       // of StepProgress; its key is the step's id
-	WithdrawalPart PartKind = "withdrawal" // of History; its key is its index
-	ReplyPart      PartKind = "reply"      // of Replies; its key is the revision that the call made
-	TextPart       PartKind = "text"       // a long text; its key is its hash
+	StepPart       PartKind = "step"       // of StepProgress; the key is the step's id
+	WithdrawalPart PartKind = "withdrawal" // of History; the key is the index
+	ReplyPart      PartKind = "reply"      // of Replies; the key is the revision that the call made
+	TextPart       PartKind = "text"       // a long text; the key is its hash
 )
 
-// A Part is one element of a State's lists. A store keeps each in its own row, so that a transition writes only what it
-// changed.
+// A Part is one element of a State's lists. A store keeps each part in its own row, so that a transition
+// writes only what it changed.
 type Part struct {
 	Kind     PartKind
 	Key      string
-	Position int64  // the order within a list; positions may have gaps
+	Position int64  // the order within a list; may have gaps
 	Body     []byte // JSON
 }
 
@@ -39,8 +39,9 @@ func (s *State) Parts() (frame []byte, all []Part, err error) {
 	return frame, all, err
 }
 
-// Changes returns the JSON of a state without its lists, the parts that differ from an earlier state's, and the parts
-// that are gone since, without their bodies. Parts that both states share are not compared: only their addresses are.
+// Changes returns the JSON of a state without its lists, the parts that differ from those of an earlier
+// state, and the removed parts, without bodies. Parts that both states share are recognized by address,
+// without comparing them.
 func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err error) {
 	if frame, err = s.encodeFrame(); err != nil {
 		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, err)
@@ -60,7 +61,7 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 	}
 
 	for i, p := range before.StepProgress {
-		// of many items nearly all are where they were
+		// with many items, nearly all have kept their position
 		there := i < len(s.StepProgress) && s.StepProgress[i].Key == p.Key
 		if !there && s.Progress(p.Key) == nil {
 			gone = append(gone, Part{Kind: StepPart, Key: p.Key})
@@ -92,7 +93,7 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 	return frame, append(put, texts...), append(gone, unused...), err
 }
 
-// Assemble is the reverse of Parts. It checks the state as Decode does.
+// Assemble is the inverse of Parts. It validates the state as Decode does.
 func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 	s, texts := new(State), map[string]string{}
 	if err := json.Unmarshal(frame, s); err != nil {
@@ -130,7 +131,7 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 	return s.checked(id, texts)
 }
 
-// checked returns a decoded state with its long texts, if it can be used.
+// checked returns a decoded state with its long texts, or an error if it cannot be used.
 func (s *State) checked(id string, texts map[string]string) (*State, error) {
 	if why := s.unusable(id); len(why) > 0 {
 		return nil, fmt.Errorf("reading session %s: %s", id, why[0])
@@ -164,12 +165,12 @@ func Decode(id string, data []byte) (*State, error) {
 	return s.checked(id, head.Texts)
 }
 
-// Encode returns the session's JSON as it is exported: keys in State's order and then the long texts by their
-// hashes, indented by two spaces, ending in "\n}". Unchanged parts are not encoded again, so that a late step
-// of a long workflow costs as much as the first.
+// Encode returns the session's JSON as it is exported: keys in State's order, then the long texts by their
+// hashes, indented by two spaces, ending in "\n}". Unchanged parts are not encoded again, so a late step of a
+// long workflow costs no more than the first.
 func (s *State) Encode() ([]byte, error) { return s.AppendTo(nil) }
 
-// AppendTo appends what Encode returns to a buffer.
+// AppendTo appends the result of Encode to a buffer.
 func (s *State) AppendTo(buf []byte) ([]byte, error) {
 	frame, err := s.encodeFrame()
 	size := len(frame) + 8192
@@ -228,7 +229,7 @@ func cached(cache *[]byte, part any) (_ []byte, err error) {
 	return *cache, err
 }
 
-// An encoder inserts lists, whose elements are cached, into the JSON of a State without them.
+// An encoder inserts lists of cached elements into the JSON of a State without them.
 type encoder struct {
 	buf   []byte
 	frame []byte // what follows buf
@@ -242,8 +243,8 @@ func (e *encoder) part(part []byte, err error) []byte {
 	return part
 }
 
-// list replaces the empty list of a key. No text in the frame can look like the key, since a line
-// break precedes it.
+// list replaces the empty list of a key. No text in the frame can look like the key, which follows a line
+// break.
 func (e *encoder) list(key, brackets string, n int, element func(i int) []byte) {
 	key = "\n  \"" + key + "\": "
 	before, after, _ := bytes.Cut(e.frame, []byte(key))

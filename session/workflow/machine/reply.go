@@ -10,20 +10,19 @@ import (
 	"deepwork/session/codes"
 )
 
-// The shapes of the tools' replies. Every field of seed 000 is always present; what
-// has no value is null (seed 000, 001.7; DESIGN "Shapes"). Of the other fields those
-// without a value are absent, since agents pay for each null. The jsonschema tags are the
-// descriptions that clients see. To add a field, add it here and set it where the
-// reply is made (one file: finish.go, goto.go, machine.go or reply.go of this
-// package, or step.go of package workflow); then renew the goldens of tools/list.
+// The shapes of the tools' replies. Every field of seed 000 is always present, and null if it has no value
+// (seed 000, 001.7; DESIGN "Shapes"). Other fields without a value are absent, since agents pay for each
+// null. The jsonschema tags are the descriptions that clients see. To add a field, add it here and set it
+// where the reply is made (one file: finish.go, goto.go, machine.go or reply.go of this package, or step.go
+// of package workflow); then renew the goldens of tools/list.
 
 // WorkflowsReply is the reply of get_workflows (seed 000, 001.2).
 type WorkflowsReply struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
-	Errors json.RawMessage `json:"errors"` // []JobLoadError, likewise
+	Errors json.RawMessage `json:"errors"` // []JobLoadError, encoded once per snapshot
 	Notice *string         `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack  []StackEntry    `json:"stack"`
-	// Resumable is the newest sessions that the caller can resume.
+	// Resumable lists the newest sessions that the caller can resume.
 	Resumable []ResumableSession `json:"resumable"`
 }
 
@@ -59,7 +58,7 @@ func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"jobs":`), r.Jobs, []byte(`,"errors":`), r.Errors, []byte(","), rest[1:]), nil
 }
 
-// JobInfo is one job of get_workflows.
+// JobInfo describes a job in get_workflows.
 type JobInfo struct {
 	Name        string         `json:"name" jsonschema:"name of the job, for start_workflow"`
 	Summary     string         `json:"summary" jsonschema:"purpose of the job, at most 200 characters"`
@@ -67,7 +66,7 @@ type JobInfo struct {
 	Workflows   []WorkflowInfo `json:"workflows" jsonschema:"workflows of the job, in its author's order"`
 }
 
-// WorkflowInfo is one workflow of a job.
+// WorkflowInfo describes a workflow of a job.
 type WorkflowInfo struct {
 	Name       string          `json:"name" jsonschema:"name of the workflow, for start_workflow"`
 	Summary    string          `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
@@ -84,7 +83,7 @@ func (WorkflowInfo) Tags() map[string]string {
 	}
 }
 
-// ParameterInfo is one input of a workflow.
+// ParameterInfo describes an input of a workflow.
 type ParameterInfo struct {
 	Name        string  `json:"name" jsonschema:"name of the input, a key of inputs"`
 	Description string  `json:"description" jsonschema:"what the value is"`
@@ -101,23 +100,23 @@ func (ParameterInfo) Tags() map[string]string {
 	}
 }
 
-// JobLoadError is a job that does not load.
+// JobLoadError describes a job that does not load.
 type JobLoadError struct {
 	JobName string `json:"job_name" jsonschema:"name of the job's folder"`
 	JobDir  string `json:"job_dir" jsonschema:"absolute path of the job's folder"`
 	Error   string `json:"error" jsonschema:"every error, one per line, as file:line:column: message"`
 }
 
-// StackEntry is one session on the stack.
+// StackEntry describes a session on the stack.
 type StackEntry struct {
 	Workflow  string `json:"workflow" jsonschema:"name, as job/workflow"`
 	Step      string `json:"step" jsonschema:"id of the current step"`
 	SessionID string `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 }
 
-// StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001 that it dropped. An
-// entry of concurrent_steps lacks what begin_step has: session_id, branch_name, branch_status, project_root, job_dir
-// and common_job_info.
+// StepInfo has what an agent needs to do a step: seed 000, 001.3.11, and the fields of seed 001 that it
+// dropped. Unlike begin_step, an entry of concurrent_steps lacks session_id, branch_name, branch_status,
+// project_root, job_dir and common_job_info.
 type StepInfo struct {
 	SessionID       string           `json:"session_id,omitempty"`
 	BranchName      string           `json:"branch_name,omitempty"`
@@ -154,7 +153,7 @@ func (StepInfo) Tags() map[string]string {
 	}
 }
 
-// BranchStatus says what a session's branch_name is: git.branch decides it when the session begins.
+// BranchStatus says what a session's branch_name means. git.branch decides it when the session begins.
 type BranchStatus string
 
 // The values of BranchStatus.
@@ -165,7 +164,7 @@ const (
 	BranchCheckedOut BranchStatus = "created and checked out"
 )
 
-// Branch returns the git branch that is made for the session, or "". One that was imported has none of its own.
+// Branch returns the git branch made for the session, or "". An imported session has no branch of its own.
 func (s *State) Branch() string {
 	if made := s.BranchStatus == BranchCreated || s.BranchStatus == BranchCheckedOut; !made || s.ImportedAt != nil {
 		return ""
@@ -173,7 +172,7 @@ func (s *State) Branch() string {
 	return s.BranchName
 }
 
-// BranchInWords returns the name of the session's branch as people read it, which need not be in git.
+// BranchInWords returns the name of the session's branch for people. The branch may not exist in git.
 func (s *State) BranchInWords() string {
 	if s.BranchStatus == BranchNamed || s.BranchStatus == BranchOutsideGit {
 		return s.BranchName + " (" + string(s.BranchStatus) + ")"
@@ -181,7 +180,7 @@ func (s *State) BranchInWords() string {
 	return s.BranchName
 }
 
-// ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
+// ExpectedOutput describes a declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
 	Type        string `json:"type"`
@@ -198,7 +197,7 @@ func (ExpectedOutput) Tags() map[string]string {
 	}
 }
 
-// CheckInfo is one check of a step.
+// CheckInfo describes a check of a step.
 type CheckInfo struct {
 	Name    string   `json:"name" jsonschema:"name of the check"`
 	Run     []string `json:"run" jsonschema:"program and its arguments; exit code 0 passes"`
@@ -212,7 +211,7 @@ func (CheckInfo) Tags() map[string]string {
 	}
 }
 
-// ReviewInfo is one review of a step.
+// ReviewInfo describes a review of a step.
 type ReviewInfo struct {
 	RunEach  string                      `json:"run_each"`
 	Criteria jsontext.OrderedMap[string] `json:"quality_criteria"`
@@ -248,8 +247,7 @@ func (CriterionResult) Tags() map[string]string {
 	}
 }
 
-// FailedReview is one review that did not pass. Its words are in the reply's feedback and
-// failed_criteria.
+// FailedReview is a review that did not pass. Its feedback is in the reply's feedback and failed_criteria.
 type FailedReview struct {
 	RunEach    string  `json:"review_run_each" jsonschema:"run_each of the review"`
 	TargetFile *string `json:"target_file" jsonschema:"reviewed file, as submitted, or null"`
@@ -264,7 +262,7 @@ type StartReply struct {
 	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 
-	SessionID string `json:"-"` // of the workflow; BeginStep is of another session if the first step is a workflow
+	SessionID string `json:"-"` // of the workflow; BeginStep has another session's if the first step is a workflow
 }
 
 // Status is the result of finished_step (seed 000, 001.7.2).
@@ -317,30 +315,30 @@ func (FinishReply) Tags() map[string]string {
 	}
 }
 
-// Going is what a finished_step waits for.
+// Going says what a finished_step waits for.
 type Going struct {
 	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id"`
 	Digest    string `json:"digest"` // of what is judged
-	// the digest of the outputs alone, where Digest is that of what checks are about, too
+	// the digest of the outputs alone; Digest also covers what the checks judge
 	Content string `json:"content,omitempty"`
 }
 
-// NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is
-// a copy of one that was stored.
+// NewFinishReply returns a reply with the nonempty notices. Every reply of finished_step is made here, or is
+// a copy of a stored one.
 func NewFinishReply(status Status, notices ...string) *FinishReply {
 	return &FinishReply{Status: status, Notice: Notice(nil, notices...)}
 }
 
-// Outdated marks a reply that is repeated although other steps of its group are open by now: who
-// waits for the group by repeating a report would wait forever.
+// Outdated marks a repeated reply whose group meanwhile has other open steps: a caller that repeated its call
+// until the group ends would wait forever.
 func (r *FinishReply) Outdated() {
 	r.outdated = true
 	r.Notice = new("This repeats an earlier reply. Other steps are open by now: get_step says which.")
 }
 
-// Alone returns the reply for a caller who does the step alone: other agents do the next steps and the rest of its
-// group, so it needn't wait for anything.
+// Alone returns the reply for a caller that does only this step. Other agents do the next steps and the rest
+// of its group, so it need not wait for them.
 func (r FinishReply) Alone(feedback string) *FinishReply {
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.PendingConcurrentSteps = nil, nil, nil, nil
 	r.Feedback, r.alone = &feedback, true
@@ -361,7 +359,7 @@ func (r *FinishReply) Waiting() *session.Waiting {
 		return &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil &&
 		strings.HasPrefix(*r.Feedback, "Review running:"):
-		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
+		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // the repeated call waits, too
 	case r.Status == NeedsWork && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Checks running:"):
 		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000}
 	}
@@ -387,7 +385,7 @@ func (AbortReply) Tags() map[string]string {
 	}
 }
 
-// Member is the state of one step of the current entry.
+// Member is the state of a step of the current entry.
 type Member struct {
 	StepID        string  `json:"step_id" jsonschema:"id of the step"`
 	State         string  `json:"state" jsonschema:"started or completed"`
@@ -400,7 +398,7 @@ type Member struct {
 	Review *Standing `json:"review,omitempty" jsonschema:"review of the outputs handed in last"`
 }
 
-// Standing is where the review of a step stands.
+// Standing is the state of a step's review.
 type Standing struct {
 	State     string  `json:"verdict"`
 	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`

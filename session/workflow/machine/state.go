@@ -15,8 +15,8 @@ import (
 	"deepwork/session"
 )
 
-// FormatVersion is the version of the JSON of a session that this program writes. A session of a newer
-// version is refused and left unchanged.
+// FormatVersion is the version of a session's JSON that this program writes. A session of a newer version is
+// refused and left unchanged.
 const FormatVersion = 1
 
 // SessionStatus is the status of a session.
@@ -29,13 +29,13 @@ const (
 	Aborted   SessionStatus = "aborted"
 )
 
-// A State is the state of a session, and the content of its export (seed 002, "Session and State
-// Model"). A State never changes after it was made: a transition makes the next one, which shares
-// unchanged parts. Only one goroutine at a time may encode states that share parts.
+// A State is the state of a session, and the content of its export (seed 002, "Session and State Model"). A
+// State never changes: a transition makes the next one, which shares unchanged parts. States that share parts
+// must not be encoded concurrently.
 type State struct {
 	FormatVersion int          `json:"format_version"`
 	SessionID     string       `json:"session_id"`
-	Revision      int64        `json:"revision"` // Next increments it
+	Revision      int64        `json:"revision"` // incremented by Next
 	JobName       string       `json:"job_name"`
 	WorkflowName  string       `json:"workflow_name"`
 	Goal          string       `json:"goal"`
@@ -43,43 +43,43 @@ type State struct {
 	InstanceID    *string      `json:"instance_id"`
 	BranchName    string       `json:"branch_name"`
 	BranchStatus  BranchStatus `json:"branch_status"`
-	// nobody has recorded that it was made
+	// no transition has recorded yet that the branch was made
 	BranchDue         bool          `json:"branch_due,omitempty"`
 	Status            SessionStatus `json:"status"`
-	CurrentStepID     string        `json:"current_step_id"` // in a group, the primary
+	CurrentStepID     string        `json:"current_step_id"` // in a group, that of the primary
 	CurrentEntryIndex int           `json:"current_entry_index"`
-	// of a member of the current entry
+	// a member of the current entry was reported by its step_id
 	ReportedByStepID bool                               `json:"reported_by_step_id"`
 	StepProgress     jsontext.OrderedMap[*StepProgress] `json:"step_progress"` // in the order the steps began
 	ParentSessionID  *string                            `json:"parent_session_id"`
 	// the step of the parent that this session is; "" if an agent began it
 	CalledAs string `json:"called_as,omitempty"`
-	// a run began it that gives items worktrees of their own, if their form asks for it
+	// begun by a run that gives items their own worktrees, if their form asks for that
 	Isolated bool `json:"isolated,omitempty"`
-	// it is a step, or within one, during which other agents may change its folder
+	// it is a step, or nested in one, during which other agents may change its folder
 	Shared      bool       `json:"shared,omitempty"`
 	AbortReason *string    `json:"abort_reason"`
 	StartedAt   time.Time  `json:"started_at"`
-	UpdatedAt   time.Time  `json:"updated_at"` // of the last transition
+	UpdatedAt   time.Time  `json:"updated_at"` // the time of the last transition
 	CompletedAt *time.Time `json:"completed_at"`
-	Identity    string     `json:"identity"` // the caller it belongs to
-	// of the server that moved it last; nil in a store of one machine
+	Identity    string     `json:"identity"` // the caller to whom the session belongs
+	// the place of the server that last moved it; nil in a store of one machine
 	Place *task.Place `json:"place,omitempty"`
-	// of the task board, whose agent began it; "" if a person did
+	// the attempt of the task board whose agent began it; "" if a person did
 	AttemptID string `json:"attempt_id,omitempty"`
-	// from an export, whose reviews and decisions are no evidence; nil if it was begun here
+	// when it was imported: reviews and decisions in an export are no evidence; nil if begun here
 	ImportedAt *time.Time    `json:"imported_at,omitempty"`
 	Definition DefinitionRef `json:"definition"`
 	// the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
 	Sources map[string]string `json:"sources"`
-	// the traceparent of what it belongs to; "" if nothing was exported when it began
+	// the traceparent of what the session belongs to; "" if nothing was exported when it began
 	Trace    string         `json:"trace,omitempty"`
-	Pinned   *Pinned        `json:"pinned,omitempty"`   // nil means that nothing is pinned
-	Weakened []Weakening    `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
-	History  []*Withdrawal  `json:"history"`            // what go_to_step cleared
-	Replies  []*StoredReply `json:"replies"`            // for calls that are repeated
+	Pinned   *Pinned        `json:"pinned,omitempty"`   // nil means nothing is pinned
+	Weakened []Weakening    `json:"weakened,omitempty"` // edits that removed or weakened pinned reviews
+	History  []*Withdrawal  `json:"history"`            // what go_to_step and rounds cleared
+	Replies  []*StoredReply `json:"replies"`            // to answer repeated calls
 
-	frame []byte // its JSON without the lists, cached by encodeFrame
+	frame []byte // the JSON without the lists, cached by encodeFrame
 }
 
 // IsSessionID reports whether a text is 8 lower-case hexadecimal characters.
@@ -95,64 +95,63 @@ type DefinitionRef struct {
 	JobDir string `json:"job_dir"` // absolute
 }
 
-// StepProgress is the progress of one step that has begun.
+// StepProgress is the progress of a step that has begun.
 type StepProgress struct {
 	StepID       string     `json:"step_id"`
 	StartedAt    time.Time  `json:"started_at"`
 	CompletedAt  *time.Time `json:"completed_at"`
 	Outputs      Outputs    `json:"outputs"`
 	Notes        *string    `json:"notes"`
-	QualityTries int        `json:"quality_attempts"`        // those that count
-	FailedChecks int        `json:"failed_checks,omitempty"` // tries of its checks that failed
-	Protected    *Protected `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
-	Unreported   bool       `json:"unreported"`              // a member whose group advanced without a report of it
+	QualityTries int        `json:"quality_attempts"`        // number of tries that count
+	FailedChecks int        `json:"failed_checks,omitempty"` // number of failed tries of its checks
+	Protected    *Protected `json:"protected,omitempty"`     // by its checks; nil if they protect no files
+	Unreported   bool       `json:"unreported"`              // a member that was not reported before its group moved on
 	Overrides    []Override `json:"overrides"`
 	Tries        []*Try     `json:"tries"`                      // of external reviews
-	Granted      *Override  `json:"granted_override,omitempty"` // a person's, for the next finished_step
-	// whether a person passes its outputs; nil if none was asked
+	Granted      *Override  `json:"granted_override,omitempty"` // a person's override, for the next finished_step
+	// whether a person passes its outputs; nil if nobody was asked
 	Question *Question `json:"person_review,omitempty"`
 	// what the agent was told to have reviewed by a subagent; nil if nothing
 	Shown *Shown `json:"self_review,omitempty"`
-	// what was handed in last and did not satisfy its schemas, or would end the last round; nil if nothing
-	// was
+	// the last submission that did not satisfy its schemas, or would end the last round; nil if none
 	Unfit    *Shown      `json:"unfit,omitempty"`
 	Evidence *Evidence   `json:"evidence,omitempty"` // of a finished step with reviews; nil also in old sessions
 	Place    *task.Place `json:"place,omitempty"`    // where its outputs were delivered; nil in a store of one machine
 
-	// the items of its outputs that a for_each goes through
+	// the items in its outputs over which a for_each iterates
 	Lists map[string][]json.RawMessage `json:"lists,omitempty"`
-	// of the first step of a repeated form; nil means the first round
+	// on the first step of a repeated form; nil means the first round
 	Round   *Round    `json:"round,omitempty"`
-	Child   string    `json:"child,omitempty"`   // the session that the step is, if it is a workflow
-	Ended   *RoundEnd `json:"ended,omitempty"`   // what the program said that ends the rounds; of the last step of one
-	Dropped *Override `json:"dropped,omitempty"` // a person leaves out its item
-	// in which its item is worked on until it is merged, relative to that of the session; "" means the same,
-	// and "." that it is to be given one
+	Child   string    `json:"child,omitempty"`   // the session of a step that is a workflow
+	Ended   *RoundEnd `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
+	Dropped *Override `json:"dropped,omitempty"` // a person dropped its item
+	// the folder in which its item is worked on until it is merged, relative to the session's; "" means the
+	// session's, "." means that the item gets one later
 	Folder string `json:"folder,omitempty"`
 
-	encoded []byte // its JSON, cached by State.Encode
+	encoded []byte // the JSON, cached by State.Encode
 }
 
-// An Override is a quality review skipped at the caller's request, or at a person's.
+// An Override says that reviews were skipped at the request of the caller or of a person.
 type Override struct {
 	At       time.Time `json:"at"`
-	Identity string    `json:"identity"` // who
+	Identity string    `json:"identity"` // who asked for it
 	Channel  string    `json:"channel"`
 	Reason   string    `json:"reason"`
-	Skipped  []string  `json:"skipped_reviews"`     // run_each of each
+	Skipped  []string  `json:"skipped_reviews"`     // run_each of each skipped review
 	GivenFor string    `json:"given_for,omitempty"` // Try.Digest of what a person saw
 }
 
-// A Shown is what the instructions of a self-review are about, or what did not satisfy its schemas. Only a closing
-// call about the same content counts as a self-review.
+// A Shown is what the instructions of a self-review are about, or what did not satisfy its schemas. A closing
+// call counts as a self-review only with the same content.
 type Shown struct {
 	At     time.Time  `json:"at"`
 	Digest string     `json:"digest"` // of the outputs, their content and the criteria
 	Files  []FileHash `json:"files"`
-	Faults string     `json:"faults,omitempty"` // by the schemas of outputs
+	Faults string     `json:"faults,omitempty"` // the schema errors of the outputs
 }
 
-// A Withdrawal is the progress that one go_to_step cleared.
+// A Withdrawal is the progress that one go_to_step, or a new round, cleared.
 type Withdrawal struct {
 	At       time.Time                          `json:"at"`
 	From     string                             `json:"from_step"`
@@ -162,25 +161,25 @@ type Withdrawal struct {
 	encoded []byte
 }
 
-// A StoredReply is the reply to a transition, stored to answer a repeated call. It lacks Stack and
-// the parent's position, whose current values are added when the reply is sent.
+// A StoredReply is the reply to a transition, stored to answer a repeated call. It lacks Stack and the
+// parent's position; their current values are added when the reply is sent.
 type StoredReply struct {
 	Tool       string          `json:"tool"`
 	RequestID  *string         `json:"request_id"`
 	ArgsDigest string          `json:"args_digest"`     // of the call's arguments, without request_id
-	StepID     string          `json:"step_id"`         // finished_step: which
-	EntryIndex int             `json:"entry_index"`     // finished_step: of that step's entry
+	StepID     string          `json:"step_id"`         // finished_step: the finished step
+	EntryIndex int             `json:"entry_index"`     // finished_step: the index of its entry
 	Reply      any             `json:"-"`               // *StartReply, *FinishReply, *AbortReply or *GoToReply
-	Raw        json.RawMessage `json:"reply"`           // Reply as JSON; made when first encoded
-	Refusal    *session.Error  `json:"error,omitempty"` // the answer instead of a reply
+	Raw        json.RawMessage `json:"reply"`           // Reply as JSON, set when first encoded
+	Refusal    *session.Error  `json:"error,omitempty"` // an error returned instead of a reply
 	CallID     string          `json:"call_id,omitempty"`
 	Named      bool            `json:"named,omitempty"` // finished_step: the call named its session
-	Revision   int64           `json:"revision"`        // of the state that the call made: it identifies the reply
+	Revision   int64           `json:"revision"`        // the state's revision after the call; identifies the reply
 
 	encoded []byte
 }
 
-// ReplyOf returns a copy of a stored reply, or the error that was the answer.
+// ReplyOf returns a copy of a stored reply, or the error that was returned instead.
 func ReplyOf[R any](s *StoredReply) (*R, error) {
 	if s.Refusal != nil {
 		return nil, cloneError(s.Refusal)
@@ -197,14 +196,14 @@ func ReplyOf[R any](s *StoredReply) (*R, error) {
 	return r, nil
 }
 
-// cloneError returns a copy, to which its owner may add details.
+// cloneError returns a copy to which its owner may add details.
 func cloneError(e *session.Error) *session.Error {
 	c := *e
 	c.Details = maps.Clone(e.Details)
 	return &c
 }
 
-// keptItems is the number of stored replies to reports of items.
+// keptItems is the number of stored replies about items.
 const keptItems = 64
 
 // KeptRequests is the number of stored replies to calls with a request_id.
@@ -216,7 +215,7 @@ func (s *State) Progress(stepID string) *StepProgress {
 	return p
 }
 
-// Next returns a copy to be changed; slices are cloned where they are changed.
+// Next returns a copy that may be changed; clone its slices before changing them.
 func (s *State) Next(at time.Time) *State {
 	n := *s
 	n.Revision++
@@ -224,7 +223,7 @@ func (s *State) Next(at time.Time) *State {
 	return &n
 }
 
-// setProgress replaces the progress of a step in a clone of the map.
+// setProgress replaces the progress of steps in a clone of the map.
 func (s *State) setProgress(changed ...*StepProgress) {
 	m := make(jsontext.OrderedMap[*StepProgress], len(s.StepProgress), len(s.StepProgress)+len(changed))
 	copy(m, s.StepProgress)
@@ -244,8 +243,8 @@ func (p *StepProgress) clone() *StepProgress {
 	return &n
 }
 
-// remember adds a reply and drops those that cannot be retried any more: finished_step's of entries
-// before the last ended one, and all but the newest few of calls with a request_id.
+// remember adds a reply and drops those that no call can repeat any more: finished_step's for entries before
+// the last ended one, and all but the newest few of calls with a request_id.
 func (s *State) remember(r *StoredReply, oldestEntry int) {
 	kept := make([]*StoredReply, 0, len(s.Replies)+1)
 	requests, items := 0, 0
@@ -273,19 +272,19 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 	s.Replies = append(kept, r)
 }
 
-// StoredReply returns the reply to a call with this request_id.
+// StoredReply returns the reply to a call with this request_id, or nil.
 func (s *State) StoredReply(tool, requestID string) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool {
 		return r.Tool == tool && r.RequestID != nil && *r.RequestID == requestID
 	})
 }
 
-// OwnReply returns the reply that an earlier application of the same call has stored, or nil.
+// OwnReply returns the reply that an earlier application of the same call stored, or nil.
 func (s *State) OwnReply(c Call) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return c.ID != "" && r.CallID == c.ID })
 }
 
-// WithSource returns the state with the hash of job.yml at a place, which moves the session.
+// WithSource returns the state with the hash of job.yml at the place that moves the session.
 func (s *State) WithSource(place, hash string) *State {
 	if now, known := s.Sources[place]; known && now == hash {
 		return s
@@ -320,8 +319,8 @@ func (s *State) findReply(match func(*StoredReply) bool) *StoredReply {
 	return nil
 }
 
-// KeepAnswer stores the answer to a finished_step that moved nothing, a reply or a refusal, under
-// the call's request_id. It returns s if the call has none.
+// KeepAnswer stores the answer to a finished_step that moved nothing, a reply or a refusal, under the call's
+// request_id. Without a request_id it returns s.
 func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *session.Error) *State {
 	if c.RequestID == nil {
 		return s
@@ -338,15 +337,15 @@ func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *sessi
 	return n
 }
 
-// Alias stores a reply under the request_id of a call that repeats the original one. It returns s
-// if there is one under it, if the call has none, or if the session has ended, since then the call
-// can move nothing.
+// Alias stores a reply under the request_id of a call that repeats the original one. It returns s if a reply
+// is stored under it already, if the call has no request_id, or if the session has ended and the call can no
+// longer move anything.
 func (s *State) Alias(r *StoredReply, c Call) *State {
 	if s.Status != Active || c.RequestID == nil || s.StoredReply(c.Tool, *c.RequestID) != nil {
 		return s
 	}
 
-	stored := c.stored(r.Reply) // no StepID: it is only stored for its request_id
+	stored := c.stored(r.Reply) // without StepID: stored only for its request_id
 	stored.EntryIndex, stored.Raw = r.EntryIndex, r.Raw
 	n := s.Next(s.UpdatedAt)
 	n.remember(stored, r.EntryIndex)
@@ -361,15 +360,15 @@ const (
 	ToolGoTo   = "go_to_step"
 )
 
-// imported is why a review in progress is void in an imported session.
+// imported is the reason that a review in progress becomes void in an imported session.
 const imported = "the session was imported while its review ran"
 
-// Imported returns a decoded export as the state of a session that is imported at this time. What reviewers and people
-// decided stays for people to read, and finishes no step: verdicts and evidence are marked, and what the next
-// finished_step would rely on is dropped. It belongs to no attempt and place.
+// Imported returns a decoded export as the state of a session that is imported at this time. Decisions of
+// reviewers and people stay readable but finish no step: verdicts and evidence are marked, and what the next
+// finished_step would rely on is dropped. The session belongs to no attempt and no place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
-	// which no process has in memory, as it may have those of a session that was removed
+	// a revision that no process has in memory, even of a removed session with this id
 	n.Revision = max(n.Revision, at.UnixMicro())
 	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
 	n.StepProgress = importedSteps(s.StepProgress, at)
@@ -406,7 +405,7 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	return all
 }
 
-// imported returns a copy that is marked. e may be nil.
+// imported returns a copy that is marked as imported. e may be nil.
 func (e *Evidence) imported() *Evidence {
 	if e == nil {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"deepwork/session/codes"
 )
 
-// The limits of the texts of a session, its inputs and outputs of type string.
+// The limits of a session's texts: its inputs and outputs of type string.
 const (
 	MaxText       = 100_000  // characters of one text
-	MaxInlineText = 4_000    // characters of one that is kept where it is used; longer ones are kept by their hashes
-	MaxTexts      = 16 << 20 // bytes of all texts that a session keeps, each counted once
+	MaxInlineText = 4_000    // characters of a text that is stored inline; longer ones are kept by their hashes
+	MaxTexts      = 16 << 20 // bytes of all texts of a session, each counted once
 	maxShownText  = 200      // characters of a text in a list
 
-	maxRepliedTexts = 1 << 20 // bytes of all texts of a reply that are not shortened
+	maxRepliedTexts = 1 << 20 // bytes of all unshortened texts in a reply
 )
 
 // isLong reports whether a text is kept by its hash.
@@ -28,7 +28,7 @@ func isLong(text string) bool {
 	return len(text) > MaxInlineText && utf8.RuneCountInString(text) > MaxInlineText
 }
 
-// CheckText refuses a text that is too long. what names it, such as Output 'summary'.
+// CheckText returns an error for a text that is too long. what names it, such as Output 'summary'.
 func CheckText(what, text string) error {
 	if n := utf8.RuneCountInString(text); n > MaxText {
 		return session.Wrong(codes.ArgumentTooLarge,
@@ -38,7 +38,8 @@ func CheckText(what, text string) error {
 	return nil
 }
 
-// CheckRoom refuses values whose texts are too long together with those that the session keeps. s may be nil.
+// CheckRoom returns an error if the texts of values and those of the session are too long together. s may be
+// nil.
 func (s *State) CheckRoom(values Outputs) error {
 	kept := map[string]bool{}
 	total := 0
@@ -68,7 +69,7 @@ func (s *State) CheckRoom(values Outputs) error {
 	return nil
 }
 
-// values calls f with each value that a state keeps. f may change it only while the state is being made.
+// values calls f with each value of a state. f may change it only while the state is being made.
 func (s *State) values(f func(v *OutputValue)) {
 	var one func(v *OutputValue)
 	one = func(v *OutputValue) {
@@ -103,7 +104,7 @@ func (s *State) values(f func(v *OutputValue)) {
 	}
 }
 
-// longTexts returns the texts that a state keeps by their hashes.
+// longTexts returns the texts that a state keeps by hash.
 func (s *State) longTexts() map[string]string {
 	var all map[string]string
 	s.values(func(v *OutputValue) {
@@ -118,8 +119,7 @@ func (s *State) longTexts() map[string]string {
 	return all
 }
 
-// textChanges returns the parts of long texts that were added since an earlier state, and the keys of those that are
-// gone.
+// textChanges returns the parts of long texts added since an earlier state, and the keys of removed ones.
 func (s *State) textChanges(before *State) (put, gone []Part, err error) {
 	now, was := s.longTexts(), before.longTexts()
 	for _, hash := range slices.Sorted(maps.Keys(now)) {
@@ -141,7 +141,7 @@ func (s *State) textChanges(before *State) (put, gone []Part, err error) {
 	return put, gone, nil
 }
 
-// setTexts puts the texts that a decoded state names by their hashes in their places.
+// setTexts fills in the texts that a decoded state refers to by hash.
 func (s *State) setTexts(texts map[string]string) (err error) {
 	s.values(func(v *OutputValue) {
 		if v.hash == "" {
@@ -160,7 +160,7 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 	return err
 }
 
-// Shown returns a value as lists show it: a text, or what items have, in one line, shortened.
+// Shown returns a value as lists show it: a text, or the values of items, in one shortened line.
 func (v OutputValue) Shown() string {
 	if v.Each != nil {
 		return shortened(strings.Join(v.list(), ", "))
@@ -180,10 +180,10 @@ func shortened(text string) string {
 	return short
 }
 
-// Plain returns values as arguments and replies have them: a text as a plain string.
+// Plain returns values in the form of arguments and replies: texts are plain strings.
 func Plain(all Outputs) Outputs { return plainWithin(all, math.MaxInt) }
 
-// plainWithin is Plain with a limit of the bytes of all texts; those that exceed it are shortened.
+// plainWithin is Plain with a limit on the bytes of all texts; it shortens texts that exceed it.
 func plainWithin(all Outputs, room int) Outputs {
 	plain := slices.Clone(all)
 	for i, o := range plain {
@@ -192,7 +192,7 @@ func plainWithin(all Outputs, room int) Outputs {
 	return plain
 }
 
-// plain is the value in a reply; room is the number of bytes of texts that it may still have.
+// plain returns the value in the form of replies; room is how many bytes of text are left.
 func (v OutputValue) plain(room *int) OutputValue {
 	if v.Each != nil {
 		each := slices.Clone(v.Each)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A Try is one review of a step's outputs by the external reviewer. It is recorded, open,
-// before the reviewer is called; a verdict makes it count, and a failure of the reviewer voids it
-// (seed 000, 001.4.11; DESIGN "Reviews").
+// A Try is one review of a step's outputs by the external reviewer. It is recorded as open before the
+// reviewer is called. A verdict makes it count; a failure of the reviewer makes it void (seed 000, 001.4.11;
+// DESIGN "Reviews").
 type Try struct {
-	Number    int        `json:"number"` // of those that count, including this one
+	Number    int        `json:"number"` // among the tries that count, including this one
 	State     TryState   `json:"state"`
 	OpenedAt  time.Time  `json:"opened_at"`
 	ClosedAt  *time.Time `json:"closed_at"`
 	Outputs   Outputs    `json:"outputs"`   // as submitted
-	Files     []FileHash `json:"files"`     // their content
-	Digest    string     `json:"digest"`    // of what was judged, and the criteria
-	Collected bool       `json:"collected"` // a call received the verdict
-	Error     *string    `json:"error"`     // void: why there is no verdict
+	Files     []FileHash `json:"files"`     // the content of the outputs
+	Digest    string     `json:"digest"`    // of what was judged, including the criteria
+	Collected bool       `json:"collected"` // a call has received the verdict
+	Error     *string    `json:"error"`     // why a void try has no verdict
 	Verdicts  []*Verdict `json:"verdicts"`
-	Imported  bool       `json:"imported,omitempty"` // it is what an export says: its verdicts pass nothing
-	Checks    bool       `json:"checks,omitempty"`   // it is of the step's checks, by programs: no try of its reviews
+	Imported  bool       `json:"imported,omitempty"` // taken from an export; its verdicts pass nothing
+	Checks    bool       `json:"checks,omitempty"`   // of the step's checks by programs; not a try of its reviews
 }
 
 // TryState is the state of a try.
@@ -28,20 +28,20 @@ type TryState string
 
 // The values of TryState.
 const (
-	TryOpen   TryState = "open" // running, or cut off by a server that died
+	TryOpen   TryState = "open" // running, or interrupted by the death of a server
 	TryPassed TryState = "passed"
 	TryFailed TryState = "failed"
 	TryVoid   TryState = "void"
 )
 
-// A FileHash is the content of a submitted file, or of a text output.
+// A FileHash identifies the content of a submitted file, or of a text output.
 type FileHash struct {
 	Path   string `json:"path"` // as submitted; "" for a text
 	SHA256 string `json:"sha256"`
 	Output string `json:"output,omitempty"` // the name of a text output
 }
 
-// Name names the content for people.
+// Name returns a name of the content for people.
 func (f FileHash) Name() string {
 	if f.Output != "" {
 		return "the text '" + f.Output + "'"
@@ -52,41 +52,41 @@ func (f FileHash) Name() string {
 // Same reports whether both are the same file or text, whatever their content.
 func (f FileHash) Same(o FileHash) bool { return f.Path == o.Path && f.Output == o.Output }
 
-// A Verdict is the result of one review, or of one file of it.
+// A Verdict is the result of one review, or of one file in it.
 type Verdict struct {
 	At         time.Time         `json:"at"`
 	Reviewer   string            `json:"reviewer"`
 	RunEach    string            `json:"run_each"`
 	TargetFile *string           `json:"target_file"`
-	Key        string            `json:"key"`    // which of the step's reviews
-	Digest     string            `json:"digest"` // of what it judged; it applies only to that
+	Key        string            `json:"key"`    // identifies the review within the step
+	Digest     string            `json:"digest"` // of what it judged; it applies to nothing else
 	Files      []FileHash        `json:"files"`
 	Passed     bool              `json:"passed"`
 	Feedback   string            `json:"feedback"`
 	Criteria   []CriterionResult `json:"criteria_results"`
 	Seconds    float64           `json:"seconds"`
-	Reused     bool              `json:"reused"`          // given in an earlier try, for the same content
-	Check      *CheckRun         `json:"check,omitempty"` // if it is of a check, whose name is RunEach
+	Reused     bool              `json:"reused"`          // given in an earlier try for the same content
+	Check      *CheckRun         `json:"check,omitempty"` // for the verdict of a check, whose name is RunEach
 }
 
-// A CheckRun is how a check ended. Verdict.Digest covers what it was about, and its definition.
+// A CheckRun says how a check ended. Verdict.Digest covers what it judged, and its definition.
 type CheckRun struct {
 	Command []string `json:"command"`
-	Code    int      `json:"exit_code"`         // -1 if it has none
+	Code    int      `json:"exit_code"`         // -1 means none
 	Bound   string   `json:"bound_to"`          // tree, files or outputs: see package check
-	NotRun  bool     `json:"not_run,omitempty"` // protected files differ, so that it was not run
-	Ends    bool     `json:"ends,omitempty"`    // it ends rounds, and fails no step
+	NotRun  bool     `json:"not_run,omitempty"` // not run, because protected files differ
+	Ends    bool     `json:"ends,omitempty"`    // it only ends rounds, and fails no step
 }
 
 // Fails reports whether the verdict fails the step.
 func (v *Verdict) Fails() bool { return !v.Passed && (v.Check == nil || !v.Check.Ends) }
 
-// Protected is how the files that a step's checks protect were when it began.
+// Protected is the state, when a step began, of the files that its checks protect.
 type Protected struct {
 	Patterns []string `json:"patterns"`
-	// by their paths below the root of the session; the hash is of git's blob, after the mode
+	// by paths below the session's root; each hash is the file mode, then git's blob hash
 	Files   []FileHash `json:"files"`
-	Ignored []string   `json:"ignored,omitempty"` // the rules by which git ignored files then
+	Ignored []string   `json:"ignored,omitempty"` // the rules by which git ignored files at that time
 }
 
 // Newest returns the newest try of a step, or nil. p may be nil.
@@ -100,7 +100,7 @@ func (p *StepProgress) Newest() *Try {
 // Open reports whether a try has no verdict yet. a may be nil.
 func (a *Try) Open() bool { return a != nil && a.State == TryOpen }
 
-// NewestReview returns the newest try at the reviews of a step, or nil. p may be nil.
+// NewestReview returns the newest try of a step's reviews, or nil. p may be nil.
 func (p *StepProgress) NewestReview() *Try {
 	if p == nil {
 		return nil
@@ -114,12 +114,12 @@ func (p *StepProgress) NewestReview() *Try {
 	return nil
 }
 
-// Counts reports whether a try is of the reviews, and has a verdict. a may be nil.
+// Counts reports whether a try is of reviews and has a verdict. a may be nil.
 func (a *Try) Counts() bool {
 	return a != nil && !a.Checks && (a.State == TryPassed || a.State == TryFailed)
 }
 
-// FailedTries returns the number of failed tries at the reviews of a step: a limit is on these.
+// FailedTries returns the number of failed tries of a step's reviews, which is limited.
 func (p *StepProgress) FailedTries() (n int) {
 	for _, a := range p.Tries {
 		if a.Counts() && a.State == TryFailed {
@@ -129,8 +129,8 @@ func (p *StepProgress) FailedTries() (n int) {
 	return n
 }
 
-// nextTry returns the number of the next try at the reviews: the verdict of a person who was asked about what
-// passed one belongs to that one.
+// nextTry returns the number of the next try of the reviews. The verdict of a person who was asked after a
+// try passed belongs to that try.
 func (p *StepProgress) nextTry() int {
 	if last := p.LastCounted(); last != nil {
 		return last.Number + 1
@@ -148,8 +148,8 @@ func (p *StepProgress) LastCounted() *Try {
 	return nil
 }
 
-// Judged returns the newest try with a verdict on the outputs with a digest, or nil. Imported ones do
-// not count.
+// Judged returns the newest try with a verdict on the outputs with this digest, or nil. Imported tries do not
+// count.
 func (p *StepProgress) Judged(digest string) *Try {
 	for _, a := range slices.Backward(p.Tries) {
 		if a.Counts() && !a.Imported && a.Digest == digest {
@@ -159,8 +159,8 @@ func (p *StepProgress) Judged(digest string) *Try {
 	return nil
 }
 
-// CheckedBefore returns the newest result of a check of a step for exactly this content, or nil, including results from
-// before go_to_step, so that beginning a step again doesn't give another try. Imported ones don't count.
+// CheckedBefore returns the newest result of a step's check for exactly this content, or nil. Results from
+// before go_to_step count, so that beginning a step again does not give another try; imported ones do not.
 func (s *State) CheckedBefore(stepID, key, digest string) *Verdict {
 	v := s.Progress(stepID).checkedBefore(key, digest)
 	for _, w := range slices.Backward(s.History) {
@@ -187,7 +187,7 @@ func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
 	return nil
 }
 
-// PassedBefore returns a verdict that passed exactly this content, or nil. Imported ones do not count.
+// PassedBefore returns a verdict that passed exactly this content, or nil. Imported verdicts do not count.
 func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	for _, a := range slices.Backward(p.Tries) {
 		for _, v := range a.Verdicts {
@@ -204,7 +204,7 @@ func (a *Try) Failed() []*Verdict {
 	return slices.DeleteFunc(slices.Clone(a.Verdicts), func(v *Verdict) bool { return v.Passed })
 }
 
-// FileHashes returns the hashes of the files and texts of outputs, in their order.
+// FileHashes returns the hashes of the files and texts of outputs, in order.
 func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	out := []FileHash{}
 	for _, o := range outputs {
@@ -218,15 +218,14 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	return out
 }
 
-// keptVoids limits the stored void tries of a step, and keptChecks those of its checks, that passed and that
-// failed: a reviewer that always fails must not let the record grow forever.
+// keptVoids limits the stored void tries of a step; keptChecks limits the tries of its checks, passed and
+// failed each. A reviewer that always fails must not make the record grow forever.
 const (
 	keptVoids  = 10
 	keptChecks = 20
 )
 
-// OpenTry records a try before its reviewer is called. An open one of a server that died
-// becomes void.
+// OpenTry records a try before its reviewer is called. An open try of a dead server becomes void.
 func (s *State) OpenTry(stepID string, a Try) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID,
@@ -253,15 +252,15 @@ func (s *State) OpenTry(stepID string, a Try) *State {
 	return n
 }
 
-// CloseTry records the end of the newest try of a step: void, with the reason, or counted.
-// It returns s if that try is not open.
+// CloseTry records the end of a step's newest try: void, with the reason, or counted. It returns s if that
+// try is not open.
 func (s *State) CloseTry(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if !p.Newest().Open() {
 		return s
 	}
 	n, p := s.Next(at), p.voided(void, at)
-	a := p.Newest() // a copy
+	a := p.Newest() // p is a copy
 	a.Verdicts = verdicts
 	if void == "" {
 		a.State, a.Error = TryPassed, nil
@@ -280,14 +279,14 @@ func (s *State) CloseTry(stepID string, verdicts []*Verdict, void string, at tim
 	return n
 }
 
-// CollectTry records that a call received the verdict of the newest try at the reviews. It returns s if
-// that was recorded before.
+// CollectTry records that a call received the verdict of the newest try of the reviews. It returns s if that
+// is recorded already.
 func (s *State) CollectTry(stepID string, at time.Time) *State {
 	return s.collect(stepID, s.Progress(stepID).NewestReview(), at)
 }
 
-// CollectChecks records that a call received the results of the newest try, which is at the checks. It returns s
-// if that was recorded before.
+// CollectChecks records that a call received the results of the newest try, one of the checks. It returns s
+// if that is recorded already.
 func (s *State) CollectChecks(stepID string, at time.Time) *State {
 	if a := s.Progress(stepID).Newest(); a != nil && a.Checks {
 		return s.collect(stepID, a, at)
@@ -316,7 +315,7 @@ func (p *StepProgress) withOwnNewest() *StepProgress {
 	return n
 }
 
-// voided returns the progress with its open try void, or p if none is open.
+// voided returns the progress with its open try made void, or p if none is open.
 func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	if !p.Newest().Open() {
 		return p
@@ -327,10 +326,10 @@ func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	return n
 }
 
-// movedOn is why a try is void after its step has moved on.
+// movedOn is the reason of a try that is void because its step has moved on.
 const movedOn = "the step moved on before there was a verdict"
 
-// settle voids the tries of steps that the transition to s left. s is being made.
+// settle makes void the open tries of steps that the transition to s left. s is being made.
 func (s *State) settle(at time.Time) {
 	var changed []*StepProgress
 	for _, p := range s.StepProgress {
@@ -348,12 +347,13 @@ func (s *State) IsCurrent(stepID string) bool {
 	return s.Status == Active && s.Progress(stepID).Current()
 }
 
-// Current reports whether a step of an active session has begun and is neither finished nor left. p may be nil.
+// Current reports whether a step of an active session has begun and is neither finished nor left. p may be
+// nil.
 func (p *StepProgress) Current() bool {
 	return p != nil && !p.Done() && !p.Unreported && p.Dropped == nil
 }
 
-// AwaitsReview reports whether a step is current and its newest try open.
+// AwaitsReview reports whether a step is current and its newest try is open.
 func (s *State) AwaitsReview(stepID string) bool {
 	return s.IsCurrent(stepID) && s.Progress(stepID).Newest().Open()
 }
