@@ -12,11 +12,11 @@ import (
 	"deepwork/session/state"
 )
 
-// A Caller is who makes a call, and what it may do. It is comparable.
+// A Caller says who makes a call, and what it may do. It is comparable.
 type Caller struct {
-	Identity string // of its token; LocalIdentity without one
+	Identity string // the identity of its token; LocalIdentity without a token
 	Group    string // whose members share what they make; "" means none
-	Owner    bool   // the user: sees and may do everything
+	Owner    bool   // the user, who sees and may do everything
 	Rights   Rights
 	Channel  string // how the call arrived: one of the constants below
 }
@@ -33,7 +33,7 @@ const (
 // LocalIdentity is the identity of callers without a token.
 const LocalIdentity = "local"
 
-// Rights are what a caller may do beyond the calls that are open to every caller.
+// Rights say what a caller may do beyond the calls that are open to every caller.
 type Rights = config.Rights
 
 // The rights.
@@ -43,8 +43,8 @@ const (
 	RightPerson = config.RightPerson
 )
 
-// LocalCaller returns the user as the caller on a channel, without RightPerson: any local caller may
-// be an agent. A command that has made sure that a person is at its terminal adds that right.
+// LocalCaller returns the user as the caller on a channel, without RightPerson, since any local caller may be
+// an agent. A command adds that right once it knows that a person is at its terminal.
 func LocalCaller(channel string) Caller {
 	return Caller{Identity: LocalIdentity, Owner: true, Rights: RightAgents | RightMerge, Channel: channel}
 }
@@ -57,14 +57,14 @@ func (c Caller) Remote() bool { return c.Channel == ChannelHTTP || c.Channel == 
 
 type withinKey struct{}
 
-// WithReplyWithin returns a context for a call that is answered within a time at most, with what goes on if its
-// work takes longer.
+// WithReplyWithin returns a context for a call that must be answered within a time. If its work takes longer,
+// the answer says what goes on.
 func WithReplyWithin(ctx context.Context, most time.Duration) context.Context {
 	return context.WithValue(ctx, withinKey{}, most)
 }
 
-// ReplyWithin returns how long a call may wait for its work: as configured, where 0 means without a limit, or less
-// by WithReplyWithin.
+// ReplyWithin returns how long a call may wait for its work: as configured, where 0 means no limit, or less
+// if WithReplyWithin says so.
 func ReplyWithin(ctx context.Context, configured time.Duration) time.Duration {
 	most, given := ctx.Value(withinKey{}).(time.Duration)
 	if !given || configured > 0 && configured < most {
@@ -75,8 +75,7 @@ func ReplyWithin(ctx context.Context, configured time.Duration) time.Duration {
 
 type callerKey struct{}
 
-// CallerOf returns the caller of a call from its context. Outside a call that is the zero Caller,
-// which may do nothing.
+// CallerOf returns the caller in a context. Outside a call this is the zero Caller, which may do nothing.
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	if c == nil {
@@ -90,16 +89,16 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, &c)
 }
 
-// An AwaitingStep is a step of a session that goes on once a person has passed its outputs or, if
-// Review is false, has overridden the review that did not let it go on.
+// An AwaitingStep is a step of a session that waits for a person to pass its outputs or, if Review is false,
+// to override the review that stopped it.
 type AwaitingStep struct {
 	SessionID, Step, Goal string
 	Review                bool
 	Since                 time.Time
 }
 
-// Command is what the person runs at a terminal, where they see the outputs and decide. It has no verdict in it: an
-// agent may read it, too.
+// Command returns what the person runs at a terminal to see the outputs and decide. It contains no verdict,
+// since an agent may read it, too.
 func (s AwaitingStep) Command() string {
 	if s.Review {
 		return fmt.Sprintf("deepwork sessions review %s %s", s.SessionID, InShell(s.Step))
@@ -110,8 +109,8 @@ func (s AwaitingStep) Command() string {
 // InShell is process.InShell.
 func InShell(word string) string { return process.InShell(word) }
 
-// PlaceOf returns the place of a project on this machine, for a store that other machines use, too.
-// It creates the key of the installation, which identifies the machine, if it is missing.
+// PlaceOf returns the place of a project on this machine, for a store shared with other machines. If the
+// installation has no key yet, which identifies the machine, PlaceOf creates it.
 func PlaceOf(f *state.Folder) (task.Place, error) {
 	key, err := f.Key(true)
 	if err != nil {

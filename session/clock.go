@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Clock is the default clock of the engines of sessions, runs and attempts. Only simulations of
-// faults replace it, in a binary of their own, before they open the first engine.
+// Clock is the default clock of the engines of sessions, runs and attempts. Only fault simulations replace
+// it, in their own binary, before they open the first engine.
 var Clock = time.Now
 
 // Ago formats a duration in its largest unit: 12s, 5m, 3h, 9d. A negative one is 0s.
@@ -26,8 +26,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// TookMS returns the attribute of a log line for how long something took: took_ms, in milliseconds
-// with up to three decimals, so that a program reads it without parsing a unit.
+// TookMS returns the log attribute took_ms for how long something took: milliseconds with up to three
+// decimals, which a program can read without parsing a unit.
 func TookMS(d time.Duration) slog.Attr { return MS("took_ms", d) }
 
 // MS is TookMS with another name, which should end in _ms.

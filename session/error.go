@@ -30,13 +30,13 @@ type Error struct {
 	waiting *Waiting
 }
 
-// A Waiting is why the caller of a call can only wait, or call again.
+// A Waiting says why the caller can only wait, or call again.
 type Waiting struct {
 	Code         string `json:"code"`
 	RetryAfterMS int64  `json:"retry_after_ms"`
 }
 
-// Wait says that the caller can only call again, after about so long, and returns e.
+// Wait records that the caller can only call again after about this time, and returns e.
 func (e *Error) Wait(after time.Duration) *Error {
 	e.Message = "Waiting: " + e.Message
 	e.waiting = &Waiting{e.Code, after.Milliseconds()}
@@ -71,7 +71,8 @@ func Wrong(code, format string, args ...any) *Error {
 	return &Error{Kind: ToolError, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// BlankRequestID refuses a request_id that says nothing: unrelated calls would be taken for repetitions of each other.
+// BlankRequestID returns an error for a blank request_id: unrelated calls would be taken for repetitions of
+// each other.
 func BlankRequestID(id string) error {
 	if strings.TrimSpace(id) != "" {
 		return nil

@@ -2,18 +2,17 @@ package session
 
 import "slices"
 
-// A Finding is something that `deepwork check` reports about files or rows.
+// A Finding is a problem in files or rows that `deepwork check` reports.
 type Finding struct {
-	Where string // a file or a row of the board: absolute paths, ids
-	What  string // what is wrong with it, as a sentence without its full stop
-	Do    string // what can be done about it, likewise
-	// Note marks a finding that is not an error: something that a crash left and the next server
-	// removes, or that people may want to know.
+	Where string // a file or a row of the board: absolute path or id
+	What  string // what is wrong, as a sentence without a full stop
+	Do    string // what to do about it, likewise
+	// Note marks a finding that is not an error: something that a crash left and the next server removes, or
+	// that is merely worth knowing.
 	Note bool
 }
 
-// A Report is the result of inspecting one part of a project. Counts are in the order in which they
-// are reported.
+// A Report is the result of inspecting one part of a project. Counts are in the order of the report.
 type Report struct {
 	Counts   []Count
 	Findings []Finding
@@ -37,8 +36,8 @@ func (r *Report) Note(where, what, do string) {
 	r.Findings = append(r.Findings, Finding{Where: where, What: what, Do: do, Note: true})
 }
 
-// Confirmed returns the later report with only the findings that r has too: work that was in
-// progress is no longer among them.
+// Confirmed returns the later report with only those findings that r has, too: it leaves out work that was in
+// progress.
 func (r *Report) Confirmed(later Report) Report {
 	later.Findings = slices.DeleteFunc(later.Findings, func(f Finding) bool {
 		return !slices.Contains(r.Findings, f)

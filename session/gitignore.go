@@ -11,14 +11,13 @@ import (
 	"deepwork/actor/durable"
 )
 
-// Ignored returns the lines of .deepwork/.gitignore, which exclude the files that servers write
-// there from the project's repository (DESIGN "Sessions").
+// Ignored returns the lines of .deepwork/.gitignore. They keep the files that servers write there out of the
+// project's repository (DESIGN "Sessions").
 func Ignored() []string { return []string{"tmp/"} }
 
-// Ignore adds the lines that a .gitignore lacks, with the line breaks of the file, and creates the
-// file and its folder if they are missing. It replaces the file atomically. Other lines do not
-// change. A line that is present with a leading slash is not missing. added reports whether a line
-// was added. It blocks for the disk.
+// Ignore adds the lines that a .gitignore lacks, with the line breaks of the file. It creates the file and
+// its folder if they are missing, replaces the file atomically, and does not change other lines. A line with
+// a leading slash counts as present. added reports whether a line was added. It blocks for the disk.
 func Ignore(path string, lines []string) (added bool, err error) {
 	// Check first: reading a pipe would block, and a link may lead out of the project.
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
@@ -61,7 +60,7 @@ func Ignore(path string, lines []string) (added bool, err error) {
 	if fi, err := os.Lstat(path); err == nil {
 		mode = fi.Mode().Perm()
 	}
-	// Replaced, since a file outside of the project may be the same by a hard link.
+	// Replace it, since a hard link may make a file outside of the project the same file.
 	if err := (durable.Disk{}).Put(path, append(text, add...), durable.PutOptions{Mode: mode}); err != nil {
 		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
 	}

@@ -17,13 +17,12 @@ import (
 	"deepwork/session/state"
 )
 
-// NewMember returns this process's member among the servers of a project. Entering
-// creates the state folder.
+// NewMember returns this process's member among the servers of a project. Entering creates the state folder.
 func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
 	return presence.New(presence.Options{Dir: f.Servers(), Logger: log, Prepare: func() error {
 		return makeServers(f)
 	}, Check: func() error {
-		// A process that copies takes the lock before it looks for servers.
+		// A process that copies takes this lock before it looks for servers.
 		if locked, err := durable.Locked(f.CopyLock()); err == nil && locked {
 			return errors.New("the project is being copied between stores: wait until deepwork store copy has ended")
 		}
@@ -31,8 +30,8 @@ func NewMember(f *state.Folder, log *slog.Logger) *presence.Member {
 	}})
 }
 
-// HoldServers keeps servers from using the files of a project until unlock is called. Its error names
-// one that runs.
+// HoldServers keeps servers from using a project's files until unlock is called. If a server runs, the error
+// names it.
 func HoldServers(ctx context.Context, f *state.Folder) (unlock func(), err error) {
 	if err := makeServers(f); err != nil {
 		return nil, err
@@ -78,7 +77,7 @@ func MakeState(f *state.Folder) error {
 func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	dir := f.Tmp()
 	if _, err := os.Stat(f.Root); err != nil {
-		return err // a project that was moved away is not made again
+		return err // do not recreate a project that was moved away
 	}
 	if err := f.OwnTmp(); err != nil {
 		return err
@@ -87,7 +86,7 @@ func MakeSessions(f *state.Folder, log *slog.Logger) error {
 		return err
 	}
 
-	// A folder that already hides itself from git, as in an attempt's workspace, needs no more.
+	// A folder that already hides itself from git, as in an attempt's workspace, needs nothing more.
 	if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
 		return nil
 	}
@@ -98,8 +97,8 @@ func MakeSessions(f *state.Folder, log *slog.Logger) error {
 	return nil
 }
 
-// MakeFolder creates a folder if it is missing, for this user alone, and the folders
-// above it with the usual mode.
+// MakeFolder creates a folder, readable by this user only, if it is missing. Missing folders above it get the
+// usual mode.
 func MakeFolder(dir string) error {
 	err := durable.Disk{}.MakeFolder(dir, 0o700)
 	if err == nil {

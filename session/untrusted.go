@@ -10,7 +10,7 @@ import (
 	"deepwork/session/codes"
 )
 
-// ToUser rewrites a message that is for agents, for a user at a terminal or on a page.
+// ToUser rewrites a message for agents into one for a user at a terminal or on a page.
 var ToUser = strings.NewReplacer(
 	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved",
 	"since the user approved", "since you approved",
@@ -23,9 +23,9 @@ var ToUser = strings.NewReplacer(
 	"Make the same call again; if this continues, tell the user", "Try again", "Make the same call again", "Try again",
 )
 
-// Untrusted returns the refusal of a call that needs the value of a config key that the user has
-// not approved (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if
-// the key alone does not say that.
+// Untrusted returns the error of a call that needs the value of a config key that the user has not approved
+// (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if the
+// key alone does not say that.
 func Untrusted(root string, a *config.Approval, key string, command ...string) error {
 	if !a.Unapproved() {
 		return nil
@@ -55,9 +55,9 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 	return unapproved(root, a.Withheld, reason+what, asked)
 }
 
-// UntrustedSources returns the refusal of a call that needs one of these sources, or may need it, or nil if nothing is
-// withheld (config.Config.WithheldSources). The message begins with what, and lists the sources. only names the sources
-// that matter; none means all.
+// UntrustedSources returns the error of a call that needs, or may need, one of these sources, or nil if
+// nothing is withheld (config.Config.WithheldSources). The message begins with what, and lists the sources.
+// only names the sources that matter; empty means all.
 func UntrustedSources(root string, cfg *config.Config, what string, only ...string) error {
 	asked := slices.DeleteFunc(cfg.WithheldSources(), func(a config.Asked) bool {
 		return only != nil && !slices.Contains(only, strings.TrimPrefix(a.Key, config.SourcesKey))
@@ -91,8 +91,7 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 		asked.Key).With("asked", asked.Text)
 }
 
-// Changed returns the refusal of a call that needs a program that has changed since its approval.
-// err says how.
+// Changed returns the error of a call that needs a program that has changed since its approval. err says how.
 func Changed(root string, err error) error {
 	return NotNow(codes.Untrusted,
 		"The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. "+
@@ -100,8 +99,8 @@ func Changed(root string, err error) error {
 		InShell(root)).Because(err)
 }
 
-// UntrustedNotice says which parts of a project's config are not in force because the user has not
-// approved them. It returns "" if only the start of agents is not approved, and the user has no reviewer of their own.
+// UntrustedNotice says which parts of a project's config are ignored because the user has not approved them.
+// It returns "" if only the start of agents is not approved, and the user has no reviewer of their own.
 func UntrustedNotice(root string, c *config.Config) string {
 	a, q := c.Approval, c.QualityGate
 	if a == nil || a.Withheld == nil {

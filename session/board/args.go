@@ -1,9 +1,8 @@
 package board
 
-// The arguments of the board's tools (seed 004, "MCP task tool set"). Their tags describe them: input
-// schemas, the forms of pages and the flags of commands are made from these (tool.Argument). A nil
-// pointer means that the argument was omitted or null. Ids are UUIDs, except RequestID, which the caller
-// chooses.
+// The arguments of the board's tools (seed 004, "MCP task tool set"). Input schemas, forms on pages and flags
+// of commands are made from their tags (tool.Argument). A nil pointer means that the argument was omitted or
+// null. Ids are UUIDs, except RequestID, which the caller chooses.
 
 // ListProjectsArgs are the arguments of list_projects.
 type ListProjectsArgs struct {
@@ -27,7 +26,7 @@ type ListTasksArgs struct {
 	Priority  *string  `json:"priority,omitempty" arg:"low, normal or high" enum:"low,normal,high"`
 	Limit     *int     `json:"limit" arg:"Default: 50" min:"1" max:"500"`
 	Cursor    *string  `json:"cursor" arg:"next_cursor" max:"1000"`
-	Text      string   `json:"-"` // in the title, in upper or lower case; for people
+	Text      string   `json:"-"` // for people: text in the title, ignoring case
 }
 
 // Tags implements fieldtag.Tagger.
@@ -64,8 +63,8 @@ type CreateTaskArgs struct {
 	RequestID    *string  `json:"request_id" arg:"Any text, for retries"`
 }
 
-// UpdateTaskArgs are the arguments of update_task: omitted fields do not change; an empty
-// description, job_name, workflow_name, inputs, labels or depends_on is cleared. Another workflow clears the inputs.
+// UpdateTaskArgs are the arguments of update_task. Omitted fields do not change; an empty description,
+// job_name, workflow_name, inputs, labels or depends_on is cleared. Another workflow clears the inputs.
 type UpdateTaskArgs struct {
 	TaskID       string   `json:"task_id" arg:"UUID"`
 	Title        *string  `json:"title" arg:"One line" max:"200"`

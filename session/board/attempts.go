@@ -59,7 +59,7 @@ func (b *Board) ListTaskAttempts(
 	return r, nil
 }
 
-// FindAttempts returns the attempts whose ids begin with a text and that the caller sees, by id.
+// FindAttempts returns the attempts that the caller sees and whose ids begin with prefix, sorted by id.
 func (b *Board) FindAttempts(ctx context.Context, who session.Caller, prefix string) ([]task.Attempt, error) {
 	v, _, err := b.View(ctx, who)
 	if err != nil {

@@ -17,33 +17,34 @@ import (
 	"deepwork/session/store"
 )
 
-// The kinds of what needs a person.
+// The kinds of things that need a person.
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
-	AttentionConflicts = "attempt_conflicts" // a merge of it has conflicts
-	// the latest attempt of a task is a run that failed, was interrupted, or was paused by a budget: it can be resumed
+	AttentionConflicts = "attempt_conflicts" // a merge in it has conflicts
+	// the latest attempt of a task is a run that failed, was interrupted, or was paused by a budget, and can
+	// be resumed
 	AttentionRun       = "run_to_resume"
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
-	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
-	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
+	AttentionUntrusted = "untrusted"         // the user has not approved what the config asks for
+	AttentionBudget    = "budget_reached"    // no agent starts until a person raises the budget
 	// a step of a run waits for a limit whose provider does not say when it ends
 	AttentionLimit  = "limit_unclear"
-	AttentionSource = "source_asks" // a workflow of another system asks a person, who answers there
-	// a step of a workflow that only a person can pass: they review it, or override its review
+	AttentionSource = "source_asks" // a workflow of another system asks a person, who has to answer there
+	// only a person can pass a step of a workflow: they review it, or override its review
 	AttentionStep = "step_waits"
 )
 
-// NeedsAttention returns what waits for a person and is visible to the caller, newest first.
+// NeedsAttention returns what needs a person, as far as the caller sees it, newest first.
 func (b *Board) NeedsAttention(ctx context.Context, who session.Caller) (*AttentionReply, error) {
 	return b.NeedsAttentionBy(ctx, who, b.o.Steps)
 }
 
-// FindSteps returns the steps that wait for a person, of a caller's sessions and of those that were begun in
-// the workspaces of these attempts.
+// FindSteps returns the steps that wait for a person: those of a caller's sessions, and of sessions that
+// began in the workspaces of these attempts.
 type FindSteps func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error)
 
-// NeedsAttentionBy is NeedsAttention for a caller that knows the sessions: it says how steps that wait
-// are found, as Options.Steps.
+// NeedsAttentionBy is NeedsAttention for a caller that knows the sessions. find returns the waiting steps,
+// instead of Options.Steps.
 func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find FindSteps) (*AttentionReply, error) {
 	v, cfg, err := b.View(ctx, who)
 	if err != nil {
@@ -57,7 +58,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	var all []Attention
 	for _, a := range attempts {
 		state, isRun, run := b.StateOf(&a.Situation), a.Run != nil, Run{}
-		// its leader may have ended the run, and itself, after that was read
+		// the leader may have ended the run, and itself, after the state was read
 		if state == Interrupted && a.State.Open() {
 			if at, err := v.Attempt(ctx, a.AttemptID); err == nil {
 				a.Situation = at.Situation
@@ -65,15 +66,15 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 			}
 		}
 		if isRun {
-			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets and no end
+			_ = json.Unmarshal(a.Run, &run) // a run that cannot be read has no budgets and no end
 		}
 		kind, command := AttentionReview, "deepwork board diff "+Short(a.AttemptID)
 		switch {
 		case state == Conflicted:
 			kind, command = AttentionConflicts, "deepwork board show "+Short(a.TaskID)
 		case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
-			continue // it goes on, or a person has stopped it
-		// an open one goes on, wherever its leader was killed
+			continue // the run goes on, or a person has stopped it
+		// an open run goes on, even if its leader was killed
 		case isRun && state != Completed && !a.Began && !a.State.Open():
 			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
 		case isRun && state != Completed:
@@ -176,7 +177,8 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 	return all, nil
 }
 
-// questions returns what sources of workflows ask a person: those of the caller, or all for the user.
+// questions returns what sources of workflows ask a person: in the caller's executions, or in all for the
+// user.
 func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attention, err error) {
 	if !b.Database.Exists() {
 		return nil, nil
@@ -202,7 +204,7 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 	return all, nil
 }
 
-// StepAttention returns a step that waits for a person as an entry of what needs one.
+// StepAttention describes a step that waits for a person as a thing that needs one.
 func StepAttention(s session.AwaitingStep) Attention {
 	return Attention{
 		Kind:    AttentionStep,
@@ -215,7 +217,7 @@ func StepAttention(s session.AwaitingStep) Attention {
 	}
 }
 
-// ReachedBudgets returns the budgets that are reached, so that no agent starts.
+// ReachedBudgets returns the reached budgets, because of which no agent starts.
 func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []Attention, err error) {
 	v, cfg, err := b.View(ctx, who)
 	if err != nil {
@@ -255,8 +257,8 @@ func (b *Board) ReachedBudgets(ctx context.Context, who session.Caller) (all []A
 	return all, nil
 }
 
-// Work returns the attempts whose agents wait or run, and those that have ended, as far as the caller
-// sees them, the one with the newest execution first; of each at most task.MaxWork.
+// Work returns the attempts that the caller sees: open ones, whose agents wait or run, and ended ones. Both
+// lists begin with the newest execution and have at most task.MaxWork entries.
 func (b *Board) Work(ctx context.Context, who session.Caller) (open, ended []task.Work, err error) {
 	v, _, err := b.View(ctx, who)
 	if err != nil {
@@ -266,8 +268,8 @@ func (b *Board) Work(ctx context.Context, who session.Caller) (open, ended []tas
 	return open, ended, Fault("listing what agents work on", err)
 }
 
-// untrusted returns the part of the config that the user has neither approved nor denied, or nil.
-// That agents may start is asked for only with something else.
+// untrusted returns the part of the config that the user has neither approved nor denied, or nil. It asks for
+// permission to start agents only along with something else.
 func (b *Board) untrusted(cfg *config.Config) *Attention {
 	if cfg.Approval == nil || cfg.Approval.Withheld == nil || cfg.Approval.Withheld.Denied ||
 		cfg.Approval.Withheld.Plain() {

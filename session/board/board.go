@@ -1,8 +1,8 @@
 // Package board is the task board of a project (seed 004): its projects, tasks and their attempts, what they
-// cost, what waits for a person, and what runs say of themselves. It reads and writes the store of the project
-// and the config, and starts no process and touches no worktree: package attempt does that.
+// cost, what waits for a person, and what runs record about themselves. It reads and writes the project's
+// store and reads its config. Processes and worktrees belong to package attempt.
 //
-// What a reader has to hold:
+// The concepts to know:
 //
 //   - Board, its Options and Store; View, the board as the caller of one call sees it
 //   - projects and repositories, which SyncProjects takes over from the config
@@ -32,48 +32,48 @@ import (
 	"deepwork/session/store/backend"
 )
 
-// Options configure a Board. The zero value of a field is its default.
+// Options configure a Board. Zero fields have their default.
 type Options struct {
-	Root   string        // project root, absolute
+	Root   string        // absolute path of the project
 	State  *state.Folder // of the project; default: state.Of(Root)
 	Config func(context.Context) (*config.Config, error)
 	Logger *slog.Logger // default: discards
 
-	// Stores are the project's; by default the files of State, which are closed with the board. The caller closes
-	// others after the board.
+	// Stores are the project's. By default these are the files of State, which are closed with the board. The
+	// caller closes other stores after the board.
 	Stores *store.Stores
 
-	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil means that neither
-	// it nor its inputs are checked.
+	// CheckWorkflow returns the workflow that a task names; the caller gets its error. nil means that neither
+	// workflows nor their inputs are checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) (*job.Workflow, error)
-	// Steps returns the steps that wait for a person in a caller's sessions and in the workspaces of attempts. A nil
-	// function means no steps.
+	// Steps returns the steps that wait for a person in a caller's sessions and in the workspaces of
+	// attempts. nil means no steps.
 	Steps FindSteps
-	// Attempt is the id of the attempt in whose workspace the process is: every call then counts as its maker's. ""
-	// means that it's in none.
+	// Attempt is the id of the attempt in whose workspace the process runs: every call then counts as made by
+	// the attempt's maker. "" means none.
 	Attempt string
-	// Changed is called after the board was opened or a task changed; it must not block. May be nil.
+	// Changed is called after the board was opened or a task changed. It must not block. May be nil.
 	Changed func()
 }
 
-// A Board is the task board of one project in this process. Its methods may be called from any goroutine,
-// and by several processes on one project; each returns when its changes are durable. who makes the call:
-// it sees and changes what its identity or its group made, the owner everything, and what it does not see
-// does not exist for it. Its identity scopes request_ids.
+// A Board is the task board of one project in this process. Its methods may be called from any goroutine, and
+// by several processes of one project; each returns when its changes are durable. who makes the call: it sees
+// and changes what its identity or group has made, and the owner everything; other things do not exist for
+// it. request_ids are scoped by its identity.
 type Board struct {
 	Log      *slog.Logger
 	Database store.Database
 	Members  store.Members
 	Stores   *store.Stores
-	Shared   *store.Stores // Stores, nil if only this machine uses them
-	Here     task.Place    // of this process; zero in stores of one machine
+	Shared   *store.Stores // Stores, or nil if only this machine uses them
+	Here     task.Place    // this process's place; zero in stores of one machine
 
 	o        Options
 	close    func(context.Context) error // nil if the caller closes the stores
 	projects projects
 
 	mu     sync.Mutex // guards the fields below; held while the database is opened
-	used   bool       // the database is open
+	used   bool       // the database has been opened
 	closed bool
 }
 
@@ -119,8 +119,8 @@ func (b *Board) Close(ctx context.Context) error {
 	return b.close(ctx)
 }
 
-// Store returns the board's records for the program itself, which sees everything. It opens the database
-// the first time.
+// Store returns the board's records without a caller's view, for the program itself. The first call opens the
+// database.
 func (b *Board) Store(ctx context.Context) (store.Board, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,14 +141,14 @@ func (b *Board) Store(ctx context.Context) (store.Board, error) {
 	return b.Database.Board(), nil
 }
 
-// A View is the board as the caller of a call sees it.
+// A View is the board as the caller of one call sees it.
 type View struct {
 	store.View
 	Who session.Caller
 }
 
-// View returns the board as a caller sees it, with its projects synchronized with the config, and
-// the config. Every call begins with it.
+// View returns a caller's view of the board, with its projects synchronized with the config, and the config.
+// Every call starts with it.
 func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Config, error) {
 	cfg, err := b.Config(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Con
 	}
 
 	if b.o.Attempt != "" {
-		// Of an attempt that was deleted, nobody is the maker.
+		// A deleted attempt has no maker.
 		if who, err = records.Maker(ctx, b.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
 			return View{}, nil, Fault("reading who made the attempt", err)
 		}
@@ -198,7 +198,7 @@ func (b *Board) viewOfList(
 	return v, id, p, err
 }
 
-// Config returns the configuration as it is now; its error is one for callers.
+// Config returns the current configuration; its error is for callers.
 func (b *Board) Config(ctx context.Context) (*config.Config, error) {
 	cfg, err := b.o.Config(ctx)
 	if err != nil {

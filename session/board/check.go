@@ -23,10 +23,10 @@ const (
 	DefaultLimit = 50      // entries of a list
 	MaxLimit     = 500
 	listBytes    = 1 << 20 // bytes of descriptions and dependencies in one list of tasks
-	bytesOfID    = 39      // in a list, with its quotes and comma
+	bytesOfID    = 39      // one id in a list, with its quotes and comma
 )
 
-// CheckID returns an id in the board's spelling; its error explains what is wrong.
+// CheckID returns an id in the board's spelling, or an error for callers.
 func CheckID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
@@ -41,7 +41,7 @@ func CheckID(field, value string) (string, error) {
 // Clip shortens a text for quoting in an error.
 func Clip(s string) string { return jsontext.Clip(s, MaxName+1) }
 
-// CheckText refuses a text that is too long or that cannot be passed to an agent.
+// CheckText returns an error for a text that is too long, or that cannot be passed to an agent.
 func CheckText(field, text string, limit int) error {
 	if n := utf8.RuneCountInString(text); n > limit {
 		return session.Wrong(codes.TooLong,
@@ -57,7 +57,7 @@ func CheckText(field, text string, limit int) error {
 	return nil
 }
 
-// checkTitle returns a title without surrounding blanks.
+// checkTitle returns a title without surrounding white space.
 func checkTitle(title string) (string, error) {
 	trimmed := strings.TrimSpace(title)
 	if trimmed == "" {
@@ -71,7 +71,7 @@ func checkTitle(title string) (string, error) {
 	return trimmed, CheckText("title", trimmed, MaxTitle)
 }
 
-// CheckOptional checks a text that may be omitted.
+// CheckOptional is CheckText for a text that may be nil.
 func CheckOptional(field string, text *string, limit int) error {
 	if text == nil {
 		return nil
@@ -79,7 +79,7 @@ func CheckOptional(field string, text *string, limit int) error {
 	return CheckText(field, *text, limit)
 }
 
-// checkStatus returns the status that a text names.
+// checkStatus returns the status with this name.
 func checkStatus(status string) (task.Status, error) {
 	if s := task.Status(status); slices.Contains(task.Statuses, s) {
 		return s, nil
@@ -94,7 +94,7 @@ func checkStatus(status string) (task.Status, error) {
 		With("argument", "status").With("value", Clip(status)).With("allowed", names)
 }
 
-// checkPriority returns the priority that a text names, "" for nil.
+// checkPriority returns the priority with this name, "" for nil.
 func checkPriority(given *string) (task.Priority, error) {
 	if given == nil {
 		return "", nil
@@ -108,7 +108,7 @@ func checkPriority(given *string) (task.Priority, error) {
 	return p, nil
 }
 
-// checkLabels returns labels sorted, each once; nil stays nil.
+// checkLabels returns the labels sorted and without duplicates; nil stays nil.
 func checkLabels(given []string) ([]string, error) {
 	if len(given) > task.MaxLabels {
 		return nil, session.Wrong(codes.InvalidArgument,
@@ -134,7 +134,7 @@ func checkLabels(given []string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// page checks a list's limit and cursor.
+// page checks the limit and the cursor of a list.
 func page(limit *int, cursor *string) (task.Page, error) {
 	p := task.Page{Limit: DefaultLimit}
 	var err error
@@ -159,8 +159,8 @@ func Within(field string, given *int, otherwise, least, most int) (int, error) {
 	return *given, nil
 }
 
-// Repeated returns the key by which the board recognizes a repeated call, and what the earlier call has
-// created, or "". args is the call without its request_id.
+// Repeated returns the key by which the board recognizes a repeated call, and the id of what the earlier call
+// created, or "". args are the call's arguments without its request_id.
 func (v View) Repeated(
 	ctx context.Context, tool string, id *string, args any,
 ) (request task.Request, created string, err error) {
@@ -179,7 +179,7 @@ func (v View) Repeated(
 	return request, created, Fault("looking for the request_id", err)
 }
 
-// ID returns the attempt that a target names.
+// ID returns the id of the attempt that a target names.
 func (t Target) ID() (string, error) {
 	if t.AttemptID == nil {
 		return "", session.Wrong(codes.MissingArgument,

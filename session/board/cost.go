@@ -13,8 +13,8 @@ import (
 	"deepwork/session/store"
 )
 
-// Cost is what the ended executions of a task or an attempt used, as their agents reported it. Unknown amounts are
-// null, never 0.
+// Cost is what the ended executions of a task or an attempt used, as their agents reported it. Unknown
+// amounts are null, never 0.
 type Cost struct {
 	USD        *float64 `json:"usd" jsonschema:"cost in USD of those whose cost is known, or null"`
 	Executions int      `json:"executions" jsonschema:"executions that have ended, with reviews by executors"`
@@ -25,7 +25,7 @@ type Cost struct {
 	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them, or null"`
 }
 
-// ExecutionCost is what one execution used, as Cost.
+// ExecutionCost is what one execution used; see Cost.
 type ExecutionCost struct {
 	USD    *float64 `json:"usd" jsonschema:"cost in USD, or null"`
 	Input  *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached, or null"`
@@ -34,8 +34,8 @@ type ExecutionCost struct {
 	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them, or null"`
 }
 
-// Cost returns what the executions of a task have used, or, if attempt isn't "", of one of its attempts; nil until one
-// has ended.
+// Cost returns what the executions of a task have used or, if attempt is not "", those of this attempt; nil
+// until one has ended.
 func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
 	sum, err := v.Spent(ctx, taskID, attempt)
 	if err != nil || sum.Executions == 0 {
@@ -65,7 +65,7 @@ func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*E
 	return each, err
 }
 
-// counts leaves out what is not known.
+// counts returns nil for unknown numbers.
 func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
 	if input+cached+output > 0 {
 		in, ca, out = &input, &cached, &output
@@ -76,13 +76,13 @@ func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
 	return in, ca, out, tu
 }
 
-// USD returns an amount in micro-USD in USD.
+// USD converts micro-USD to USD.
 func USD(micro int64) float64 { return float64(micro) / 1e6 }
 
-// MicroUSD returns an amount in USD in micro-USD.
+// MicroUSD converts USD to micro-USD.
 func MicroUSD(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
 
-// Limits returns how much may have been used for an execution to start.
+// Limits returns the amounts at which no more executions may start.
 func Limits(cfg *config.Config) (l task.Limits) {
 	if most := cfg.Attempts.MaxCostUSD; most != nil {
 		l.MicroUSD = new(MicroUSD(most.Max))
@@ -93,16 +93,16 @@ func Limits(cfg *config.Config) (l task.Limits) {
 	return l
 }
 
-// Reached is a budget that is reached, so that no execution starts.
+// Reached is a reached budget, because of which no execution starts.
 type Reached struct {
-	Key   string // of the config
+	Key   string // its key in the config
 	Limit config.Limit
 	Sum   float64
 
 	unknown int // executions whose cost is not in Sum
 }
 
-// Reached returns the budgets of the config that are reached.
+// Reached returns the config's budgets that are reached.
 func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Config) (all []Reached, err error) {
 	l := Limits(cfg)
 	if l == (task.Limits{}) {
@@ -132,7 +132,7 @@ func (b *Board) Reached(ctx context.Context, records store.Board, cfg *config.Co
 	return all, nil
 }
 
-// overBudget returns a budget that is reached, nil if none is.
+// overBudget returns a reached budget, or nil.
 func (b *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, error) {
 	records, err := b.Store(ctx)
 	if err != nil {
@@ -145,7 +145,7 @@ func (b *Board) overBudget(ctx context.Context, cfg *config.Config) (*Reached, e
 	return &all[0], nil
 }
 
-// WithinBudget returns an error if nothing may start.
+// WithinBudget returns an error if a budget does not allow an execution to start.
 func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *config.Config) error {
 	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
@@ -161,7 +161,7 @@ func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *confi
 	return refusal
 }
 
-// HeldBack says why nothing that waits is started; nil means that it may be.
+// HeldBack says why waiting work is not started; nil means that it may start.
 func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
 	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {
@@ -171,7 +171,7 @@ func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Co
 		"once your user has done this: %s.", r.what(who), r.remedy())), nil
 }
 
-// what says what is reached, to those who do not see everything without the sum.
+// what describes the budget; callers who do not see everything are not told the sum.
 func (r Reached) what(who session.Caller) string {
 	limit := r.Key + " is " + Decimal(r.Limit.Max)
 	switch {
@@ -188,7 +188,7 @@ func (r Reached) what(who session.Caller) string {
 	return fmt.Sprintf("the executions that have ended%s cost %s USD, and %s", known, Decimal(r.Sum), limit)
 }
 
-// title says it in one line.
+// title describes the budget in one line.
 func (r Reached) title(who session.Caller) string {
 	what := "USD"
 	switch {

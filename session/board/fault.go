@@ -17,7 +17,7 @@ import (
 	"deepwork/session/store"
 )
 
-// OrEmpty returns a text, or "" if it is missing.
+// OrEmpty returns the text, or "" for nil.
 func OrEmpty(s *string) string {
 	if s == nil {
 		return ""
@@ -25,11 +25,11 @@ func OrEmpty(s *string) string {
 	return *s
 }
 
-// RetryAfter is when to call again while the board is locked, or the server restarts.
+// RetryAfter is how long to wait before calling again while the board is locked or the server restarts.
 const RetryAfter = 5 * time.Second
 
-// Fault turns a board's error into one that an agent can act on. Callers first handle the cases
-// that they know more about, such as which id was not found.
+// Fault turns a board's error into one that an agent can act on. Callers first handle errors about which they
+// know more, such as the id that was not found.
 func Fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -100,15 +100,15 @@ func Fault(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Passing reports whether an error of the stores may go away if the same call is made again: their database doesn't
-// answer, or the disk is full.
+// Passing reports whether an error of the stores may not occur again if the call is repeated: their database
+// does not answer, or the disk is full.
 func Passing(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) ||
 		errors.Is(err, syscall.ENOSPC)
 }
 
-// Midway is an error of a call that may already have changed something: if the store doesn't answer, that doesn't mean
-// that nothing has moved.
+// Midway returns an error of a call that may already have changed something: if the store does not answer,
+// the error does not say that nothing has moved.
 func Midway(err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
@@ -119,15 +119,15 @@ func Midway(err error) error {
 		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(RetryAfter)
 }
 
-// Deleted says that the result of a request_id was deleted.
+// Deleted says that what a request_id created was deleted.
 func Deleted(err error) error {
 	return session.Wrong(codes.DeletedSince,
 		"What the call with this request_id created was deleted since. Pass a new request_id to create another one.").
 		With("argument", "request_id").Because(err)
 }
 
-// FaultOf is Fault for a call that names something by an id that may not be on the board: code is then that of the
-// refusal, such as codes.UnknownTask.
+// FaultOf is Fault for a call that names something by an id. If the board does not have it, the error has the
+// given code, such as codes.UnknownTask.
 func FaultOf(doing string, err error, code, field, id, remedy string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return Deleted(err)
@@ -155,7 +155,7 @@ func TaskFault(doing string, err error, id string) error {
 	return FaultOf(doing, err, codes.UnknownTask, "task_id", id, remedyTask)
 }
 
-// cursor explains a list's error if its cursor is the cause.
+// cursor returns a list's error, explained if the cursor is the cause.
 func cursor(p task.Page, err error) error {
 	if !errors.Is(err, task.ErrCursor) {
 		return err
@@ -175,20 +175,20 @@ const (
 	RemedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
 )
 
-// digest returns the same text only for calls with the same arguments.
+// digest returns equal texts only for equal arguments.
 func digest(args any) string {
 	text, err := json.Marshal(args)
 	if err != nil {
-		panic(fmt.Sprintf("attempt: arguments of type %T: %v", args, err)) // they were decoded from JSON
+		panic(fmt.Sprintf("attempt: arguments of type %T: %v", args, err)) // args were decoded from JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Stamp formats a time as in replies.
+// Stamp formats a time for replies.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// StampOrNull is Stamp for a time that may be missing.
+// StampOrNull is Stamp for a time that may be nil.
 func StampOrNull(t *time.Time) *string {
 	if t == nil {
 		return nil
@@ -204,7 +204,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// NonNil returns l, or an empty list, so that JSON never has null.
+// NonNil returns l, or an empty list for nil, so that JSON never has null.
 func NonNil[T any](l []T) []T {
 	if l == nil {
 		return []T{}

@@ -16,8 +16,9 @@ import (
 // Inputs are values of the inputs of a workflow, by name: each is a text, a path, or a list of paths.
 type Inputs map[string]machine.OutputValue
 
-// forTask returns the values as a task has them, and refuses those that its workflow does not take. Others
-// may be missing, as the agent can ask for them; files are not looked for, as earlier tasks may make them.
+// forTask returns the values in the form of a task, and refuses values that its workflow does not take.
+// Values may be missing, since the agent can ask for them; files may not exist yet, since earlier tasks may
+// make them.
 func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 	if len(in) == 0 {
 		return nil, nil
@@ -39,7 +40,7 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 	return Stored(in.Of(values)), err
 }
 
-// Of returns the values that were given, unchanged, in the workflow's order. Defaults are filled in when the workflow
+// Of returns the given values, unchanged, in the workflow's order. Defaults are filled in when the workflow
 // starts.
 func (in Inputs) Of(checked machine.Outputs) (all machine.Outputs) {
 	for _, v := range checked {
@@ -51,18 +52,18 @@ func (in Inputs) Of(checked machine.Outputs) (all machine.Outputs) {
 	return all
 }
 
-// Stored returns values as a task has them.
+// Stored returns values in the form of a task.
 func Stored(values machine.Outputs) json.RawMessage {
 	if len(values) == 0 {
 		return nil
 	}
-	data, _ := json.Marshal(values) // texts can be encoded
+	data, _ := json.Marshal(values) // encoding texts never fails
 	return data
 }
 
-// InputsOf returns the values of the inputs of a task's workflow that are known.
+// InputsOf returns the known values of the inputs of a task's workflow.
 func InputsOf(t *task.Task) (all machine.Outputs) {
-	_ = json.Unmarshal(t.Inputs, &all) // the board has checked them; none are an error
+	_ = json.Unmarshal(t.Inputs, &all) // checked by the board; empty Inputs give an error
 	return all
 }
 
@@ -79,7 +80,7 @@ func RunInputs(t *task.Task, wf *job.Workflow) (machine.Outputs, error) {
 	return values, err
 }
 
-// Given returns values as they are given when a workflow is started.
+// Given returns values in the form of start_workflow's arguments.
 func Given(values machine.Outputs) Inputs {
 	given := Inputs{}
 	for _, v := range values {

@@ -17,28 +17,28 @@ import (
 
 // The pace of notifications.
 const (
-	notifyPoll  = 2 * time.Second        // between two looks, if no change of the board is reported
-	notifyPause = 250 * time.Millisecond // at least between two looks
+	notifyPoll  = 2 * time.Second        // maximum time between two looks, if no change is reported
+	notifyPause = 250 * time.Millisecond // minimum time between two looks
 	notifyTime  = 30 * time.Second       // for one run of the command
-	maxNotified = 4 << 20                // bytes of what was notified
+	maxNotified = 4 << 20                // bytes of the record of notified items
 )
 
-// A Notification is what the command of notify gets on its stdin, as one line of JSON.
+// A Notification is what the notify command gets on its stdin, as one line of JSON.
 type Notification struct {
 	Attention
-	Project string `json:"project"` // its root, in which a person runs the command of the item
+	Project string `json:"project"` // its root, in which a person runs the item's command
 }
 
-// A notifier has the command of the user's own config notify of each new item that needs a person,
-// the oldest first, one at a time. Of the servers of a project on this machine, the one that holds a
-// lock does so. An item is recorded after the command has run, so that only a crash repeats it, and
-// forgotten when it is gone. It belongs to one goroutine.
+// A notifier runs the command in the user's own config for each new item that needs a person, oldest first
+// and one at a time. Of the project's servers on this machine, only the holder of a lock does so. An item is
+// recorded after the command has run, so only a crash makes it run twice, and forgotten when it is gone. A
+// notifier belongs to one goroutine.
 type notifier struct {
 	board      *Board
 	position   string // in the feed of changes
 	lock       *durable.FileLock
-	known      []string // the keys of the items that were notified
-	lastLogged string   // the last error that was logged
+	known      []string // the keys of the notified items
+	lastLogged string   // the last error logged
 }
 
 // Notify notifies until ctx ends.
@@ -47,7 +47,7 @@ func (b *Board) Notify(ctx context.Context) {
 	for ; ctx.Err() == nil; n.wait(ctx) {
 		cfg, err := b.Config(ctx)
 		if err != nil {
-			continue // the config's errors are logged elsewhere
+			continue // config errors are logged elsewhere
 		}
 		if len(cfg.Notify) > 0 {
 			err = n.look(ctx, cfg)
@@ -58,11 +58,11 @@ func (b *Board) Notify(ctx context.Context) {
 		}
 	}
 	if n.lock != nil {
-		_ = n.lock.Unlock() // it ends with this process
+		_ = n.lock.Unlock() // ends with this process anyway
 	}
 }
 
-// wait waits for a change, or until it is time to look again: some items change without one.
+// wait waits for a change, or until the next look is due: some items change without one.
 func (n *notifier) wait(ctx context.Context) {
 	if wait.For(ctx, notifyPause) != nil {
 		return
@@ -75,11 +75,11 @@ func (n *notifier) wait(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, notifyPoll-notifyPause)
 	defer cancel()
 	if n.board.Database.Changes().Wait(ctx, n.position) != nil {
-		<-ctx.Done() // the feed is a hint
+		<-ctx.Done() // the feed is only a hint
 	}
 }
 
-// look notifies of what is new, if no other server does.
+// look notifies of new items, unless another server does so.
 func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 	b := n.board
 	if n.lock == nil {
@@ -102,7 +102,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 		if item.Since != nil {
 			key += " " + *item.Since
 		}
-		if item.Kind == AttentionSource { // a run may ask several questions
+		if item.Kind == AttentionSource { // one run may ask several questions
 			key += " " + item.Title
 		}
 		now = append(now, key)
@@ -111,7 +111,7 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 		}
 		err := n.run(ctx, cfg.Notify, item)
 		if err != nil && ctx.Err() != nil {
-			return ctx.Err() // the next server repeats it
+			return ctx.Err() // the next server notifies again
 		}
 		if err != nil {
 			b.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id",
@@ -156,11 +156,11 @@ func (n *notifier) record(known []string) error {
 	if err == nil {
 		err = durable.Disk{}.Put(n.board.State().Notified(), append(data, '\n'), durable.PutOptions{})
 	}
-	n.known = known // not again, even if the disk is full
+	n.known = known // do not notify again even if the disk is full
 	return err
 }
 
-// run runs the command, in the user's home folder: nothing in the project may have a say in it.
+// run runs the command in the user's home folder, so that nothing in the project can influence it.
 func (n *notifier) run(ctx context.Context, command []string, item Attention) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()

@@ -13,16 +13,15 @@ import (
 	"deepwork/session/store"
 )
 
-// projects synchronizes the board's projects with the config: the project root is one, the others
-// are configured.
+// projects synchronizes the board's projects with the config: the project root is one, others are configured.
 type projects struct {
 	turn sync.Mutex     // one sync at a time; guards the fields below
 	seen *config.Config // nil before the first sync
 	top  string         // the git repository of the project root; "" if it has none
 }
 
-// SyncProjects updates the board's projects. While nothing has changed it costs only a few stat calls.
-// A shared store has names, and each machine its own paths.
+// SyncProjects updates the board's projects. While nothing has changed it costs only a few stat calls. Names
+// are shared by a store's machines; paths are those of each machine.
 func (b *Board) SyncProjects(ctx context.Context, records store.Board, cfg *config.Config) error {
 	p, top := &b.projects, TopLevel(b.o.Root)
 	p.turn.Lock()
@@ -32,7 +31,7 @@ func (b *Board) SyncProjects(ctx context.Context, records store.Board, cfg *conf
 	}
 	all := ProjectSpecs(b.o.Root, top, cfg)
 	if b.Shared != nil {
-		all[0].Name = b.Shared.Project // folders have other names elsewhere
+		all[0].Name = b.Shared.Project // other machines may name the folder differently
 		for i := range all[0].Repos {
 			all[0].Repos[i].Name = b.Shared.Project
 		}
@@ -44,8 +43,8 @@ func (b *Board) SyncProjects(ctx context.Context, records store.Board, cfg *conf
 	return err
 }
 
-// ProjectSpecs returns the projects of the config and the one of its root, whose repository is at top, which
-// may be "". The path of a repository may be a folder in it, in which agents start.
+// ProjectSpecs returns the configured projects and that of the root, whose repository is at top, which may be
+// "". A repository's path may be a folder inside it; agents start there.
 func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	own := task.ProjectSpec{Name: filepath.Base(root), Root: true}
 	if top != "" {
@@ -66,7 +65,7 @@ func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	return all
 }
 
-// RepoName returns a repository's name, even if the config gives none.
+// RepoName returns a repository's name, even if the config does not give one.
 func RepoName(r config.Repo) string {
 	if r.Name != "" {
 		return r.Name
@@ -74,9 +73,8 @@ func RepoName(r config.Repo) string {
 	return filepath.Base(filepath.FromSlash(r.Path))
 }
 
-// TopLevel returns the folder at or above dir that git takes for a repository, or "". It reads the
-// disk instead of running git because every call needs it; git itself checks when a worktree is
-// created.
+// TopLevel returns the folder, dir or one above it, that git takes for a repository, or "". It reads the disk
+// instead of running git because every call needs it; git itself checks when a worktree is created.
 func TopLevel(dir string) string {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {

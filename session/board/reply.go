@@ -7,10 +7,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The tools' replies. Every field is always present; one without a value is null. The jsonschema
-// tags are the descriptions that clients see (seed 004, "Schema field documentation").
+// The tools' replies. Every field is always present, and null without a value. The jsonschema tags are the
+// descriptions that clients see (seed 004, "Schema field documentation").
 
-// Project is one project of list_projects.
+// Project describes a project in list_projects.
 type Project struct {
 	ProjectID string `json:"project_id" jsonschema:"UUID of the project, the same after a restart"`
 	Name      string `json:"name" jsonschema:"name in the config, or of the folder"`
@@ -33,7 +33,7 @@ type ProjectsReply struct {
 	NextCursor *string        `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
-// Repo is one repository of list_repos.
+// Repo describes a repository in list_repos.
 type Repo struct {
 	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository, for start_task_attempt"`
 	ProjectID string `json:"project_id" jsonschema:"UUID of its project"`
@@ -58,8 +58,8 @@ type ReposReply struct {
 	NextCursor *string     `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
-// Task is a task with a summary of its attempts; it answers get_task, create_task and update_task
-// (seed 004, "list_tasks provides attempt summary").
+// Task describes a task, with a summary of its attempts, in get_task, create_task and update_task (seed 004,
+// "list_tasks provides attempt summary").
 type Task struct {
 	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
 	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
@@ -83,7 +83,7 @@ type Task struct {
 	HasInProgressAttempt  bool            `json:"has_in_progress_attempt"`
 	LastAttemptFailed     bool            `json:"last_attempt_failed"`
 
-	LatestAttemptState *State `json:"-"` // of the newest attempt, nil without one
+	LatestAttemptState *State `json:"-"` // of the newest attempt; nil without an attempt
 }
 
 // Tags implements fieldtag.Tagger.
@@ -127,7 +127,7 @@ type TasksReply struct {
 	NextCursor *string     `json:"next_cursor" jsonschema:"cursor for the next page, or null on the last page"`
 }
 
-// Attention is one thing that waits for a person.
+// Attention is a thing that needs a person.
 type Attention struct {
 	Kind    string  `json:"kind"`
 	ID      string  `json:"id"`
@@ -136,11 +136,11 @@ type Attention struct {
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command"`
 
-	Waits   *session.AwaitingStep `json:"-"` // of StepWaits
-	TaskID  string                `json:"-"` // of an attempt
-	End     *RunEnd               `json:"-"` // of a run
-	InPlace bool                  `json:"-"` // a run that works in the project's own folder
-	at      time.Time             // Since
+	Waits   *session.AwaitingStep `json:"-"` // for AttentionStep
+	TaskID  string                `json:"-"` // for an attempt
+	End     *RunEnd               `json:"-"` // for a run
+	InPlace bool                  `json:"-"` // the run works in the project's own folder
+	at      time.Time             // Since as a time
 }
 
 // Tags implements fieldtag.Tagger.
@@ -166,8 +166,8 @@ type AttentionReply struct {
 	Truncated bool        `json:"truncated" jsonschema:"whether older attempts were left out"`
 }
 
-// AttemptSummary is one attempt of list_task_attempts (seed 004,
-// "list_task_attempts returns attempt details").
+// AttemptSummary describes an attempt in list_task_attempts (seed 004, "list_task_attempts returns attempt
+// details").
 type AttemptSummary struct {
 	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
@@ -244,7 +244,7 @@ func (ContextReply) Tags() map[string]string {
 	}
 }
 
-// ContextRepo is a repository of a workspace.
+// ContextRepo describes a repository of a workspace.
 type ContextRepo struct {
 	RepoID       string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string `json:"repo_name" jsonschema:"name of the repository"`

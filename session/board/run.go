@@ -18,7 +18,7 @@ type Run struct {
 	Goal         string          `json:"goal"`
 	Inputs       machine.Outputs `json:"inputs,omitempty"`   // of the workflow
 	Parallel     int             `json:"parallel"`           // agents at once; 0 means as many as there are slots
-	Resume       bool            `json:"resume,omitempty"`   // one conversation for the steps that follow one another
+	Resume       bool            `json:"resume,omitempty"`   // consecutive steps share one conversation
 	InPlace      bool            `json:"in_place,omitempty"` // in the project itself, without worktrees
 	MaxCostUSD   *float64        `json:"max_cost_usd,omitempty"`
 	MaxUnknown   *int            `json:"max_unknown,omitempty"`
@@ -27,25 +27,25 @@ type Run struct {
 	// when it was last resumed without having ended: MaxTime counts from then
 	Resumed   time.Time `json:"resumed,omitzero"`
 	SessionID string    `json:"session_id,omitempty"`
-	// Children are the workflows that agents have started, by the session and the step of their agents,
+	// Children are the workflows that agents have started, by the session and the step of those agents,
 	// SESSION/STEP.
 	Children map[string][]string `json:"children,omitempty"`
-	Waits    []RunWait           `json:"waits,omitempty"` // as far as its leader knows
-	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
+	Waits    []RunWait           `json:"waits,omitempty"` // steps that wait, as far as the leader knows
+	End      *RunEnd             `json:"end,omitempty"`   // how the last leader ended; nil while one leads
 }
 
-// A RunEnd is how a run has ended, as far as its leader knows.
+// A RunEnd says how a run ended, as far as its leader knows.
 type RunEnd struct {
 	// Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
 	State  State  `json:"state"`
-	Step   string `json:"step,omitempty"`   // at which it stopped
+	Step   string `json:"step,omitempty"`   // the step at which it stopped
 	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
 }
 
-// StoppedByPerson is the reason of a run that somebody stopped.
+// StoppedByPerson is the reason of a run that a person stopped.
 const StoppedByPerson = "It was stopped."
 
-// CheckBudgets returns an error for callers if a budget of the run is out of range.
+// CheckBudgets returns an error for callers if one of the run's budgets is out of range.
 func (r *Run) CheckBudgets() error {
 	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
 		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.",
@@ -58,8 +58,8 @@ func (r *Run) CheckBudgets() error {
 	return nil
 }
 
-// LargerBudget returns the flags of deepwork run resume that double the budgets which are used up, "" if none is.
-// cost is nil if none of its agents has ended.
+// LargerBudget returns the flags of deepwork run resume that double the exhausted budgets, "" if none is
+// exhausted. cost is nil if none of its agents has ended.
 func (r *Run) LargerBudget(cost *Cost) (flags string) {
 	usd, unknown := 0.0, 0
 	if cost != nil {
@@ -76,32 +76,33 @@ func (r *Run) LargerBudget(cost *Cost) (flags string) {
 
 // The values of RunWait.Kind.
 const (
-	WaitsForPerson = "person" // who has to pass its outputs
-	WaitsForLimit  = "limit"  // of the agent's provider
+	WaitsForPerson = "person" // for a person who has to pass its outputs
+	WaitsForLimit  = "limit"  // for a limit of the agent's provider
 )
 
-// MaxLimits is how many agents for a step in a row a limit of their provider may end before a person is asked.
+// MaxLimits is how many consecutive agents of a step a provider's limit may end before a person is asked.
 const MaxLimits = 10
 
-// A RunWait is a step of a run that waits, without an agent.
+// A RunWait is a step of a run that waits without an agent.
 type RunWait struct {
 	Kind      string     `json:"kind"`
 	SessionID string     `json:"session_id"`
 	StepID    string     `json:"step_id"`
 	Since     time.Time  `json:"since"`
-	Until     *time.Time `json:"until,omitempty"` // nil for a person
-	// that a limit ended in a row, if it does not say until when; then Until is when the next one begins
+	Until     *time.Time `json:"until,omitempty"` // nil when waiting for a person
+	// number of consecutive agents ended by a limit that does not say when it ends; then Until is when the
+	// next one begins
 	Tries int `json:"tries,omitempty"`
 }
 
-// Equal reports whether two are the same.
+// Equal reports whether two waits are the same.
 func (w RunWait) Equal(other RunWait) bool {
 	same := w.Until == nil && other.Until == nil || w.Until != nil && other.Until != nil && w.Until.Equal(*other.Until)
 	return same && w.Tries == other.Tries && w.Since.Equal(other.Since) && w.Kind == other.Kind &&
 		w.SessionID == other.SessionID && w.StepID == other.StepID
 }
 
-// RunWaits is a step of a run that waits, for callers.
+// RunWaits describes a waiting step of a run for callers.
 type RunWaits struct {
 	For       string  `json:"for"`
 	SessionID string  `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
@@ -110,7 +111,7 @@ type RunWaits struct {
 	Until     *string `json:"until"`
 	Command   *string `json:"command" jsonschema:"command with which the person reviews the outputs, or null"`
 
-	tries int // as RunWait
+	tries int // see RunWait
 }
 
 // Tags implements fieldtag.Tagger.
@@ -139,7 +140,7 @@ func (w *RunWaits) Text() string {
 	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
 
-// waitsText says what the steps of a run wait for.
+// waitsText says what the steps of the run wait for.
 func (r *RunReply) waitsText() string {
 	texts := make([]string, len(r.Waits))
 	for i := range r.Waits {
@@ -148,7 +149,7 @@ func (r *RunReply) waitsText() string {
 	return strings.Join(texts, "\n")
 }
 
-// waitsOf returns what the steps of a run wait for; a run that has ended waits for no limit.
+// waitsOf describes the waiting steps of a run. An ended run does not wait for limits.
 func waitsOf(run *Run, open bool) []RunWaits {
 	all := []RunWaits{}
 	for _, w := range run.Waits {

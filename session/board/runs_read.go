@@ -34,11 +34,11 @@ type RunReply struct {
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
 	TraceID *string `json:"trace_id" jsonschema:"its trace in OpenTelemetry, 32 hex digits; null without one"`
-	Trace   Trace   `json:"-"` // in which it is
+	Trace   Trace   `json:"-"` // the trace to which it belongs
 
-	Kept  Run  `json:"-"` // on the board
-	Began bool `json:"-"` // whether it can be resumed
-	Open  bool `json:"-"` // whether it has not ended; one whose leader is gone goes on when another leads it
+	Kept  Run  `json:"-"` // as kept on the board
+	Began bool `json:"-"` // it can be resumed
+	Open  bool `json:"-"` // it has not ended; without a leader it goes on once another one leads it
 }
 
 // Tags implements fieldtag.Tagger.
@@ -53,7 +53,7 @@ func (RunReply) Tags() map[string]string {
 	}
 }
 
-// A PlanStep says where a step of a run's workflow is (see session/run).
+// A PlanStep says how far a step of a run's workflow is (see session/run).
 type PlanStep struct {
 	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id" jsonschema:"id of the step"`
@@ -69,7 +69,7 @@ func (PlanStep) Tags() map[string]string {
 	}
 }
 
-// RunStep is one process of an agent of a run.
+// RunStep describes one agent process of a run.
 type RunStep struct {
 	ExecutionID  string         `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
 	SessionID    string         `json:"session_id"`
@@ -83,7 +83,7 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
 
-	LogID string `json:"-"` // names its log
+	LogID string `json:"-"` // the name of its log
 }
 
 // Tags implements fieldtag.Tagger.
@@ -102,7 +102,7 @@ func (x *RunStep) Took() time.Duration {
 	if x.StartedAt == nil || x.EndedAt == nil {
 		return 0
 	}
-	from, _ := time.Parse(time.RFC3339Nano, *x.StartedAt) // this program has written them
+	from, _ := time.Parse(time.RFC3339Nano, *x.StartedAt) // written by this program
 	to, _ := time.Parse(time.RFC3339Nano, *x.EndedAt)
 	return to.Sub(from)
 }
@@ -129,7 +129,7 @@ func runIn(at *task.Attempt) (*Run, error) {
 	return run, nil
 }
 
-// Runs returns the runs that the caller sees, the newest first. Those that have ended have no agents and no cost.
+// Runs returns the runs that the caller sees, newest first. Ended runs come without agents and cost.
 func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, error) {
 	attempts, err := b.FindAttempts(ctx, who, "")
 	if err != nil {
@@ -172,7 +172,7 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 	return b.RunReply(ctx, v, id)
 }
 
-// newRunReply returns what a run says about itself, without its agents and their cost.
+// newRunReply describes a run without its agents and their cost.
 func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *RunReply {
 	r := &RunReply{
 		RunID:     at.ID,
@@ -198,7 +198,7 @@ func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *Ru
 	case end != nil && !r.Open:
 		r.Step, r.Reason = OrNull(end.Step), OrNull(end.Reason)
 	case at.State == task.Stopped && r.Reason == nil:
-		r.Reason = new(StoppedByPerson) // without a leader
+		r.Reason = new(StoppedByPerson) // stopped while it had no leader
 	case r.Open && r.State == Interrupted:
 		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run " +
 			"resume " + Short(at.ID) + "'.")
@@ -208,39 +208,39 @@ func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *Ru
 	return r
 }
 
-// A Trace is one in OpenTelemetry.
+// A Trace is an OpenTelemetry trace.
 type Trace struct {
 	ID  string // "" if nothing is exported
 	URL string // by telemetry.trace_url; "" without
 }
 
-// TraceOf returns the trace of something that has a traceparent.
+// TraceOf returns the trace to which a traceparent belongs.
 func (b *Board) TraceOf(ctx context.Context, traceparent string) (t Trace) {
 	of := telemetry.Parse(traceparent)
 	if !of.TraceID().IsValid() {
 		return t
 	}
 	t.ID = of.TraceID().String()
-	if cfg, err := b.Config(ctx); err == nil { // else there is no link
+	if cfg, err := b.Config(ctx); err == nil { // on an error there is no link
 		t.URL = cfg.Telemetry.Link(t.ID)
 	}
 	return t
 }
 
-// RunReply returns what a run says about itself, with its agents and their cost.
+// RunReply describes a run with its agents and their cost.
 func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
 	at, run, err := b.RunOnBoard(ctx, v.View, id)
 	if err != nil {
 		return nil, err
 	}
 	r := b.newRunReply(ctx, at, run)
-	if r.Open && r.State == Interrupted { // its leader may have ended it, and itself, after it was read
+	if r.Open && r.State == Interrupted { // the leader may have ended the run, and itself, after it was read
 		if at, run, err = b.RunOnBoard(ctx, v.View, id); err != nil {
 			return nil, err
 		}
 		r = b.newRunReply(ctx, at, run)
 	}
-	steps, err := v.Steps(ctx, id) // before the costs: an agent that has ended has one
+	steps, err := v.Steps(ctx, id) // read before the costs, so that every agent that has ended has a cost
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)
 	}
@@ -276,7 +276,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 		})
 	}
 	if waits && r.Open && r.Reason == nil {
-		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why
+		if cfg, err := b.Config(ctx); err == nil { // on an error nothing starts, and the leader says why
 			if r.Reason, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
 				return nil, err
 			}

@@ -8,8 +8,8 @@ import (
 	"deepwork/catalog/task"
 )
 
-// A State is where an attempt, a run, an agent's execution or a step of a run is. Tools, commands and pages all
-// use these words; the comment of package session describes them.
+// A State is the state of an attempt, a run, an agent's execution or a step of a run. Tools, commands and
+// pages all use these words; the comment of package session explains them.
 type State string
 
 // The values of State.
@@ -29,16 +29,16 @@ const (
 	NotBegun State = "not_begun" // of steps only
 )
 
-// States are the values that an attempt or a run may have.
+// States are the states of attempts and runs.
 var States = []State{Queued, Running, WaitingForYou, WaitingForLimit, Paused, Conflicted, Interrupted, Failed, Stopped,
 	Completed, Merged}
 
-// Open reports whether something in this state has yet to end.
+// Open reports whether something in this state has not ended.
 func (s State) Open() bool {
 	return s == Queued || s == Running || s == WaitingForYou || s == WaitingForLimit
 }
 
-// Words returns the state as people read it, such as waiting for you.
+// Words returns the state in the words for people, such as waiting for you.
 func (s State) Words() string {
 	if s == WaitingForLimit {
 		return "waiting for a limit"
@@ -46,7 +46,7 @@ func (s State) Words() string {
 	return strings.ReplaceAll(string(s), "_", " ")
 }
 
-// Short returns the beginning of an id by which people name it.
+// Short returns the beginning of an id, by which people refer to it.
 func Short(id string) string { return id[:min(len(id), 8)] }
 
 // ExecutionState returns the state of one execution of an agent.
@@ -58,7 +58,7 @@ func ExecutionState(s task.AttemptState) State {
 	return State(s)
 }
 
-// StateOf returns the state of an attempt or a run, "" for the situation of none.
+// StateOf returns the state of an attempt or a run; "" if the situation is of neither.
 func (b *Board) StateOf(s *task.Situation) State {
 	run := Run{}
 	isRun := s.Run != nil && json.Unmarshal(s.Run, &run) == nil
@@ -79,7 +79,7 @@ func (b *Board) StateOf(s *task.Situation) State {
 	return ExecutionState(s.State)
 }
 
-// leaderGone reports whether the process of this machine is gone that led a run which has not ended.
+// leaderGone reports whether the process on this machine that led an unfinished run is gone.
 func (b *Board) leaderGone(s *task.Situation) bool {
 	led := s.State == task.Starting || s.State == task.Running
 	return led && s.Leader != b.Members.ID() && !s.Elsewhere(b.Here) && !b.Members.Alive(s.Leader)

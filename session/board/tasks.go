@@ -15,8 +15,8 @@ import (
 	"deepwork/session/codes"
 )
 
-// ListTasks lists a project's tasks, newest first, each with its attempts'
-// summary (seed 004, "list_tasks provides attempt summary").
+// ListTasks lists a project's tasks, newest first, each with a summary of its attempts (seed 004, "list_tasks
+// provides attempt summary").
 func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksArgs) (*TasksReply, error) {
 	v, id, p, err := b.viewOfList(ctx, who, "project_id", a.ProjectID, a.Limit, a.Cursor)
 	if err != nil {
@@ -37,7 +37,7 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 	}
 	all, total, next, err := v.Tasks(ctx, id, f, p)
 	if n := fitting(all); n < len(all) {
-		// The page ends early and its cursor leads to the rest: a description is never cut.
+		// The page may end early, with a cursor for the rest: descriptions are never cut.
 		all, total, next, err = v.Tasks(ctx, id, f, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
@@ -57,8 +57,7 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 	return r, nil
 }
 
-// fitting returns how many tasks of a page have no more than listBytes of descriptions and
-// dependencies together, at least one.
+// fitting returns how many tasks of a page fit into listBytes of descriptions and dependencies, at least one.
 func fitting(all []task.Summary) int {
 	left := listBytes
 	for i, s := range all {
@@ -91,8 +90,8 @@ func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*T
 	return &TaskReply{Task: *b.taskReply(s), Cost: cost}, nil
 }
 
-// Costs returns what the executions of tasks cost, by the tasks' ids. It leaves out tasks without an ended execution,
-// and those that the caller doesn't see.
+// Costs returns what the executions of tasks cost, by the tasks' ids. It omits tasks without an ended
+// execution, and those that the caller does not see.
 func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
 	v, _, err := b.View(ctx, who)
 	if err != nil {
@@ -243,7 +242,7 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 			if err != nil {
 				return nil, err
 			}
-			change.Inputs = append(json.RawMessage{}, inputs...) // empty clears them
+			change.Inputs = append(json.RawMessage{}, inputs...) // empty but not nil: clears the inputs
 		}
 	}
 	s, err := v.UpdateTask(ctx, id, change)
@@ -252,7 +251,7 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	return b.taskReply(s), TaskFault("updating the task", err, id)
 }
 
-// checkDependencies checks the ids of tasks that a task will depend on; nil stays nil.
+// checkDependencies checks the ids of a task's dependencies; nil stays nil.
 func checkDependencies(given []string) ([]string, error) {
 	if len(given) > task.MaxDependencies {
 		return nil, session.Wrong(codes.TooManyDependencies,
@@ -272,8 +271,8 @@ func checkDependencies(given []string) ([]string, error) {
 	return ids, nil
 }
 
-// CheckWorkflow returns the workflow with these names, or nil if none are given or workflows aren't checked. It refuses
-// an incomplete or unknown one.
+// CheckWorkflow returns the workflow with these names, or nil if none are given or workflows are not checked.
+// It refuses incomplete and unknown names.
 func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.Workflow, error) {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
@@ -308,7 +307,7 @@ func trimmed(s *string) *string {
 	return new(strings.TrimSpace(*s))
 }
 
-// taskReply returns nil for a task that does not exist.
+// taskReply describes a task; nil means that it does not exist.
 func (b *Board) taskReply(s *task.Summary) *Task {
 	if s == nil {
 		return nil

@@ -17,22 +17,22 @@ import (
 	"deepwork/session/store"
 )
 
-// A Workspace is the attempt in whose workspace a process seems to be: as its folder says or, where
-// worktrees are elsewhere, its environment. The database of the project confirms it. Nothing that a branch
-// can contain counts. Methods may be called from any goroutine.
+// A Workspace is the attempt in whose workspace a process seems to run, according to its folder or, where
+// worktrees are elsewhere, its environment. The database of the project confirms it. What a branch can
+// contain is never used as evidence. Methods may be called from any goroutine.
 type Workspace struct {
 	Attempt string
-	ByPath  bool // the folder says so: it is below the state of the project
+	ByPath  bool // found by the folder, which is below the state of the project
 
 	root      string
-	project   *state.Folder // without a place if there is an error
+	project   *state.Folder // has no place if fault is set
 	fault     error         // why the state of the project cannot be opened
 	apart     bool          // the environment names a project in a store that machines share
 	confirmed atomic.Bool
 }
 
 // FindWorkspace returns the attempt in whose workspace a process with this root, a path without links, and
-// this environment may be, or nil. An agent may have servers of other projects: those have the same
+// this environment may run, or nil. An agent may also start servers of other projects with the same
 // environment, so Confirm decides.
 func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	w := &Workspace{root: root, apart: getenv(config.ProjectEnv) != ""}
@@ -51,11 +51,11 @@ func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	return w
 }
 
-// State returns the state of the attempt's project. If it can't be opened here, the error says why, and the state has
-// no place.
+// State returns the state of the attempt's project. If it cannot be opened here, the error says why, and the
+// state has no place.
 func (w *Workspace) State() (*state.Folder, error) { return w.project, w.fault }
 
-// ByAgent reports whether an agent of an attempt started this process, as its environment says.
+// ByAgent reports whether the environment says that an attempt's agent started this process.
 func ByAgent(getenv func(string) string) bool {
 	_, _, ok := agentOf(getenv)
 	return ok
@@ -67,9 +67,9 @@ func agentOf(getenv func(string) string) (board, attempt string, ok bool) {
 	return board, attempt, err == nil && filepath.IsAbs(board)
 }
 
-// Confirm reports whether the process is in the workspace of the attempt, as the database of the project
-// says. Its error is for agents and says what is missing here; then it is not known. It asks until it is
-// confirmed.
+// Confirm reports whether the process is in the attempt's workspace, according to the project's database. Its
+// error is for agents and says what is missing here; then the answer is unknown. It asks the database until
+// that has confirmed it.
 func (w *Workspace) Confirm(ctx context.Context, db store.Database) (ok bool, err error) {
 	switch {
 	case w.confirmed.Load():
@@ -99,22 +99,22 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (ok bool, er
 	return false, nil
 }
 
-// in reports whether the process is in the workspace that the database names. An attempt without
-// repositories works in the project itself.
+// in reports whether the process is in the workspace that the database names. An attempt without repositories
+// works in the project itself.
 func (w *Workspace) in(a *task.Attempt) bool {
 	workspace := a.Workspace
-	if len(a.Repos) == 1 { // the workspace may be a folder in it
+	if len(a.Repos) == 1 { // the workspace may be a folder inside the repository
 		workspace = a.Repos[0].Worktree
 	}
 	dir, err := state.Canonical(workspace)
 	if err != nil {
-		dir = workspace // as seen from a container, perhaps
+		dir = workspace // perhaps as a container sees it
 	}
 	rel, err := filepath.Rel(dir, w.root)
 	return len(a.Repos) > 0 && err == nil && filepath.IsLocal(rel)
 }
 
-// missing says that the database of the project cannot be used from here.
+// missing says that the project's database cannot be used from here.
 func (w *Workspace) missing(what string) error {
 	remedy := fmt.Sprintf("the state folder of the project must be reachable here at its own path, and writable; if "+
 		"the project has its own store on a server, %s must name it", config.StoreEnv)
@@ -143,8 +143,8 @@ const (
 	WorkflowAborted   = "aborted"
 )
 
-// A Context is the board as seen by a deepwork inside a workspace: it reads the attempt of that
-// workspace (seed 004, "Workspace context data"). Its methods may be called from any goroutine.
+// A Context is the board for a deepwork that runs inside a workspace: it reads that workspace's attempt (seed
+// 004, "Workspace context data"). Its methods may be called from any goroutine.
 type Context struct {
 	attempt string
 	db      store.Database

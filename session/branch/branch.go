@@ -1,4 +1,4 @@
-// Package branch makes the git branches of sessions, in the work tree that the sessions are of.
+// Package branch makes the git branches of sessions, in the sessions' work tree.
 //
 // To change it, know these: Tree, DirtyError.
 package branch
@@ -17,8 +17,8 @@ import (
 	"deepwork/session/git"
 )
 
-// Name is deepwork/<job>-<workflow>-<instance or date>, made a legal git
-// ref (seed 002, "Session and State Model").
+// Name returns deepwork/<job>-<workflow>-<instance or date> as a legal git ref (seed 002, "Session and State
+// Model").
 func Name(jobName, workflowName string, instance *string, at time.Time) string {
 	last := at.Format(time.DateOnly)
 	if instance != nil {
@@ -29,7 +29,7 @@ func Name(jobName, workflowName string, instance *string, at time.Time) string {
 	return "deepwork/" + refPart(jobName) + "-" + refPart(workflowName) + "-" + last
 }
 
-// refPart makes text valid in a branch name: what git-check-ref-format forbids becomes a hyphen.
+// refPart makes a text valid in a branch name: it replaces what git-check-ref-format forbids by hyphens.
 func refPart(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -59,11 +59,11 @@ func refPart(s string) string {
 	return strings.ToValidUTF8(out, "")
 }
 
-// A Tree is a folder that may be a git work tree, or in one. Its methods run git, each for at most half a
-// minute.
+// A Tree is a folder that may be a git work tree, or lie in one. Its methods run git, at most half a minute
+// per run.
 type Tree struct{ Root string }
 
-// Outside reports whether neither the folder nor a folder above it has a repository.
+// Outside reports whether no repository is in the folder or in one above it.
 func (t Tree) Outside() bool {
 	for dir := t.Root; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -75,8 +75,8 @@ func (t Tree) Outside() bool {
 	}
 }
 
-// Free returns the name of a branch that Make can make: the given one, or one with a number added. Those in taken, to
-// which it adds, are used.
+// Free returns the name of a branch that Make can create: the given one, or one with a number added. Names in
+// taken count as used; the result is added to them.
 func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[string]bool) (free string, err error) {
 	out, err := t.run(ctx, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"+name+"*")
 	if err != nil {
@@ -99,12 +99,12 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 		return "", errors.New("there is no commit yet")
 	}
 
-	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git make it?
+	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git accept it?
 		_, err = t.git(ctx, git.Command{
 			Args:  []string{"update-ref", "--stdin"},
 			Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit),
 		})
-		// made meanwhile, for another session, or in another case, which the file system ignores
+		// created meanwhile, for another session, or with different case on a file system that ignores case
 		if git.Said(err, "already exists") {
 			taken[free] = true
 			return t.Free(ctx, name, checkout, taken)
@@ -116,9 +116,9 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 	return free, nil
 }
 
-// Make makes a branch of the commit that is checked out and, if it is to be checked out, switches to it,
-// as git checkout -b does: no file changes. One that is there was made by an earlier call, which may have been
-// killed before it switched.
+// Make creates a branch at the checked-out commit and, if checkout is set, switches to it like git checkout
+// -b: no file changes. If the branch exists, an earlier call made it, and may have been killed before it
+// switched.
 func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
 	full := "refs/heads/" + name
 	ref, commit, err := t.head(ctx)
@@ -141,7 +141,7 @@ func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
 		}
 	}
 
-	if at == "" && commit != "" { // before the first commit no branch has one
+	if at == "" && commit != "" { // before the first commit no branch has a commit
 		_, err := t.run(ctx, "branch", "--no-track", "--", name, commit)
 		if err != nil && !git.Said(err, "already exists") {
 			return err
@@ -160,7 +160,7 @@ func (t Tree) Make(ctx context.Context, name string, checkout bool) error {
 	return err
 }
 
-// linkFree refuses a branch if git would write through a link for it.
+// linkFree refuses a branch that git would write through a link.
 func (t Tree) linkFree(ctx context.Context, name string) error {
 	dirs, err := t.gitDirs(ctx)
 	for _, dir := range dirs {
@@ -169,7 +169,7 @@ func (t Tree) linkFree(ctx context.Context, name string) error {
 	return err
 }
 
-// gitDirs returns the git folder of the work tree and the one that it shares with others.
+// gitDirs returns the git folder of the work tree and the one that it shares with other work trees.
 func (t Tree) gitDirs(ctx context.Context) (dirs []string, err error) {
 	out, err := t.run(ctx, "rev-parse", "--git-dir", "--git-common-dir")
 	if err != nil {
@@ -184,8 +184,8 @@ func (t Tree) gitDirs(ctx context.Context) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// head returns the ref of the checked-out branch, or "" for a detached HEAD, and the commit, or ""
-// before the first commit.
+// head returns the ref of the checked-out branch, "" if HEAD is detached, and the commit, "" before the first
+// one.
 func (t Tree) head(ctx context.Context) (ref, commit string, err error) {
 	if commit, err = t.commitOf(ctx, "HEAD"); err != nil {
 		return "", "", err
@@ -212,7 +212,7 @@ func (e *DirtyError) Error() string {
 }
 
 // Switchable refuses a tree with changes to tracked files, which a switch of branches would take along
-// (untracked files do not matter), one in which git is in the middle of something, and one without a branch.
+// (untracked files do not matter), a tree with a git operation in progress, and one without a branch.
 func (t Tree) Switchable(ctx context.Context) error {
 	dirs, err := t.gitDirs(ctx)
 	if err != nil {
@@ -261,7 +261,7 @@ func (t Tree) run(ctx context.Context, args ...string) (string, error) {
 func (t Tree) git(ctx context.Context, c git.Command) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	c.Dir, c.Filters = t.Root, true // git.branch has the user's approval
+	c.Dir, c.Filters = t.Root, true // the user has approved git.branch
 	if c.Args[0] == "branch" || c.Args[0] == "switch" {
 		c.Config = []string{git.NoReflog}
 	}

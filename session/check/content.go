@@ -30,36 +30,36 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A Subject is what the checks of a step are about.
+// A Subject is what the checks of a step judge.
 type Subject struct {
 	Root    string // where the session works
 	Step    string
 	Job     string
 	Checks  []job.StepCheck
-	Outputs []string           // the paths that were submitted
-	Shared  bool               // other agents change the folder at the same time
-	Began   *machine.Protected // how the files of protect were when the step began; nil if there are none
+	Outputs []string           // the submitted paths
+	Shared  bool               // other agents may change the folder at the same time
+	Began   *machine.Protected // the protected files when the step began; nil if there are none
 }
 
 // The values of machine.CheckRun.Bound.
 const (
-	ToTree    = "tree"    // the outputs and the git tree: tracked and untracked files that git does not ignore
+	ToTree    = "tree"    // the outputs and the git tree: tracked files, and untracked ones that are not ignored
 	ToFiles   = "files"   // the outputs and the files that the check names
 	ToOutputs = "outputs" // the outputs alone
 )
 
-// A Content is a Subject at a moment.
+// A Content is the content of a Subject at a moment.
 type Content struct {
 	Outputs map[string]string // hex SHA-256 of each submitted path
 
 	subject *Subject
 	tree    *tree
-	whole   string     // the digest of the tree, once it is needed
-	faults  [][]string // of each check: how protected files differ
-	digests []string   // of each check
+	whole   string     // the digest of the tree, once needed
+	faults  [][]string // for each check: how protected files differ
+	digests []string   // for each check
 }
 
-// Look reads a subject. An error says what cannot be read.
+// Look reads a subject. Its error says what cannot be read.
 func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	c := &Content{subject: s}
 	var err error
@@ -101,7 +101,7 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	return c, nil
 }
 
-// bound returns what a check is about.
+// bound returns what a check is bound to.
 func (c *Content) bound(i int) string {
 	switch {
 	case c.subject.Checks[i].Files != nil:
@@ -112,7 +112,7 @@ func (c *Content) bound(i int) string {
 	return ToTree
 }
 
-// digest returns the digest of what a check is about: its definition and the content.
+// digest returns the digest of a check's definition and the content that it judges.
 func (c *Content) digest(i int) string {
 	h, k := sha256.New(), &c.subject.Checks[i]
 	definition, _ := json.Marshal([]any{k.Run, k.In, k.Limit(), k.Files, k.Protect, k.PassEnv})
@@ -139,7 +139,7 @@ func (c *Content) digest(i int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write writes what identifies the files that one of the patterns names.
+// write writes what identifies the files that match one of the patterns.
 func (t *tree) write(w io.Writer, patterns []string) {
 	for _, name := range t.named(patterns) {
 		io.WriteString(w, name)
@@ -147,20 +147,20 @@ func (t *tree) write(w io.Writer, patterns []string) {
 	}
 }
 
-// Key identifies a check among its step's.
+// Key identifies a check within its step.
 func Key(k *job.StepCheck) string { return "check/" + k.Name }
 
-// Digest returns the digest of what a check is about: a result counts for it alone.
+// Digest returns the digest of what a check judges. A result counts only for this digest.
 func (c *Content) Digest(i int) string { return c.digests[i] }
 
-// Bound returns the digest of what all checks are about, together with what else is judged.
+// Bound returns the digest of what all checks judge, combined with the digest of what else is judged.
 func (c *Content) Bound(judged string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n", judged, c.digests)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// maxNamed is how many files a reply names.
+// maxNamed is the maximum number of files that a reply names.
 const maxNamed = 20
 
 // differs names the files of a check that differ from an earlier content.
@@ -191,14 +191,14 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 	return names
 }
 
-// maxProtected is how many files the checks of a step may protect, and maxRules how many rules of git about
+// maxProtected is how many files the checks of a step may protect; maxRules is how many of git's rules about
 // ignored files are kept.
 const (
 	maxProtected = 5000
 	maxRules     = 5000
 )
 
-// Protect returns how the files that checks protect are now, or nil if they protect nothing.
+// Protect returns the current state of the files that checks protect, or nil if they protect none.
 func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine.Protected, error) {
 	var patterns []string
 	for _, k := range checks {
@@ -253,8 +253,8 @@ func Changed(ctx context.Context, root string, was *machine.Protected) (all []st
 	return xslices.Map(changed, change.String), err
 }
 
-// onDisk identifies a file by reading it, without the help of git's index; "" if it is gone. A file that is
-// reached through a link counts as another one.
+// onDisk identifies a file by reading it, without using git's index; "" if it is gone. A file behind a link
+// counts as another file.
 func (t *tree) onDisk(ctx context.Context, name string) (string, error) {
 	full := filepath.Join(t.root, filepath.FromSlash(name))
 	if real, err := filepath.EvalSymlinks(filepath.Dir(full)); err == nil && real != filepath.Dir(full) {
@@ -270,12 +270,12 @@ func (t *tree) onDisk(ctx context.Context, name string) (string, error) {
 	return id, nil
 }
 
-// A change is a protected file that is not as it was.
+// A change is a protected file that has changed.
 type change struct{ name, how string }
 
 func (c change) String() string { return fmt.Sprintf("'%s' was %s", c.name, c.how) }
 
-// changed returns how protected files differ from those of the beginning.
+// changed returns how protected files differ from when the step began.
 func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []change, err error) {
 	known := map[string]bool{}
 	for _, f := range was.Files {
@@ -306,8 +306,8 @@ func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []chang
 	return all, nil
 }
 
-// rules returns the rules by which git ignores files: the file of each and its text. Those that are not of
-// a .gitignore count together.
+// rules returns the rules by which git ignores files: each file and its text. Rules from other places than a
+// .gitignore count as one.
 func (t *tree) rules(ctx context.Context) (all []string, err error) {
 	out, err := git.Output(ctx, git.Command{
 		Dir:   t.root,
@@ -346,7 +346,7 @@ func (t *tree) rules(ctx context.Context) (all []string, err error) {
 	for file, source := range files {
 		f, err := os.Open(file)
 		if err != nil {
-			continue // without it, it ignores nothing
+			continue // a missing file ignores nothing
 		}
 		for lines := bufio.NewScanner(f); lines.Scan() && len(all) < maxRules; {
 			if text := strings.TrimRight(lines.Text(), " \r"); text != "" && text[0] != '#' {
@@ -359,8 +359,8 @@ func (t *tree) rules(ctx context.Context) (all []string, err error) {
 	return slices.Compact(all), nil
 }
 
-// hidden returns the protected files that git ignores, but not by a rule from the beginning, nor by one of a
-// .gitignore in a folder that has none of the files from then, as tools make for their caches.
+// hidden returns the protected files that git ignores by a rule added since the beginning. It skips rules of
+// a .gitignore in a folder without files from then, such as tools make for their caches.
 func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []string, err error) {
 	args := []string{"ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--"}
 	for _, p := range was.Patterns {

@@ -18,36 +18,36 @@ import (
 
 // A Runner runs checks.
 type Runner struct {
-	// Pool bounds how many steps are checked at once.
+	// Pool limits how many steps are checked at once.
 	Pool *gate.Gate
 	// Allowed returns why a check may not run, or nil. It is called right before each start.
 	Allowed func(ctx context.Context, s *Subject, c *job.StepCheck) error
-	// Program returns the path of a program that is named without a path.
+	// Program returns the path of a program that is given by name only.
 	Program func(name string) (string, error)
-	// Secrets returns the environment variables that are withheld from checks.
+	// Secrets returns the environment variables that checks do not get.
 	Secrets func() []string
 }
 
 // A Round runs the checks of a step that have no result for its content.
 type Round struct {
 	Subject *Subject
-	Before  *Content           // as it is when the round begins
-	Known   []*machine.Verdict // of each check: its result for Before, or nil
-	Over    []bool             // of each check: a person passes over it
-	Done    func(n int)        // is called with the number of results so far
+	Before  *Content           // when the round begins
+	Known   []*machine.Verdict // for each check: its result for Before, or nil
+	Over    []bool             // for each check: a person passes over it
+	Done    func(n int)        // called with the number of results so far
 
 	// The results. All checks have a result for After, unless Undecided names files.
-	Verdicts  []*machine.Verdict // of each check, nil if a person passes over it
+	Verdicts  []*machine.Verdict // for each check; nil if a person passes over it
 	After     *Content
-	Undecided []string // files that went on changing
+	Undecided []string // files that kept changing
 }
 
-// Run runs the checks in their order. A check whose content differs after it is run once more. The error says
-// which check could not be run, and why.
+// Run runs the checks in order. If a check's content has changed after it, the check runs once more. The
+// error says which check could not be run, and why.
 func (r *Runner) Run(ctx context.Context, round *Round) error {
 	n := len(round.Subject.Checks)
 	now, all := round.Before, slices.Clone(round.Known)
-	// what each result is about, and what changed under the check
+	// what each result judges, and what changed while the check ran
 	about, changed := slices.Repeat([]*Content{now}, n), make([][]string, n)
 	for range 2 {
 		for i := range round.Subject.Checks {
@@ -66,7 +66,7 @@ func (r *Runner) Run(ctx context.Context, round *Round) error {
 				}
 			}
 			if changed[i] = after.differs(i, now); changed[i] != nil {
-				v.Digest = "" // it is about nothing
+				v.Digest = "" // judges nothing
 			}
 			all[i], about[i], now = v, now, after
 			round.Done(n - len(slices.DeleteFunc(slices.Clone(all), func(v *machine.Verdict) bool { return v != nil })))
@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context, round *Round) error {
 	return nil
 }
 
-// An Error is a check that could not be run: nothing counts, and nothing passes.
+// An Error says that a check could not be run: it has no result, and nothing passes.
 type Error struct {
 	Check string
 	Err   error
@@ -97,10 +97,10 @@ func (e *Error) Unwrap() error { return e.Err }
 
 const (
 	keptOutput = 16 << 10 // bytes of a check's output
-	shownLines = 4000     // bytes of it that are stored and shown
+	shownLines = 4000     // bytes of that output that are stored and shown
 )
 
-// one runs a check on a content. A program that cannot be started is an error.
+// one runs a check on a content. It returns an error if the program cannot be started.
 func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, error) {
 	s, k := c.subject, &c.subject.Checks[i]
 	v := &machine.Verdict{

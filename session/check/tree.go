@@ -21,26 +21,26 @@ import (
 	"deepwork/session/git"
 )
 
-// A tree is the files of a folder and what identifies the content of each: in a git repository those that git
-// does not ignore, else, and in a folder that the repository ignores, those that patterns name. Files of the exports
-// of sessions are left out.
+// A tree has the files of a folder and what identifies the content of each. In a git repository these are the
+// files that git does not ignore. Outside, and in a folder that the repository ignores, they are those that
+// match the patterns. Exports of sessions are left out.
 type tree struct {
-	root string // without links
+	root string // with links resolved
 	git  bool
 	ids  map[string]string // by the path relative to root, with slashes
 }
 
-// maxListed bounds what git prints about the files of a repository, in bytes.
+// maxListed limits git's output about the files of a repository, in bytes.
 const maxListed = 512 << 20
 
-// exact are settings with which git notices every change, whatever the repository's config says.
+// exact are the settings with which git notices every change, whatever the repository's config says.
 var exact = []string{"core.trustctime=true", "core.checkStat=default", "core.ignoreStat=false",
 	"core.untrackedCache=false", "core.fileMode=true", "core.symlinks=true"}
 
-// ownFiles has what this program writes in a project while steps are worked on.
+// ownFiles is the folder to which this program writes while steps are worked on.
 const ownFiles = ".deepwork/tmp/"
 
-// look lists a folder. Outside of a git repository, only files that one of the patterns names are listed.
+// look lists a folder. Outside a git repository it lists only files that match one of the patterns.
 func look(ctx context.Context, root string, patterns []string) (*tree, error) {
 	t := &tree{root: root, ids: map[string]string{}}
 	if inGit(root) && !ignored(ctx, root) {
@@ -66,7 +66,7 @@ func inGit(root string) bool {
 	}
 }
 
-// ignored reports whether the repository around a folder ignores it, with all that is in it.
+// ignored reports whether the repository around a folder ignores the whole folder.
 func ignored(ctx context.Context, root string) bool {
 	if _, err := os.Lstat(filepath.Join(root, ".git")); err == nil {
 		return false
@@ -75,8 +75,8 @@ func ignored(ctx context.Context, root string) bool {
 	return err == nil
 }
 
-// fromGit lists the files, at about the cost of git status. Those that the index has as they are count by their
-// blobs, others are read: so neither a commit nor git add changes anything.
+// fromGit lists the files, at about the cost of git status. Files that are unchanged in the index are
+// identified by their blobs, others by reading them, so neither a commit nor git add changes the result.
 func (t *tree) fromGit(ctx context.Context) error {
 	var changed string
 	var failed error
@@ -123,14 +123,14 @@ func (t *tree) fromGit(ctx context.Context) error {
 	return nil
 }
 
-// walk lists the files that patterns name, without following links.
+// walk lists the files that match the patterns, without following links.
 func (t *tree) walk(ctx context.Context, patterns []string) error {
 	return filepath.WalkDir(t.root, func(path string, d fs.DirEntry, err error) error {
 		switch rel, _ := filepath.Rel(t.root, path); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // it was removed meanwhile
+			return nil // removed meanwhile
 		case err != nil:
 			return fmt.Errorf("listing the files of %s: %w", t.root, err)
 		case d.IsDir() && strings.HasPrefix(filepath.ToSlash(rel)+"/", ownFiles):
@@ -143,7 +143,7 @@ func (t *tree) walk(ctx context.Context, patterns []string) error {
 	})
 }
 
-// read sets what identifies a file by reading it. One that is gone is not in the tree.
+// read identifies a file by reading it. A missing file is not in the tree.
 func (t *tree) read(ctx context.Context, name string, newHash func() hash.Hash) error {
 	id, err := fileID(ctx, filepath.Join(t.root, filepath.FromSlash(name)), newHash())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,7 @@ func (t *tree) read(ctx context.Context, name string, newHash func() hash.Hash) 
 	return nil
 }
 
-// maxRead is the largest file of which the content is read; larger ones are known by their size and time.
+// maxRead is the size up to which a file's content is read; larger files are identified by size and time.
 const maxRead = 64 << 20
 
 // fileID identifies a file as git does: by its mode and the hash of its blob.
@@ -202,7 +202,7 @@ func fileID(ctx context.Context, path string, h hash.Hash) (string, error) {
 	return mode + " " + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// named returns the paths that one of the patterns names, sorted; all if patterns is nil.
+// named returns the paths that match one of the patterns, sorted; all paths if patterns is nil.
 func (t *tree) named(patterns []string) (names []string) {
 	for name := range t.ids {
 		if patterns == nil || job.Matches(patterns, name) {

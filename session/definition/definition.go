@@ -1,6 +1,6 @@
-// Package definition finds the definition with which a session goes on: that of the job as it is here, or
-// the one that is stored. Each one in use is stored, so that a session can be finished after any edit of its
-// job (DESIGN "Hot reload").
+// Package definition finds the definition with which a session goes on: the job's current one on this
+// machine, or the stored one. Every definition in use is stored, so that a session can be finished after any
+// edit of its job (DESIGN "Hot reload").
 package definition
 
 import (
@@ -24,19 +24,20 @@ import (
 
 // A Store has the definitions of a project's sessions. Its methods may be called from any goroutine.
 type Store struct {
-	Catalog *catalog.Catalog // nil for commands: sessions go on with what is stored
+	Catalog *catalog.Catalog // nil for commands: sessions go on with stored definitions
 	Records *record.Store
-	// MaxKnown is how many stored definitions are remembered, default 1000: a job that is edited all day makes
-	// many. They can be read again, so all are forgotten when there are more.
+	// MaxKnown limits how many stored definitions are remembered, default 1000: a job that is edited all day
+	// makes many. If there are more, all are forgotten, since they can be read again.
 	MaxKnown int
 
 	mu    sync.Mutex
-	known map[string]map[string]string // the digests of a stored definition's texts by step, by its hash
+	known map[string]map[string]string // a stored definition's text digests by step, by its hash
 }
 
-// Current returns the definition for a session at a place: the stored one, unless job.yml was edited there
-// since the session was moved there last; then the edited job, if it still has the workflow and the current
-// step. So two checkouts with different jobs do not change a session's definition in turn. It writes nothing.
+// Current returns the definition for a session at a place. This is the stored one, unless job.yml was edited
+// there after the session last moved there; then it is the edited job, if that still has the workflow and the
+// current step. So two checkouts with different jobs do not change a session's definition back and forth.
+// Current writes nothing.
 func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
 	j, why, err := d.Usable(ctx, s)
 	if err != nil {
@@ -49,10 +50,10 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		def := machine.Define(j, s.WorkflowName).For(s)
 		def.Ref = s.Definition
 		return def, nil
-	case j != nil && known && j.Hash != last: // edited here, and not stored yet
+	case j != nil && known && j.Hash != last: // edited here, not stored yet
 		def := machine.Define(j, s.WorkflowName).For(s)
 		kept, err := d.Kept(s.Definition)
-		if session.CodeOf(err) != "" { // the store
+		if session.CodeOf(err) != "" { // the error is the store's
 			return nil, err
 		}
 		if err == nil && !(def.Workflow.SameForms(kept.For(s).Workflow) && s.SameMakers(def, kept.For(s))) {
@@ -64,7 +65,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		return def, nil
 	}
 	def, err := d.Kept(s.Definition)
-	if session.CodeOf(err) != "" { // the store
+	if session.CodeOf(err) != "" { // the error is the store's
 		return nil, err
 	} else if err != nil {
 		why = cmp.Or(why, "has another version here")
@@ -80,10 +81,10 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	return def.For(s), nil
 }
 
-// Usable returns the job as it is here, or why the session cannot go on with it.
+// Usable returns the job on this machine, or why the session cannot go on with it.
 func (d *Store) Usable(ctx context.Context, s *machine.State) (j *job.Job, why string, err error) {
 	if d.Catalog == nil {
-		return nil, "", nil // a command
+		return nil, "", nil // in a command
 	}
 
 	snap, err := d.Catalog.FreshJob(ctx, s.JobName)
@@ -106,7 +107,7 @@ func (d *Store) Usable(ctx context.Context, s *machine.State) (j *job.Job, why s
 	return nil, why, nil
 }
 
-// Source returns the hash of a job here, or "" if it is not known.
+// Source returns the hash of a job on this machine, or "" if unknown.
 func (d *Store) Source(jobName string) string {
 	if d.Catalog == nil {
 		return ""
@@ -117,7 +118,7 @@ func (d *Store) Source(jobName string) string {
 	return ""
 }
 
-// Texts reads the current instructions of the steps of an entry.
+// Texts reads the current instructions of an entry's steps.
 func (d *Store) Texts(def *machine.Definition, entry job.Entry) (machine.Instructions, error) {
 	if def.Kept {
 		texts, err := def.KeptTexts(entry)
@@ -138,12 +139,11 @@ func (d *Store) Texts(def *machine.Definition, entry job.Entry) (machine.Instruc
 	return texts, fits(def, entry, texts)
 }
 
-// MaxEntryBytes limits the texts of the members of one entry together, each with its job's common
-// info, which a reply repeats: 2 MiB. A single step never has more, since its file and job.yml are
-// bounded.
+// MaxEntryBytes limits the texts of an entry's members together, each with its job's common info, which a
+// reply repeats: 2 MiB. A single step always fits, since its file and job.yml have limits.
 const MaxEntryBytes = job.MaxInstructionsBytes + job.MaxBytes
 
-// fits refuses a group whose texts exceed a reply.
+// fits returns an error for a group whose texts exceed a reply.
 func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) error {
 	total := 0
 	for _, text := range texts {
@@ -176,8 +176,8 @@ func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.I
 	return def.KeptTexts(entry)
 }
 
-// CheckSchemas refuses a workflow whose outputs have schemas that cannot be used: a session keeps its schemas from its
-// beginning.
+// CheckSchemas returns an error for a workflow whose outputs have unusable schemas: a session keeps its
+// schemas from the beginning.
 func (d *Store) CheckSchemas(def *machine.Definition) error {
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		for _, o := range def.Job.Step(id).Outputs {
@@ -193,8 +193,8 @@ func (d *Store) CheckSchemas(def *machine.Definition) error {
 	return nil
 }
 
-// Keep returns the definition with a reference to its version with these texts. If that isn't stored yet, the result
-// has the Data to store.
+// Keep returns the definition with a reference to its version with these texts. If that version is not stored
+// yet, the result has the Data to store.
 func (d *Store) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
 	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
 		return def, nil
@@ -242,8 +242,8 @@ func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 	return digests
 }
 
-// bundle encodes a definition with these texts and, for the other steps, the current instructions in
-// their files.
+// bundle encodes a definition with these texts and, for the other steps, the current instructions in their
+// files.
 func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
 	b := machine.Bundle{
 		JobDir:       def.Job.Dir,
@@ -293,8 +293,8 @@ func (d *Store) Kept(ref machine.DefinitionRef) (*machine.Definition, error) {
 	return machine.DecodeBundle(ref, data)
 }
 
-// Keeping returns a session's job with the schemas that the session began with, for a workflow of it that is
-// a step: no edit of their files weakens them. An error is the store's.
+// Keeping returns a session's job with the schemas that the session began with, for a nested workflow of that
+// job, so that no edit of the schema files weakens them. An error is the store's.
 func (d *Store) Keeping(s *machine.State, j *job.Job) (*job.Job, error) {
 	if s.Pinned == nil || s.Pinned.Definition.Hash == "" ||
 		!slices.ContainsFunc(j.Steps, func(st job.Step) bool { return st.HasSchema() }) {
@@ -316,7 +316,7 @@ func (d *Store) Keeping(s *machine.State, j *job.Job) (*job.Job, error) {
 	return kept, nil
 }
 
-// Now returns the definition of a session's job as it is here, to be stored, for a session without one.
+// Now returns the definition of a session's job as it is here, ready to be stored, for a session without one.
 func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition, error) {
 	j, why, err := d.Usable(ctx, s)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchange swaps the names of two files of a folder atomically. The error is errors.ErrUnsupported if the file
-// system cannot do it.
+// exchange atomically swaps the names of two files in a folder. The error is errors.ErrUnsupported if the
+// file system cannot do it.
 func exchange(dir *os.File, a, b string) error {
 	fd := int(dir.Fd())
 	for {

@@ -1,4 +1,4 @@
-// Package export writes the sessions of a project to files, and makes sessions of such files.
+// Package export writes the sessions of a project to files, and imports sessions from such files.
 //
 // To change it, know these: Files, spare; Importer, Import.
 package export
@@ -27,37 +27,38 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Files are the files .deepwork/tmp/session_<id>.json in the roots of sessions: for people, tools and
-// backups (seed 002, "JSON files for transparency"). Nothing reads them but an Importer. They are replaced
-// atomically and not synced, after a transition and before its reply.
+// Files are the files .deepwork/tmp/session_<id>.json in the roots of sessions, for people, tools and backups
+// (seed 002, "JSON files for transparency"). Only an Importer reads them. They are replaced atomically,
+// without syncing, after a transition and before its reply.
 type Files struct {
-	Own      *state.Folder         // of the process's root
+	Own      *state.Folder         // the state of the process's root
 	Attempt  string                // in whose workspace the process is; "" outside
-	Place    *task.Place           // of the process; nil in a store of one machine
-	Revision func(id string) int64 // that a session has now; -1 if it cannot be read
+	Place    *task.Place           // the place of the process; nil in a store of one machine
+	Revision func(id string) int64 // the session's current revision; -1 if it cannot be read
 	Logger   *slog.Logger
 
-	failing sync.Map // folders whose exports cannot be written, and were logged: root -> true
-	checked sync.Map // the revisions that exports were last seen to have: session id -> int64
+	failing sync.Map // folders whose failed writes were logged: root -> true
+	checked sync.Map // the revision that an export was last seen with: session id -> int64
 
 	spares  spareFiles
 	buffers sync.Pool // of *[]byte
 
 	mu  sync.Mutex // guards dir
-	dir *folder    // that of Own, if it is open
+	dir *folder    // the folder of Own, once open
 }
 
-// A folder of exports that is open.
+// A folder is an open folder of exports.
 type folder struct {
 	*os.Root
-	self *os.File    // the same
-	info fs.FileInfo // as it was opened
+	self *os.File    // dir itself
+	info fs.FileInfo // when it was opened
 }
 
 func (f *folder) Close() error { return errors.Join(f.self.Close(), f.Root.Close()) }
 
-// RootOf returns the folder of a session's files here: the process's own (the checkout may have had another path where
-// the session began) or, for a command that asks about the session, the session's.
+// RootOf returns the folder of a session's files on this machine. It is the process's own root, since the
+// checkout may have had another path where the session began. For a command that asks about the session, it
+// is the session's.
 func (x *Files) RootOf(row store.Session) string {
 	if row.AttemptID == x.Attempt && x.Place != nil {
 		return x.Own.Root
@@ -65,12 +66,12 @@ func (x *Files) RootOf(row store.Session) string {
 	return row.Root
 }
 
-// Write exports a stored state. A failure is logged once and refuses nothing, since the session has moved.
+// Write exports a stored state. A failure is only logged, once, since the session has moved already.
 func (x *Files) Write(row store.Session, s *machine.State) {
 	x.writeOver(row, s, s.Revision)
 }
 
-// writeOver writes over a file that has at most a revision.
+// writeOver replaces an export whose revision is at most most.
 func (x *Files) writeOver(row store.Session, s *machine.State, most int64) {
 	root := x.RootOf(row)
 	err := x.put(root, s, most)
@@ -93,15 +94,15 @@ func (x *Files) Check(row store.Session, s *machine.State) {
 	x.writeOver(row, s, s.Revision-1)
 }
 
-// Forget lets the next Check of a session look at its export.
+// Forget makes the next Check of a session read its export again.
 func (x *Files) Forget(id string) { x.checked.Delete(id) }
 
-// put writes the export of a state over a file that has at most a revision, or one that the session never had.
+// put exports a state over a file whose revision is at most most, or is one that the session never had.
 func (x *Files) put(root string, s *machine.State, most int64) error {
 	of := x.Own
 	if root != of.Root {
 		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-			return nil // that of an attempt that was deleted, or of another machine
+			return nil // the workspace of a deleted attempt, or of another machine
 		}
 		if of = state.Of(root); of.Root != root {
 			return fmt.Errorf("the session's folder %s is not at that path on this machine", root)
@@ -117,7 +118,7 @@ func (x *Files) put(root string, s *machine.State, most int64) error {
 
 	name := state.ExportName(s.SessionID)
 	newest := func() int64 { return max(s.Revision, x.Revision(s.SessionID)) }
-	if most < s.Revision { // else that is seen when the file is replaced
+	if most < s.Revision { // otherwise that is noticed when the file is replaced
 		if revision, usable := revisionOf(dir.Root, name); usable && revision > most && revision <= newest() {
 			return nil
 		}
@@ -136,8 +137,8 @@ func (x *Files) put(root string, s *machine.State, most int64) error {
 	return x.spares.replace(dir, name, version{*buf, s.Revision, newest}, of == x.Own)
 }
 
-// open opens the folder of exports of a root, and makes it. That of the process's own root stays open; the
-// caller closes any other.
+// open opens the folder of exports of a root, which it creates if necessary. That of the process's own root
+// stays open; the caller closes any other.
 func (x *Files) open(of *state.Folder) (*folder, error) {
 	if of == x.Own {
 		x.mu.Lock()
@@ -164,12 +165,12 @@ func (x *Files) open(of *state.Folder) (*folder, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	if of == x.Own {
-		x.dir = dir // others may still use the one that it replaces: it is closed when they have ended
+		x.dir = dir // others may still use the old folder, which is closed once they are done
 	}
 	return dir, nil
 }
 
-// inPlace reports whether the path of the folder still leads to the open one, without a link.
+// inPlace reports whether the folder's path still leads to the open folder, without a link.
 func (x *Files) inPlace() bool {
 	above, err := os.Lstat(filepath.Dir(x.Own.Tmp()))
 	if err != nil || !above.IsDir() {
@@ -190,11 +191,11 @@ func (x *Files) Close() {
 	}
 }
 
-// headBytes is how much of an export is read for its revision, which is its third key.
+// headBytes is how much of an export is read to find its revision, the third key.
 const headBytes = 256
 
-// revisionOf returns the revision that an export has, -1 if it has none, and whether it is a regular file with
-// no other name.
+// revisionOf returns an export's revision, -1 if it has none, and whether it is a regular file without other
+// names.
 func revisionOf(dir *os.Root, name string) (revision int64, usable bool) {
 	f, fi, err := durable.OpenRegularIn(dir, name, os.O_RDONLY)
 	if err != nil {
@@ -213,12 +214,12 @@ func revisionOf(dir *os.Root, name string) (revision int64, usable bool) {
 	return revision, usable
 }
 
-// Remove removes the exports of a session that was pruned, and what else of it is in its folders.
+// Remove removes the exports of a pruned session, and its other files.
 func (x *Files) Remove(row store.Session) (err error) {
 	for _, root := range slices.Compact([]string{x.RootOf(row), row.Root}) {
 		dir, oerr := state.Of(root).OpenTmp()
 		if oerr != nil {
-			continue // there are none
+			continue // no such files
 		}
 		names, gerr := fs.Glob(dir.FS(), "quality_review_"+row.ID+"_*.md")
 		err = errors.Join(err, gerr)
@@ -233,19 +234,18 @@ func (x *Files) Remove(row store.Session) (err error) {
 	return err
 }
 
-// late is how long an export may differ from its session.
+// late is how long an export may lag behind its session.
 const late = 10 * time.Second
 
-// Behind returns the path of the export of a session that was moved last at this place, if it differs from the
-// session for longer than it may, else "". It waits for nobody at the other end of a pipe, and reads no more
-// than it needs.
+// Behind returns the path of the export of a session that last moved at this place, if it has differed from
+// the session for too long, else "". It does not block on a pipe, and reads no more than it needs.
 func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 	root := x.RootOf(row)
 	if p := row.PlaceOf(); x.Place != nil && (p == nil || !p.Is(*x.Place)) || time.Since(s.UpdatedAt) < late {
 		return ""
 	}
 	if _, err := os.Stat(root); err != nil {
-		return "" // the workspace of an attempt that was deleted
+		return "" // the workspace of a deleted attempt
 	}
 	path = filepath.Join(root, ".deepwork", "tmp", state.ExportName(row.ID))
 	body, err := s.Encode()
@@ -266,13 +266,13 @@ func (x *Files) Behind(row store.Session, s *machine.State) (path string) {
 	return ""
 }
 
-// spareFiles are files in the folder of exports that are written again and then exchanged with an export, whose
-// file becomes the spare. A file that is made again and renamed over another one costs ten times as much: some
-// file systems write such a file to disk at once (auto_da_alloc of ext4). Each spare is used again only after
-// the others, so that what opened an export before has read it.
+// spareFiles are files in the folder of exports that are rewritten and then exchanged with an export, whose
+// old file becomes a spare. Creating a file and renaming it over another costs ten times as much: some file
+// systems then write it to disk at once (auto_da_alloc of ext4). Each spare is reused only after all others,
+// so that readers who opened the old export have finished.
 type spareFiles struct {
 	mu    sync.Mutex
-	free  []string // names, the one that was used last at the end
+	free  []string // names, the most recently used last
 	made  int
 	swept bool
 }
@@ -280,20 +280,20 @@ type spareFiles struct {
 const (
 	mostSpares  = 8
 	sparePrefix = ".session_"
-	// spareLife is the age of spares that servers which were killed have left behind.
+	// spareLife is the age from which spares count as left behind by killed servers.
 	spareLife = time.Hour
 )
 
-// A version is the content of an export, and the revision that it has.
+// A version is the content of an export, and its revision.
 type version struct {
 	body     []byte
 	revision int64
-	newest   func() int64 // the revision that the session has now
+	newest   func() int64 // the session's current revision
 }
 
-// replace puts an export in the place of a file, atomically. Of two processes that do so at the same time the
-// higher revision stays: one that finds that it has replaced a newer export puts that back. Without keep, what
-// was replaced is not a spare.
+// replace atomically replaces a file by an export. If two processes do so at the same time, the higher
+// revision stays: one that finds that it has replaced a newer export puts that back. Without keep, the
+// replaced file does not become a spare.
 func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) error {
 	spare, err := s.fill(dir, v.body, keep)
 	if err == nil {
@@ -306,7 +306,7 @@ func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) err
 			return nil
 		}
 	case err == nil:
-		at := v.revision // of what is in place
+		at := v.revision // the revision in place
 		revision, usable := revisionOf(dir.Root, spare)
 		for err == nil && revision > at && revision <= v.newest() {
 			at = revision
@@ -329,8 +329,8 @@ func (s *spareFiles) replace(dir *folder, name string, v version, keep bool) err
 	return err
 }
 
-// fill writes a body to a spare that nobody else uses, and returns its name; "" with an error. Only with
-// reuse it may be an old one.
+// fill writes a body to a spare that nobody else uses, and returns its name, or "" with an error. It uses an
+// old spare only if reuse is set.
 func (s *spareFiles) fill(dir *folder, body []byte, reuse bool) (name string, err error) {
 	var f *os.File
 	var size int64
@@ -344,9 +344,9 @@ func (s *spareFiles) fill(dir *folder, body []byte, reuse bool) (name string, er
 			}
 		}
 	}
-	if f == nil { // there is no spare, or somebody has put a link in its place, or gave its file another name
+	if f == nil { // there is no spare, or somebody replaced it by a link or linked it elsewhere
 		if name != "" {
-			_ = dir.RemoveAll(name) // if it stays, a later server removes it
+			_ = dir.RemoveAll(name) // if this fails, a later server removes it
 		}
 		name = sparePrefix + strings.ToLower(rand.Text())
 		if f, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
@@ -363,7 +363,7 @@ func (s *spareFiles) fill(dir *folder, body []byte, reuse bool) (name string, er
 	return name, nil
 }
 
-// take returns the name of a spare that nobody else uses, or "" if one has to be made.
+// take returns the name of a spare that nobody else uses, or "" if a new one is needed.
 func (s *spareFiles) take(dir *folder, reuse bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,12 +394,12 @@ func (s *spareFiles) remove(dir *folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range s.free {
-		_ = dir.Remove(name) // one that stays is removed by a later server
+		_ = dir.Remove(name) // if this fails, a later server removes it
 	}
 	s.free = nil
 }
 
-// sweep removes the spares of servers that were killed.
+// sweep removes the spares of killed servers.
 func sweep(dir *folder) {
 	names, err := fs.Glob(dir.FS(), sparePrefix+"*")
 	if err != nil {
@@ -407,7 +407,7 @@ func sweep(dir *folder) {
 	}
 	for _, name := range names {
 		if fi, err := dir.Lstat(name); err == nil && fi.Mode().IsRegular() && time.Since(fi.ModTime()) > spareLife {
-			_ = dir.Remove(name) // it is tried again by the next server
+			_ = dir.Remove(name) // the next server tries again
 		}
 	}
 }

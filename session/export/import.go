@@ -23,26 +23,26 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// MaxExportBytes limits the export of a session that is imported: 64 MiB.
+// MaxExportBytes is the maximum size of an imported session's export: 64 MiB.
 const MaxExportBytes = 64 << 20
 
-// maxRevision limits the revision of a session that is imported. One that moves on beyond 1<<53 could not be
-// read, and so neither be ended nor removed.
+// maxRevision is the maximum revision of an imported session. A session that moves beyond 1<<53 could not be
+// read, and thus neither ended nor removed.
 const maxRevision = 1 << 52
 
-// An Import is a file that is to become a session of this project.
+// An Import is a file to be imported as a session of this project.
 type Import struct {
 	Path  string
 	Size  int
-	State *machine.State // as in the file; nil if that cannot be read
-	AsNow bool           // its definition is not stored here, so that of the job as it is now counts
+	State *machine.State // as in the file; nil if it cannot be read
+	AsNow bool           // its definition is not stored here, so the job's current one is used
 	Err   error          // why it cannot be imported
 
 	next *machine.State
-	def  *machine.Definition // with Data, if that is stored with it
+	def  *machine.Definition // with Data, if it is to be stored
 }
 
-// An Importer makes sessions of a project of files. Its methods block for the disk and the store.
+// An Importer imports files as sessions of a project. Its methods block for the disk and the store.
 type Importer struct {
 	Folder      *state.Folder // of the project
 	Records     *record.Store
@@ -50,10 +50,10 @@ type Importer struct {
 	Files       *Files
 	Place       *task.Place // of this process, or nil
 	Now         func() time.Time
-	Enter       func(context.Context) error // is called before anything is written
+	Enter       func(context.Context) error // called before anything is written
 }
 
-// All returns the paths of all files of sessions in the project.
+// All returns the paths of all session files in the project.
 func (m *Importer) All() ([]string, error) {
 	dir, err := m.Folder.OpenTmp()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,13 +105,13 @@ func (m *Importer) examineFile(ctx context.Context, path string) *Import {
 	return i
 }
 
-// read reads a file. No link leads it out of the project.
+// read reads a file. It does not follow links out of the project.
 func (m *Importer) read(path string) ([]byte, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	if wd, err := os.Getwd(); err == nil { // its name may lead through links
+	if wd, err := os.Getwd(); err == nil { // the name may contain links
 		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
 			if wd, err = filepath.EvalSymlinks(wd); err != nil {
 				return nil, err
@@ -137,7 +137,7 @@ func (m *Importer) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// Decode decodes and validates the export of a session, which anybody may have edited.
+// Decode decodes and validates a session's export, which anybody may have edited.
 func Decode(data []byte) (*machine.State, error) {
 	var head struct {
 		SessionID string `json:"session_id"`
@@ -153,7 +153,7 @@ func Decode(data []byte) (*machine.State, error) {
 		return nil, err
 	}
 
-	s.Replies = nil // as if their callers had never retried
+	s.Replies = nil // as if no caller had ever retried
 	if s.Revision > maxRevision {
 		return nil, fmt.Errorf("it was not written by deepwork, or was edited: revision is %d", s.Revision)
 	}
@@ -163,7 +163,7 @@ func Decode(data []byte) (*machine.State, error) {
 	return s, nil
 }
 
-// examine checks a decoded file against what is stored here.
+// examine checks a decoded file against the sessions stored here.
 func (m *Importer) examine(ctx context.Context, i *Import) error {
 	there, err := m.Records.List(ctx, store.SessionQuery{IDs: []string{i.State.SessionID}})
 	if err != nil {
@@ -176,12 +176,12 @@ func (m *Importer) examine(ctx context.Context, i *Import) error {
 	return m.define(ctx, i)
 }
 
-// define finds the definition with which a session goes on: the one that it had, if that is stored, else
-// that of the job as it is now. An ended session needs none.
+// define finds the definition with which a session goes on: its own, if that is stored here, else the job's
+// current one. An ended session needs none.
 func (m *Importer) define(ctx context.Context, i *Import) error {
 	s := i.next
 	def, err := m.Definitions.Kept(s.Definition)
-	if session.CodeOf(err) != "" { // the store
+	if session.CodeOf(err) != "" { // the error is the store's
 		return err
 	}
 	if err != nil || len(s.FaultsWith(def)) > 0 {
@@ -209,8 +209,8 @@ func (m *Importer) define(ctx context.Context, i *Import) error {
 	return nil
 }
 
-// Import makes sessions of what was examined and has no Err, parents first. It returns how many it has
-// made, which stay if a later one fails.
+// Import makes sessions of the examined files without an Err, parents first. It returns how many it has made;
+// these stay if a later one fails.
 func (m *Importer) Import(ctx context.Context, all []*Import) (made int, err error) {
 	if err := m.Enter(ctx); err != nil {
 		return 0, err
@@ -233,7 +233,7 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 			return err
 		}
 		if len(up) == 0 || up[0].Identity != s.Identity || up[0].AttemptID != "" {
-			s.ParentSessionID, s.CalledAs = nil, "" // nothing waits for it here
+			s.ParentSessionID, s.CalledAs = nil, "" // no session here waits for it
 		}
 	}
 
@@ -261,8 +261,8 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 	return nil
 }
 
-// parentsFirst returns those that can be imported, each after the one in which it is nested. Those that are
-// nested in a circle come last.
+// parentsFirst returns the sessions that can be imported, each after the one in which it is nested. Sessions
+// that are nested in a circle come last.
 func parentsFirst(all []*Import) (sorted []*Import) {
 	left := map[string]*Import{}
 	for _, i := range all {
@@ -291,11 +291,11 @@ func parentsFirst(all []*Import) (sorted []*Import) {
 	return sorted
 }
 
-// A Claim counts what an export says, and what does not count once it is imported.
+// A Claim counts what an export claims and what will not count once it is imported.
 type Claim struct {
-	Steps     int // finished
-	Reviews   int // by reviewers, with a verdict
-	Decisions int // of people and of agents that went on without a reviewer's verdict
+	Steps     int // finished steps
+	Reviews   int // reviewers' verdicts
+	Decisions int // decisions of people, and of agents that went on without a verdict
 }
 
 // ClaimOf counts what is in an export.

@@ -1,10 +1,9 @@
-// Package git is the only place where this program runs git, and the place that knows what of a
-// repository may run. A repository's own config, which somebody else may have written, never makes
-// git start a program: no hook, no fsmonitor, no filter, no diff or merge driver, no credential
-// helper, ssh command or gpg program of it runs. What the user's own config has for the same works:
-// filters with Command.Filters, identity and signing with Command.User, credentials with
-// Command.Network. Programs that run as the user and edit that config at that very moment are not
-// held off.
+// Package git is the only place where this program runs git, and the place that knows what of a repository
+// may run. A repository's own config, which somebody else may have written, never makes git start a program:
+// no hook, fsmonitor, filter, diff or merge driver, credential helper, ssh command or gpg program of it runs.
+// What the user's own config has for the same works: filters with Command.Filters, identity and signing with
+// Command.User, credentials with Command.Network. Programs that run as the user and edit that config at that
+// very moment are not held off.
 //
 // The concepts:
 //
@@ -38,12 +37,11 @@ import (
 )
 
 const (
-	// timeout bounds one git command; the longest is a checkout of a huge repository.
+	// timeout limits one git command; the longest is a checkout of a huge repository.
 	timeout = 15 * time.Minute
-	// lockPatience bounds the wait for a lock of another git program.
+	// lockPatience limits the wait for a lock of another git program.
 	lockPatience = 30 * time.Second
-	// halfMadePatience bounds the wait for a half-made worktree, which may also be permanently
-	// broken.
+	// halfMadePatience limits the wait for a half-made worktree, which may also be permanently broken.
 	halfMadePatience = 3 * time.Second
 )
 
@@ -57,14 +55,14 @@ type Command struct {
 	Config   []string // additional settings, key=value
 	Args     []string
 	Stdin    []byte
-	Limit    int  // of standard output, in bytes; default: process's
-	Filters  bool // run the filters of the user's own config, such as LFS: only in folders that the user has approved
+	Limit    int  // maximum size of standard output, in bytes; default: process's
+	Filters  bool // run the filters of the user's own config, such as LFS; only in folders that the user has approved
 	User     bool // commit as the user, with the identity and signing of the user's config
 	Network  bool // reach remotes, with the user's credentials
 }
 
-// settings apply to every command: no hooks, daemons, housekeeping or signatures, no network, and
-// no bare repository that is only found in a folder; git waits for the locks of others.
+// settings apply to every command: no hooks, daemons, housekeeping or signatures, no network, no bare
+// repository found by chance in a folder; git waits for locks of others.
 var settings = []string{
 	"core.hooksPath=" + os.DevNull,
 	"core.fsmonitor=false",
@@ -72,40 +70,39 @@ var settings = []string{
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory
-	"pull.twohead=ort",          // git merge follows it, and ours would leave the work out
+	"pull.twohead=ort",          // git merge obeys it, and ours would drop the work
 	"gc.auto=0",
 	"maintenance.auto=false",
 	unsigned,
 	"commit.cleanup=whitespace", // a title may begin with #
-	"push.recurseSubmodules=no", // in which git would run by their own config
+	"push.recurseSubmodules=no", // git would run in submodules by their own config
 	"push.followTags=false",
-	"push.negotiate=false",    // for which git would fetch, with the program that the config has for a URL
-	"rerere.autoUpdate=false", // a merge that fails without a conflict to show
+	"push.negotiate=false",    // git would fetch, with the program that the config names for a URL
+	"rerere.autoUpdate=false", // it makes merges fail without a conflict to show
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",
-	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved
-	// Hooks in the config, since git 2.55; git 2.54 has them without this switch.
+	"worktree.useRelativePaths=false", // paths of worktrees are compared, and either end may be moved
+	// Hooks from the config, since git 2.55; git 2.54 has them without this switch.
 	"hook.reference-transaction.enabled=false", "hook.post-checkout.enabled=false",
 	"hook.post-index-change.enabled=false",
 }
 
 const unsigned = "commit.gpgSign=false"
 
-// NoReflog is a setting for commands that create a branch: what a log of it would say is partly the
-// choice of those who prepared the repository.
+// NoReflog is a setting for commands that create a branch: the content of its log would be partly up to those
+// who prepared the repository.
 const NoReflog = "core.logAllRefUpdates=false"
 
-// reading lists the commands that, as worktree list does, neither look at the content of files in a work tree
-// nor write refs or an index, for which git looks at files that may have just changed, and so run nothing
-// that guard would have to find.
+// reading lists commands that run nothing that guard would have to find. Like worktree list, they neither
+// read files in a work tree nor write refs or an index, which makes git check recently changed files.
 var reading = []string{
 	"cat-file", "check-ignore", "check-ref-format", "commit-tree", "config", "diff-tree", "for-each-ref", "log",
 	"ls-files", "ls-tree", "merge-base",
 	"rev-list", "rev-parse", "show", "show-ref",
 }
 
-// Bound lists the variables that make git work on another repository than its working directory's. A program has them
-// if git has started it.
+// Bound lists the variables that point git to another repository than its working directory's. A program that
+// git has started has them.
 var Bound = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
@@ -124,12 +121,12 @@ var foreign = append([]string{
 // Environ returns this process's environment without the variables of Bound.
 func Environ() []string { return process.Without(os.Environ(), foreign...) }
 
-// Run runs git and returns its standard output and standard error. While another git program holds
-// a lock, or is creating a worktree of the repository, it waits and tries again. It blocks until
-// git has ended. Errors: *Error, with the context's cause if that ends while it waits.
+// Run runs git and returns its standard output and standard error. While another git program holds a lock, or
+// is creating a worktree of the repository, Run waits and tries again. It blocks until git has ended. Errors:
+// *Error, with the context's cause if the context ends during the wait.
 func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 	began := time.Now()
-	var held error // why it is tried again
+	var held error // why git is run again
 	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: time.Second}); ; {
 		r, err := Once(ctx, c)
 		if err != nil && held != nil && ctx.Err() != nil {
@@ -172,8 +169,8 @@ func Line(ctx context.Context, c Command) (string, error) {
 var lockHeld = regexp.MustCompile(
 	`(?m)Unable to create '(.*\.lock)': File exists|could not lock config file .*: File exists`)
 
-// halfMade matches git's message that it found another worktree of the repository while another
-// program was creating it: its files exist but are empty. Git then ends before it does anything.
+// halfMade matches git's message that it found another worktree of the repository while another program was
+// creating it, with files that are still empty. Git then ends before doing anything.
 var halfMade = regexp.MustCompile(`failed to read (.*[/\\]worktrees[/\\][^/\\]+)[/\\](?:commondir|gitdir|HEAD)\b`)
 
 // Once is like Run but does not wait for locks.
@@ -198,8 +195,8 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	return once(ctx, c, overrides)
 }
 
-// looked has the repositories whose config was read once, which git does not do before all commands:
-// it waits forever for a pipe in the place of a file.
+// looked has the repositories whose config was read once. Before some commands git does not read it first,
+// and then waits forever for a pipe in the place of a file.
 var looked sync.Map
 
 // once runs git with these settings in addition to its own.
@@ -212,11 +209,11 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	}
 
 	env := append(Environ(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1",
-		// what is shown and compared is what is merged
+		// what is shown and compared must be what is merged
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE="+filepath.Join(os.DevNull, "none"),
 		"GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PROXY_COMMAND="+os.Getenv("GIT_PROXY_COMMAND"))
 	if c.Network {
-		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // no program that a URL names
+		env = append(env, "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh") // run no program named by a URL
 	} else {
 		env = append(env, "GIT_ALLOW_PROTOCOL=none")
 	}
@@ -243,8 +240,8 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 	return r, nil
 }
 
-// alone returns the arguments such that git does not look into the work trees of submodules, in
-// which it would run the programs of their own config, and shows differences without other programs.
+// alone returns the arguments that keep git out of the work trees of submodules, where it would run the
+// programs of their own config, and let it show differences without other programs.
 func alone(args []string) []string {
 	switch args[0] {
 	case "status":
@@ -278,7 +275,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
 }
 
-// The messages of git about repositories that it cannot use as they are.
+// Git's messages about repositories that it cannot use as they are.
 var (
 	otherOwner = regexp.MustCompile(`dubious ownership in repository at '(.+)'`)
 	notFetched = regexp.MustCompile(`lazy fetching disabled|from promisor remote`)
@@ -287,7 +284,7 @@ var (
 		`(?:temporary|loose|object|.*\.(?:git|lock)).*: (?:Permission denied|Read-only file system)).*$`)
 )
 
-// known explains a message of git with its remedy, or returns "".
+// known explains a known message of git, with its remedy, or returns "".
 func known(said, dir string) string {
 	if m := otherOwner.FindStringSubmatch(said); m != nil {
 		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say "+
@@ -311,7 +308,7 @@ func NotFetched(err error) bool {
 	return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote")
 }
 
-// leftOver says what to do about a file that a git which was killed has left.
+// leftOver says what to do about a file that a killed git has left behind.
 func leftOver(said string) string {
 	if m := lockHeld.FindStringSubmatch(said); m != nil && m[1] != "" {
 		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this file; remove it: rm %s",
@@ -329,7 +326,7 @@ func leftOver(said string) string {
 	return ""
 }
 
-// inTheWay matches git's message that a branch has the name of a folder of another one.
+// inTheWay matches git's message that a branch has the name of another one's folder.
 var inTheWay = regexp.MustCompile(`'refs/heads/([^']+)' exists; cannot create 'refs/heads/([^']+)'`)
 
 // Unwrap returns why the command failed.
@@ -357,7 +354,7 @@ func Fields(out string) []string {
 	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 }
 
-// oldest is the first version of git that has all that this program uses.
+// oldest is the first git version that has everything this program uses.
 const oldest = "2.38"
 
 var checked atomic.Bool
@@ -387,12 +384,12 @@ func Check(ctx context.Context) error {
 	return nil
 }
 
-// TopLevel returns the top of the work tree around a folder. A repository whose config names another
-// folder is an error.
+// TopLevel returns the top of the work tree around a folder. It is an error if the repository's config names
+// another folder.
 func TopLevel(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
-	r, err := once(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}}, inert) // guard uses it
+	r, err := once(ctx, Command{Dir: dir, Args: []string{"rev-parse", "--show-toplevel"}}, inert) // used by guard
 	if err != nil {
 		return "", err
 	}
@@ -426,13 +423,13 @@ func InProgress(gitDir string) string {
 	return ""
 }
 
-// identityTime bounds Identity. Without a commit-graph the history of the largest repositories takes ten
+// identityTime limits Identity. Without a commit-graph, the history of the largest repositories takes ten
 // seconds.
 const identityTime = 30 * time.Second
 
-// Identity returns what identifies the repository of a folder on every machine: the URL of its remote
-// (origin, else the first), as configured, and the hash of its first commit. Either is "" if it does
-// not exist, both outside of a repository. A shallow clone has no first commit. It takes 30 s at most.
+// Identity returns what identifies a folder's repository on every machine: the URL of its remote (origin,
+// else the first), as configured, and the hash of its first commit. Each is "" if it does not exist; both are
+// outside a repository. A shallow clone has no first commit. It takes at most 30 s.
 func Identity(ctx context.Context, dir string) (remote, root string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, identityTime)
 	defer cancel()
@@ -443,7 +440,7 @@ func Identity(ctx context.Context, dir string) (remote, root string, err error) 
 		}
 
 		out, failed := Output(ctx, Command{Dir: dir, Args: args})
-		if failed != nil && (ExitCode(failed) != 1 || shallow == nil) { // 1 means that it does not exist
+		if failed != nil && (ExitCode(failed) != 1 || shallow == nil) { // exit code 1 means that it does not exist
 			err = fmt.Errorf("looking at the repository of %s: %w", dir, failed)
 		}
 		if failed != nil && ctx.Err() == context.DeadlineExceeded {

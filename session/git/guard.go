@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// inert overrides settings that would run a program, for commands that need none of the user's
+// inert overrides settings that would run a program, for commands that do not need the user's programs
 // either.
 var inert = []string{
 	"core.sshCommand=false", "core.askPass=false", "core.editor=false", "core.alternateRefsCommand=false",
@@ -25,9 +25,9 @@ var inert = []string{
 // driver merges a file as git does without a driver.
 const driver = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B || exit 1"
 
-// programs are the settings with which git, or Git LFS, starts a program or trusts somebody with the
-// user's credentials, and what overrides them if the repository's own config has them and the user's
-// has not. A setting cannot be removed by another one.
+// programs are the settings with which git, or Git LFS, starts a program or gives the user's credentials to
+// somebody, and what overrides them if only the repository's config has them, not the user's. One setting
+// cannot remove another.
 var programs = []struct{ names, instead string }{
 	{`^core\.sshcommand$`, "ssh"},
 	{`^core\.askpass$`, os.Getenv("SSH_ASKPASS")},
@@ -44,10 +44,10 @@ var programs = []struct{ names, instead string }{
 	{`^http\.(.*\.)?sslverify$`, "true"},
 	{`^(http\.(.*\.)?|remote\..*\.)(proxy|sslcert|sslkey|sslcainfo|sslcapath|pinnedpubkey|cookiefile|` +
 		`savecookies|curloptresolve)$`, ""},
-	{`^alias\.lfs$`, "lfs"}, // which git refuses
+	{`^alias\.lfs$`, "lfs"}, // git refuses this name
 }
 
-// patterns are the names of programs, compiled when the first command needs them.
+// patterns are the names of programs, compiled when first needed.
 var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {
 	for _, p := range programs {
 		all = append(all, regexp.MustCompile(p.names))
@@ -55,11 +55,10 @@ var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {
 	return all
 })
 
-// configTimeout bounds reading a repository's config: git waits forever for a pipe in the place of a
-// file.
+// configTimeout limits reading a repository's config: git waits forever for a pipe in the place of a file.
 const configTimeout = 8 * time.Second
 
-// configLimit bounds its size in bytes: it has sections for each branch that was ever checked out.
+// configLimit limits a config's size in bytes: it has sections for each branch that was ever checked out.
 const configLimit = 64 << 20
 
 // guard returns settings that override the programs in the config of a command's repository with
@@ -70,7 +69,7 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 		return nil, err
 	}
 
-	// a command with GitDir alone is not for a work tree
+	// A command with only GitDir does not use a work tree.
 	if _, own := s.own["core.worktree"]; own && c.GitDir == "" && c.WorkTree == "" {
 		if _, err := TopLevel(ctx, c.Dir); err != nil {
 			return nil, err
@@ -78,7 +77,7 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	}
 
 	override := func(name, value string) {
-		if strings.Contains(name, "=") { // -c would take it for another setting
+		if strings.Contains(name, "=") { // -c would set another setting
 			err = &Error{
 				Command: "config",
 				Err: fmt.Errorf("the config of the repository at %s has the setting %q, which cannot be switched "+
@@ -98,9 +97,9 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	return overrides, err
 }
 
-// Signing returns whether the commits of a command are signed and, if so, which settings of the repository's own
-// config name a program for it, with their values: such a program does not run, unless the user's config names
-// it too. It runs git.
+// Signing returns whether the commits of a command are signed. If so, unused has the settings of the
+// repository's own config that name a program for it, with their values: such a program does not run, unless
+// the user's config names it, too. It runs git.
 func Signing(ctx context.Context, c Command) (signs bool, unused map[string]string, err error) {
 	value := func(name string, kind ...string) string {
 		c.Args = append(append([]string{"config"}, kind...), "--get", name)
@@ -170,16 +169,16 @@ func instead(name string) *string {
 	return nil
 }
 
-// scopes are the settings in a repository, by who has made them.
+// scopes are a repository's settings, by who made them.
 type scopes struct {
 	users     map[string]string // of the user and the system
 	own       map[string]string // of the repository
-	filters   map[string]bool   // names of the filters that the repository or, if none may run, anybody has set
-	helpers   []string          // overrides with the user's credential helpers
-	ownHelper bool              // the repository has one
+	filters   map[string]bool   // names of the filters set by the repository or, if none may run, by anybody
+	helpers   []string          // overrides that name the user's credential helpers
+	ownHelper bool              // the repository has a credential helper
 }
 
-// readScopes reads what git config --list prints.
+// readScopes reads the output of git config --list.
 func readScopes(listed string, filters bool) *scopes {
 	// The empty helper removes those before it.
 	s := &scopes{
@@ -194,7 +193,7 @@ func readScopes(listed string, filters bool) *scopes {
 		isOwn := fields[0] == "local" || fields[0] == "worktree"
 		isHelper := strings.HasPrefix(name, "credential.") && strings.HasSuffix(name, ".helper")
 		switch {
-		case fields[0] == "command": // settings of once, and of the user's environment
+		case fields[0] == "command": // settings by once, and by the user's environment
 			continue
 		case isOwn:
 			s.own[name] = value
@@ -220,7 +219,7 @@ func section(name, prefix string) (sub string, ok bool) {
 	return rest[:max(dot, 0)], ok && dot >= 0
 }
 
-// programs overrides the hooks and programs that the repository names.
+// programs overrides the repository's hooks and programs.
 func (s *scopes) programs(override func(name, value string)) {
 	for name, own := range s.own {
 		if hook, ok := section(name, "hook."); ok {
@@ -232,14 +231,14 @@ func (s *scopes) programs(override func(name, value string)) {
 				value = *program
 			}
 			if !has && *program == driver && own == "true" {
-				continue // the usual way to keep the own side of a file; it runs nothing of the repository
+				continue // the usual way to keep one's own side of a file; runs nothing of the repository
 			}
 			override(name, value)
 		}
 	}
 }
 
-// filter overrides the filters: with those of the user, if these may run.
+// filter overrides the filters: by the user's, if these may run.
 func (s *scopes) filter(usersRun bool, override func(name, value string)) {
 	for filter := range s.filters {
 		_, process := s.users["filter."+filter+".process"]
@@ -251,7 +250,7 @@ func (s *scopes) filter(usersRun bool, override func(name, value string)) {
 			switch {
 			case works && has:
 				override(name, value)
-			case works && key == "process": // an empty one would switch the others off
+			case works && key == "process": // an empty one would disable the others
 			case key == "required":
 				override(name, "false")
 			default:
@@ -261,10 +260,9 @@ func (s *scopes) filter(usersRun bool, override func(name, value string)) {
 	}
 }
 
-// CheckBranch returns an error if creating or deleting a branch would write through a symbolic link
-// in the place of the git folder or below it, for example out of the repository: git follows links
-// in the places of refs and their logs. more are other paths that will be written, relative to the
-// git folder with slashes.
+// CheckBranch returns an error if creating or deleting a branch would write through a symbolic link in the
+// place of the git folder or below it, for example out of the repository: git follows links in the places of
+// refs and their logs. more are other paths to be written, relative to the git folder, with slashes.
 func CheckBranch(gitDir, branch string, more ...string) error {
 	for _, path := range append(
 		[]string{"packed-refs", "reftable", "refs/heads/" + branch, "logs/refs/heads/" + branch}, more...) {
@@ -273,7 +271,7 @@ func CheckBranch(gitDir, branch string, more ...string) error {
 			at = filepath.Join(at, part)
 			fi, err := os.Lstat(at)
 			if err != nil {
-				break // missing, so that nothing is below it
+				break // missing, so there is nothing below it
 			}
 			if fi.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
 				return fmt.Errorf("%s is a link, and git would write where it leads: replace it with what it points to",

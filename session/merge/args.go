@@ -33,7 +33,7 @@ type MergeArgs struct {
 	Way     *string `json:"way" arg:"merge, squash or rebase. Default: merge" enum:"merge,squash,rebase"`
 	Message *string `json:"message" arg:"Text of the commit" max:"100000"`
 
-	// The documentation and the errors that they help with name the others.
+	// The documentation, and the errors that these help with, name the others.
 
 	Commit   *bool `json:"commit" arg:"First commit all that the worktree has" unlisted:"true"`
 	Force    *bool `json:"force" arg:"Merge files with conflict markers" unlisted:"true"`

@@ -27,7 +27,7 @@ type CommentArgs struct {
 	RequestID *string      `json:"request_id" arg:"Any text, for retries"`
 }
 
-// A CommentArg is one comment of comment_attempt.
+// A CommentArg is a comment in the arguments of comment_attempt.
 type CommentArg struct {
 	File string  `json:"file" arg:"Path" max:"4096"`
 	Line int     `json:"line" arg:"From 1" min:"1"`
@@ -69,7 +69,7 @@ type Comment struct {
 	CreatedAt string `json:"created_at" jsonschema:"when it was made, RFC 3339 in UTC"`
 }
 
-// allComments in Remove means all that are not queued.
+// allComments in Remove means all comments that are not queued.
 const allComments = "all"
 
 const (
@@ -78,8 +78,8 @@ const (
 	sendTries   = 3
 )
 
-// CommentAttempt collects comments on lines of an attempt's diff, and sends all of them to its agent as
-// one follow-up. They are on the board until they are sent by any caller that sees the attempt.
+// CommentAttempt collects comments on lines of an attempt's diff, and sends them to its agent as one
+// follow-up. Until then the board keeps them. Any caller that sees the attempt can send them.
 func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, a CommentArgs) (*CommentsReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -107,7 +107,7 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 
 	var added []string
 	if done != "" {
-		added, err = b.ChangeComments(ctx, id, nil, nil, request) // those that the earlier call added
+		added, err = b.ChangeComments(ctx, id, nil, nil, request) // returns the comments that the earlier call added
 	} else if changes || named != nil {
 		added, err = changeComments(ctx, e, b, at, a, request)
 	}
@@ -120,7 +120,7 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 		err := sendComments(ctx, e, who, b, at, r, done != "", added)
 		refusal, refused := errors.AsType[*session.Error](err)
 		switch {
-		case refused && changes && done == "": // a refused call has changed nothing
+		case refused && changes && done == "": // a refused call must have changed nothing
 			r.Notice = new("The comments are kept, but were not sent: " + refusal.Message)
 		case err != nil:
 			return nil, err
@@ -198,8 +198,8 @@ func changeComments(
 	return added, err
 }
 
-// sendComments sends all comments that wait as one follow-up, once, if its agent runs when that ends. A
-// repeated call sends only if some of those that it had added still wait.
+// sendComments sends all waiting comments as one follow-up, exactly once. If the agent runs, the follow-up
+// waits for its end. A repeated call sends only if some of the comments that it had added still wait.
 func sendComments(
 	ctx context.Context, e *attempt.Engine, who session.Caller, b board.View, at *task.Attempt, r *CommentsReply,
 	repeated bool, added []string,
@@ -230,7 +230,7 @@ func sendComments(
 			Comments: ids,
 		})
 		if errors.Is(err, task.ErrSent) {
-			continue // by another call in the meantime
+			continue // removed by another call meanwhile
 		}
 		if err != nil {
 			return err
@@ -248,7 +248,7 @@ func sendComments(
 			"alone for those that wait.", at.ID).With("attempt_id", at.ID)
 }
 
-// commentsPrompt is the follow-up with comments, which are in order.
+// commentsPrompt returns the text of the follow-up with these comments, which are in order.
 func commentsPrompt(at *task.Attempt, all []task.Comment) string {
 	var text strings.Builder
 	text.WriteString("These are review comments on your changes. Address each of them, and commit. A quoted line is " +
@@ -284,7 +284,7 @@ func nameOfRepo(at *task.Attempt, id string) string {
 	return id
 }
 
-// commented is the diff that comments of one call are about.
+// commented is the diff on which one call comments.
 type commented struct {
 	e     *attempt.Engine
 	b     board.View
@@ -394,7 +394,7 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 		With("argument", field+".repo").With("value", board.Clip(*given))
 }
 
-// diff returns the changes of a file with all its lines; on another machine, as they are saved.
+// diff returns the changes of a file with all its lines. On another machine it returns the stored changes.
 func (d *commented) diff(ctx context.Context, repo *task.AttemptRepo, file string) (string, error) {
 	if d.at.Elsewhere(d.e.Here) {
 		diffs, _, err := attempt.SavedDiff(ctx, d.b, d.at, attempt.ReportedDiff)

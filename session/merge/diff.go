@@ -118,7 +118,7 @@ func (c *comparison) compare(ctx context.Context) error {
 	return nil
 }
 
-// worktree sets the changes in one worktree. It reports false if that was not compared.
+// worktree adds the changes in one worktree. It reports false if that could not be compared.
 func (c *comparison) worktree(
 	ctx context.Context, repo task.AttemptRepo, d *attempt.RepoDiff,
 ) (compared bool, err error) {
@@ -162,7 +162,7 @@ func (c *comparison) worktree(
 	return true, nil
 }
 
-// binaries returns the files that a diff only names, with their sizes in a worktree.
+// binaries returns the files that a diff names without content, with their sizes in a worktree.
 func binaries(diff, worktree string) map[string]int64 {
 	sizes := map[string]int64{}
 	for line := range strings.Lines(diff) {
@@ -213,7 +213,7 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// checkPath refuses a path that is not inside a worktree.
+// checkPath returns an error for a path that is not inside a worktree.
 func checkPath(field, given string) error {
 	local := filepath.FromSlash(given)
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 ||
@@ -226,7 +226,7 @@ func checkPath(field, given string) error {
 	return nil
 }
 
-// diffLines returns the lines of one side of a file in a diff, as git prints it, by their numbers.
+// diffLines returns the lines of one side of a file in git's diff, by line number.
 func diffLines(diff, file, side string) map[int]string {
 	lines := map[int]string{}
 	header, other := "+++ b/", byte('-')
@@ -234,7 +234,7 @@ func diffLines(diff, file, side string) map[int]string {
 		header, other = "--- a/", '+'
 	}
 
-	is, next, left := false, 0, [2]int{} // lines of the hunk that are left of each side
+	is, next, left := false, 0, [2]int{} // the hunk's remaining lines of each side
 	for line := range strings.Lines(diff) {
 		line = strings.TrimRight(line, "\r\n")
 		if left[0] > 0 || left[1] > 0 {
@@ -243,7 +243,7 @@ func diffLines(diff, file, side string) map[int]string {
 				kind, text = line[0], line[1:]
 			}
 			if kind == '\\' {
-				continue // about the end of the file
+				continue // such as: no newline at end of file
 			}
 			if kind != '+' {
 				left[0]--
@@ -273,20 +273,20 @@ func diffLines(diff, file, side string) map[int]string {
 	return lines
 }
 
-// unquoted returns a line of a diff that names a file, without the quotes of an unusual name.
+// unquoted returns the line of a diff that names a file, without the quotes that git adds to unusual names.
 func unquoted(line string) (string, bool) {
 	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
 		return "", false
 	}
 
-	// which git adds to a name with a blank
+	// git appends a tab to a name with a space
 	if name, err := strconv.Unquote(strings.TrimSuffix(line[4:], "\t")); err == nil {
 		return line[:4] + name, true
 	}
 	return line, true
 }
 
-// hunk reads the beginning of a hunk: the first line and the number of lines of each side.
+// hunk reads the header of a hunk: the first line and the number of lines of each side.
 func hunk(line string) (was, now [2]int, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 4 || fields[0] != "@@" || fields[3] != "@@" {

@@ -1,11 +1,11 @@
 // Package merge brings the commits of attempts into their target branches: merge, rebase, push, and undoing a
-// merge that has conflicts. It also shows the changes of an attempt, and collects comments on their lines for its
-// agent. It takes the worktrees from package attempt and has no state of its own: each call refuses an attempt
-// whose agent works, and moves one repository after the other.
+// merge that has conflicts. It also shows the changes of an attempt, and collects comments on their lines for
+// its agent. The worktrees belong to package attempt; this package has no state. Each call refuses an attempt
+// whose agent works, and handles one repository after the other.
 //
-// What a reader has to hold: Reply and Repo with its statuses; settled, the refusals of all calls that move
-// branches; landed, which turns a conflict into a merge in the worktree; comparison, which makes a diff; Comment and
-// commented, the lines that comments are about.
+// The concepts to know: Reply and Repo with its statuses; settled, the refusals of all calls that move
+// branches; landed, which turns a conflict into a merge in the worktree; comparison, which makes a diff;
+// Comment and commented, the lines that comments are about.
 package merge
 
 import (
@@ -45,7 +45,7 @@ type Repo struct {
 	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
 
-	Remarks []string `json:"-"` // what else there is to say, which Notice has, too
+	Remarks []string `json:"-"` // further remarks, which Notice has, too
 
 	attempt, path, branch string
 }
@@ -74,9 +74,9 @@ const (
 	Retargeted = "retargeted"
 )
 
-// Merge brings the commits of an attempt into its target branches: by a merge commit, which is
-// the default, as one commit, or each again. If that has conflicts, the target is merged into the
-// attempt's worktree instead, where they can be resolved.
+// Merge brings the commits of an attempt into its target branches: by a merge commit, which is the default,
+// as one commit, or one by one. On conflicts it merges the target into the attempt's worktree instead, where
+// they can be resolved.
 func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeArgs) (*Reply, error) {
 	ways := []worktree.Way{worktree.WayMerge, worktree.WaySquash, worktree.WayRebase}
 	way := worktree.WayMerge
@@ -121,7 +121,7 @@ func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeAr
 }
 
 // targetIdle refuses a target that is the branch of an attempt whose agent waits or runs: the merge would
-// change the files under it.
+// change files while that agent uses them.
 func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
 	b, err := e.Store(ctx)
 	if err != nil {
@@ -148,8 +148,8 @@ func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
 	return nil
 }
 
-// messageOf returns the messages of commits for an attempt: the title of its task, and that with the description
-// and the ids. It refuses callers without RightMerge.
+// messageOf returns the commit messages for an attempt: the title of its task, and that title with the
+// description and the ids. It refuses callers without RightMerge.
 func messageOf(
 	ctx context.Context, e *attempt.Engine, who session.Caller, target board.Target,
 ) (title, text string, err error) {
@@ -175,9 +175,9 @@ func messageOf(
 	return of.Title, strings.Join(parts, "\n\n"), nil
 }
 
-// conclude records what became of the branches of an attempt, after refused was their outcome, also if that
-// is the error of one repository after others were moved: it is merged once all its repositories are and no
-// work is left in them. Its task is then done, if done says so and the config agrees.
+// conclude records what became of an attempt's branches, given their outcome refused, which may be the error
+// of one repository after others were moved. The attempt is merged once all its repositories are and no work
+// is left in them. Then its task is set to done, if done and the config say so.
 func conclude(
 	ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, refused error,
 ) (*Reply, error) {
@@ -198,19 +198,19 @@ func conclude(
 	switch {
 	case refused != nil:
 		return nil, refused
-	case err != nil && !errors.Is(err, task.ErrNotFound): // else it was deleted meanwhile
+	case err != nil && !errors.Is(err, task.ErrNotFound): // otherwise the attempt was deleted meanwhile
 		return nil, board.Midway(board.Fault("recording what became of the branch", err))
 	}
 	return reply, nil
 }
 
-// landedAs returns the value of task.Situation.Landed for an attempt as its worktrees are.
+// landedAs returns the value of task.Situation.Landed by the state of an attempt's worktrees.
 func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (string, error) {
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	merged, left := false, at.Run != nil && at.State != task.Completed // such a run can go on
+	merged, left := false, at.Run != nil && at.State != task.Completed // an incomplete run can go on
 	for _, r := range at.Repos {
 		s, err := e.Worktrees(at).Status(ctx, r.Worktree, *r.BaseCommit, r.TargetBranch)
 		if err != nil {
@@ -230,7 +230,8 @@ func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (
 	return "", nil
 }
 
-// Rebase repeats the commits of an attempt on its target branches as they are now. It treats conflicts as Merge does.
+// Rebase repeats an attempt's commits on top of the current target branches. It treats conflicts as Merge
+// does.
 func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
 	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
 		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
@@ -272,7 +273,7 @@ func (r *Repo) landed(
 	return nil
 }
 
-// remark says that the attempt's branch has the commits of what was checked out instead, and which programs
+// remark says that the attempt's branch got the commits of what was checked out instead, and which programs
 // did not sign.
 func (r *Repo) remark(done *worktree.Landed) {
 	if done.Adopted != "" {
@@ -311,7 +312,7 @@ func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchA
 	return conclude(ctx, e, who, reply, false, err)
 }
 
-// Push pushes the branch of an attempt to a remote, which is origin if none is named.
+// Push pushes the branch of an attempt to a remote, origin by default.
 func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs) (*Reply, error) {
 	remote := "origin"
 	if a.Remote != nil {
@@ -349,7 +350,7 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 	return reply, nil
 }
 
-// ChangeTarget sets the branch that an attempt is compared with and merged into.
+// ChangeTarget sets the branch with which an attempt is compared and into which it is merged.
 func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a TargetArgs) (*Reply, error) {
 	b, at, err := settled(ctx, e, who, a.Target, a.RepoID)
 	if err != nil {
@@ -392,8 +393,8 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 	return reply, nil
 }
 
-// settled returns an attempt with its repositories, or one of them, for a call that merges or pushes.
-// It refuses callers without RightMerge, agents in a workspace, and attempts whose agent waits or runs.
+// settled returns an attempt with all or one of its repositories, for a call that merges or pushes. It
+// refuses callers without RightMerge, agents in a workspace, and attempts whose agent waits or runs.
 func settled(
 	ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string,
 ) (b board.View, at *task.Attempt, err error) {
@@ -451,8 +452,8 @@ func newRepo(at *task.Attempt, r task.AttemptRepo) Repo {
 	}
 }
 
-// eachRepo calls do for the repositories of an attempt, or for one of them. With an error of one of them it
-// returns what was done before.
+// eachRepo calls do for all repositories of an attempt, or for one. If one fails, it returns the error and
+// what was done before.
 func eachRepo(
 	ctx context.Context, e *attempt.Engine, who session.Caller, t board.Target, repo *string,
 	do func(*worktree.Keeper, worktree.Landing, *Repo) error,
@@ -463,7 +464,7 @@ func eachRepo(
 	}
 	id := at.ID
 	k, reply := e.Worktrees(at), &Reply{AttemptID: id, Repos: []Repo{}}
-	inUse := func() bool { // by a follow-up, which waits for the worktrees before it runs
+	inUse := func() bool { // a follow-up uses them; it waits for the worktrees before it runs
 		open, err := attempt.IsOpen(ctx, b, id)
 		return open || err != nil
 	}

@@ -13,7 +13,7 @@ import (
 	"deepwork/session/store"
 )
 
-// A program that is built for the simulation takes its sessions from a store that is faulty on purpose.
+// A program built for the simulation uses a store with deliberate faults.
 func init() {
 	share, _ := strconv.ParseFloat(os.Getenv("DEEPWORK_FAULT_OVERTAKEN"), 64) // "" means 0
 	without := os.Getenv("DEEPWORK_FAULT_BREAK")
@@ -24,15 +24,15 @@ func init() {
 	}
 }
 
-// A faultyStore does not write a share of the transitions at first, as if another process had been faster: the
-// command is applied again to the same state, which must not show. It also leaves out a check of the engine, to
-// show that the check is needed: "reread" takes a write for not made if it was not confirmed, and does not look
-// at the session again, and "look" believes that a session is always as this process saw it last.
+// A faultyStore fails a share of the transitions at first, as if another process had been faster: the command
+// is then applied again to the same state, which must not show. It also leaves out one check of the engine,
+// to prove that it is needed. "reread" takes an unconfirmed write for one that was not made, and does not
+// read the session again. "look" assumes that a session never changes outside of this process.
 type faultyStore struct {
 	store.Sessions
 	overtaken float64
 	without   string
-	unread    sync.Map // ids of sessions that are not looked at again, once
+	unread    sync.Map // ids of sessions that are not read again once
 }
 
 func (f *faultyStore) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {

@@ -16,28 +16,28 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Inspection is one pass over all sessions. Operations in progress may cause findings: inspect again, and see
-// session.Report.Confirmed.
+// An Inspection is one pass over all sessions. Operations in progress may cause findings, so inspect again,
+// and see session.Report.Confirmed.
 type Inspection struct {
 	Report session.Report
-	// Behind returns the path of a session's export, if it is to be reported as differing, else "".
+	// Behind returns the path of a session's export if it differs and is to be reported, else "".
 	Behind func(*Record) string
 
 	store       *Store
 	definitions map[string]keptDefinition
-	sessions    map[string]*machine.State // by id; what others refer to, or nil if unreadable
+	sessions    map[string]*machine.State // by id; nil if unreadable; for references of other sessions
 	backwards   []string                  // sessions whose times run backwards
-	started     map[Request]string        // the session that a start_workflow began
+	started     map[Request]string        // the session that each start_workflow began
 	behind      []string                  // exports that differ from their sessions
 }
 
-// A keptDefinition is a definition, or the error of reading it.
+// A keptDefinition is a definition, or the error from reading it.
 type keptDefinition struct {
 	def *machine.Definition
 	err error
 }
 
-// maxNamed is how many exports a finding names.
+// maxNamed is the maximum number of exports that a finding names.
 const maxNamed = 50
 
 // Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and their
@@ -90,7 +90,8 @@ func (i *Inspection) Len() int { return len(i.sessions) }
 // where returns where a session is, for messages.
 func where(id string) string { return "session " + id }
 
-// triesIn matches the numbers of tries in what may wait for a person: earlier versions counted those that passed, too.
+// triesIn matches the numbers of tries in the column of what may wait for a person: earlier versions also
+// counted tries that passed.
 var triesIn = regexp.MustCompile(`"reviews":\d+,?`)
 
 // session checks one session on its own.
@@ -164,10 +165,10 @@ func (i *Inspection) faults(s *machine.State) []string {
 	return append(faults, s.FaultsWith(k.def)...)
 }
 
-// definition reads the definition of a session; each is read once.
+// definition returns the definition of a session. Each one is read only once.
 func (i *Inspection) definition(ref machine.DefinitionRef) keptDefinition {
 	k, known := i.definitions[ref.Hash]
-	if known { // what was kept under one hash by two job folders differs in nothing but the reference
+	if known { // two job folders with one hash differ only in the reference
 		return k
 	}
 	data, err := i.store.Definition(ref.Hash)
@@ -185,8 +186,8 @@ func (i *Inspection) definition(ref machine.DefinitionRef) keptDefinition {
 	return k
 }
 
-// parents checks how sessions are nested. Parents that were pruned, or are already reported as
-// unreadable, are skipped.
+// parents checks how sessions are nested. It skips parents that were pruned, or are already reported as
+// unreadable.
 func (i *Inspection) parents() {
 	up := func(s *machine.State) (id string, parent *machine.State) {
 		if s == nil || s.ParentSessionID == nil {

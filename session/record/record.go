@@ -1,5 +1,5 @@
 // Package record reads and writes the sessions of a project, which are rows of its store, as states of the
-// machine. It checks nothing about who may do so.
+// machine. It does not check who may do so.
 //
 // To change it, know these: Store, Record, Request, Waiting.
 package record
@@ -29,30 +29,30 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// storeTimeout is how long a call waits for the store: longer than a store itself does, whose store.ErrBusy
-// after 10 seconds says more.
+// storeTimeout is how long a call waits for the store. It is longer than the store's own timeout, since
+// store.ErrBusy, after 10 seconds, says more.
 const storeTimeout = 12 * time.Second
 
-// A Store is the sessions in a project's store. Its errors are *session.Error, if callers can act on them.
-// Its methods block for the store, and may be called from any goroutine.
+// A Store gives access to the sessions in a project's store. Its errors are *session.Error if callers can act
+// on them. Its methods block for the store, and may be called from any goroutine.
 type Store struct {
 	store.Sessions
 	root string // of the process, for messages
 
-	// Wrote is called after each write of a transition, also one that fails, with how long the store took. It
-	// must not block; nil means nothing.
+	// Wrote is called after each write of a transition, even a failed one, with the time that the store took.
+	// It must not block. nil means no observer.
 	Wrote func(took time.Duration)
 
 	mu      sync.Mutex // guards figures
 	figures Figures
 }
 
-// Figures count what this process wrote.
+// Figures count what this process has written.
 type Figures struct {
 	Started, Completed, Aborted int // sessions
-	Steps                       int // that were finished
-	Tries                       int // that got a verdict of reviews, or failed at checks
-	Asked                       int // questions to a person: each is a wait
+	Steps                       int // finished steps
+	Tries                       int // verdicts of reviews, and failed checks
+	Asked                       int // questions to a person, each of which is a wait
 }
 
 // Figures returns the current figures.
@@ -62,8 +62,8 @@ func (r *Store) Figures() Figures {
 	return r.figures
 }
 
-// Count counts the transition from before, nil for a new session, to next. Write does so for its own; its
-// caller does for those that it makes together with it.
+// Count counts the transition from before, nil for a new session, to next. Write counts its own transition;
+// its caller counts those that it makes together with it.
 func (r *Store) Count(before, next *machine.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,24 +94,24 @@ func (r *Store) Count(before, next *machine.State) {
 	}
 }
 
-// Of returns the sessions of stores; root is where this process works.
+// Of returns the sessions of a store; root is where this process works.
 func Of(s store.Sessions, root string) *Store { return &Store{Sessions: storing(s), root: root} }
 
-// storing puts faults between a process and its store, in a program that is built for the simulation.
+// storing lets a program built for the simulation put faults between a process and its store.
 var storing = func(s store.Sessions) store.Sessions { return s }
 
-// A Record is a session as it was read.
+// A Record is a session as read from the store.
 type Record struct {
 	State *machine.State
 	Row   store.Session
 }
 
-// Timed bounds a call to the store. What was begun is finished, even if the caller has left.
+// Timed limits a call to the store. The call is completed even if its caller has left.
 func Timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// Read returns a session, or nil if it still has the revision of known, which may be nil.
+// Read returns a session, or nil if it still has the revision of known. known may be nil.
 func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Record, error) {
 	revision := int64(-1)
 	if known != nil {
@@ -144,7 +144,7 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 	return &Record{s, stored.Session}, nil
 }
 
-// Revision returns the revision that a session has, or -1 if it cannot be read.
+// Revision returns a session's current revision, or -1 if it cannot be read.
 func (r *Store) Revision(id string) int64 {
 	all, err := r.List(context.Background(), store.SessionQuery{IDs: []string{id}})
 	if err != nil || len(all) == 0 {
@@ -161,7 +161,7 @@ func (r *Store) List(ctx context.Context, q store.SessionQuery) ([]store.Session
 	return all, Explain(err)
 }
 
-// Ancestry returns a session and what it is nested in, the outermost first.
+// Ancestry returns a session and those around it, the outermost first.
 func (r *Store) Ancestry(ctx context.Context, id string) ([]store.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -197,7 +197,7 @@ func (r *Store) Write(
 	return written, err
 }
 
-// Fill makes w the transition from before, nil for a new session, to next.
+// Fill sets w to the transition from before, nil for a new session, to next.
 func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next *machine.State) error {
 	w.Before = -1
 	if before == nil {
@@ -226,7 +226,7 @@ func partsOf(parts []machine.Part) []store.SessionPart {
 	})
 }
 
-// Defining returns the part of a definition that a transition must store.
+// Defining returns the part with a definition that a transition must store.
 func Defining(def *machine.Definition) *store.SessionWrite {
 	w := &store.SessionWrite{}
 	if def.Data != nil {
@@ -235,7 +235,7 @@ func Defining(def *machine.Definition) *store.SessionWrite {
 	return w
 }
 
-// RowOf returns the row of a state. Root, MovedBy and what never changes come from the row before.
+// RowOf returns the row of a state. It takes Root, MovedBy and what never changes from the earlier row.
 func RowOf(row store.Session, s *machine.State) store.Session {
 	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName,
 		s.WorkflowName, s.CurrentStepID, string(s.Status)
@@ -257,11 +257,11 @@ func RowOf(row store.Session, s *machine.State) store.Session {
 	return row
 }
 
-// A Request is a call with a request_id and what that is scoped to (DESIGN "Retries").
+// A Request is a call with a request_id, with the scope of that id (DESIGN "Retries").
 type Request struct{ Identity, Tool, ID string }
 
-// Key distinguishes requests: collisions do not occur by chance, and could only be forced within one
-// identity, which is part of it.
+// Key distinguishes requests. Collisions do not occur by chance; somebody could force one only within one
+// identity, since that is part of the key.
 func (k Request) Key() store.Key {
 	text := make([]byte, 0, 128)
 	for _, part := range []string{k.Identity, k.Tool, k.ID} {
@@ -271,7 +271,7 @@ func (k Request) Key() store.Key {
 	return store.Key(sum[:16])
 }
 
-// Find returns the session in which a call with a request_id was made, or "".
+// Find returns the id of the session in which a call with a request_id was made, or "".
 func (r *Store) Find(ctx context.Context, k Request) (string, error) {
 	ctx, cancel := Timed(ctx)
 	defer cancel()
@@ -287,7 +287,7 @@ func (r *Store) Definition(hash string) ([]byte, error) {
 	return data, Explain(err)
 }
 
-// Explain converts the errors of a store on which agents can act.
+// Explain converts those errors of a store on which agents can act.
 func Explain(err error) error {
 	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
 		return session.NotNow(codes.StoreDamaged,
@@ -297,7 +297,7 @@ func Explain(err error) error {
 	return store.Refused(err)
 }
 
-// Unreadable converts a read error to one that agents can act on.
+// Unreadable converts a read error to one on which agents can act.
 func (r *Store) Unreadable(id string, err error) error {
 	err = Explain(err)
 	switch {
@@ -313,14 +313,15 @@ func (r *Store) Unreadable(id string, err error) error {
 		id).Because(err)
 }
 
-// Unknown is the error for a session that does not exist, as far as the caller may know.
+// Unknown returns the error for a session that does not exist, as far as the caller may know.
 func (r *Store) Unknown(id string) *session.Error {
 	return session.NotNow(codes.UnknownSession,
 		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in "+
 			"resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
 }
 
-// Missing is the error for a session that is not stored. It names a file that can be imported.
+// Missing returns the error for a session that is not stored. It names a file that can be imported, if there
+// is one.
 func (r *Store) Missing(id string) *session.Error {
 	e, dir := r.Unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
 	if info, err := os.Lstat(filepath.Join(dir, state.ExportName(id))); err == nil && info.Mode().IsRegular() {
@@ -340,13 +341,13 @@ func (r *Store) Missing(id string) *session.Error {
 	return e
 }
 
-// ProjectGone is the error of a call that needs a project folder which cannot be reached.
+// ProjectGone returns the error of a call that needs a project folder which cannot be reached.
 func ProjectGone(root string, err error) error {
 	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and call again.",
 		root, err).Because(err)
 }
 
-// NotSaved returns the error of a transition that could not be made durable, and was not made.
+// NotSaved returns the error of a transition that could not be stored, and so was not made.
 func NotSaved(id string, err error) error {
 	if err := Explain(err); session.CodeOf(err) != "" {
 		return err
@@ -356,27 +357,27 @@ func NotSaved(id string, err error) error {
 		err).With("session_id", id).Because(err)
 }
 
-// An OpenStep is a current step that no person has let through as it was handed in last. Whether it waits for
-// one depends on the settings.
+// An OpenStep is a current step whose last hand-in no person has let through. Whether it waits for a person
+// depends on the settings.
 type OpenStep struct {
 	ID      string    `json:"id"`
 	Began   time.Time `json:"began"`
-	Given   bool      `json:"given,omitempty"`   // it was handed in for a review by a reviewer
+	Given   bool      `json:"given,omitempty"`   // handed in for an external review
 	Failed  time.Time `json:"failed,omitzero"`   // when the newest review failed
-	Reviews int       `json:"reviews,omitempty"` // of the step that failed
-	// when a person was asked to pass its outputs; zero if nobody is asked now
+	Reviews int       `json:"reviews,omitempty"` // number of failed reviews of the step
+	// when a person was asked to pass its outputs; zero if nobody is being asked
 	Asked time.Time `json:"asked,omitzero"`
-	Shown time.Time `json:"shown,omitzero"` // when the agent was told to review it itself
+	Shown time.Time `json:"shown,omitzero"` // when the agent was told to review the outputs itself
 }
 
-// A Waiting is what may wait for a person in an active session: the column of its row.
+// A Waiting says what may wait for a person in an active session. It is a column of the session's row.
 type Waiting struct {
 	Steps    []OpenStep      `json:"steps"`
-	Override config.Override `json:"override,omitempty"` // of the session's pin, if it is pinned
+	Override config.Override `json:"override,omitempty"` // the pinned setting, if the session is pinned
 	Pin      bool            `json:"pin,omitempty"`
 }
 
-// waitingOf returns what may wait for a person in a session, "" if nothing does.
+// waitingOf returns what may wait for a person in a session, or "".
 func waitingOf(s *machine.State) string {
 	if s.Status != machine.Active {
 		return ""
@@ -389,7 +390,7 @@ func waitingOf(s *machine.State) string {
 			continue
 		}
 
-		// a person has let through what was before
+		// a person has let through what was handed in before
 		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) }
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
 		if p.Question.Open() && since(p.Question.AskedAt) {

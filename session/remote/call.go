@@ -105,7 +105,7 @@ func (e *Engine) call(
 	if err == nil && v.lost {
 		v, err = e.awaitOtherServer(answerCtx, n.id)
 	}
-	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation has priority
+	why := cmp.Or(context.Cause(ctx), context.Cause(answerCtx)) // a cancellation takes precedence
 	switch {
 	case err == nil:
 		return answer(v, setting)
@@ -139,7 +139,7 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	case err != nil:
 		return nil, fmt.Errorf("waiting for remote run %s to be cancelled: %w", n.id, err)
 	case v.lost:
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askTime) // the caller's has ended
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askTime) // the caller's context has ended
 		defer cancel()
 		return e.cancelElsewhere(asking, &v.Run)
 	default:
@@ -176,7 +176,7 @@ func untilLeaving(ctx context.Context) (context.Context, func()) {
 // waitsForSlot is the progress of a run that has not begun.
 const waitsForSlot = "waiting for a slot"
 
-// errReply is the cause if a reply does not wait for the end.
+// errReply is the cause if a reply no longer waits for the end.
 var errReply = errors.New("the time for a reply is over")
 
 // begin creates a run, records it, and starts its driver.
@@ -228,7 +228,7 @@ func (e *Engine) begin(
 			return n, nil
 		}
 
-		err = errClosing // another server finds the record, which has no answer
+		err = errClosing // another server will find the record, which has no answer
 	}
 
 	e.slots.leave(t, x)
@@ -249,8 +249,8 @@ func (e *Engine) begin(
 		w.Name, err).Because(err)
 }
 
-// await blocks until the run is over or ctx ends, and calls progress for changes after the view v. Its
-// error is errClosing if this server no longer follows the run.
+// await blocks until the run is over or ctx ends. It calls progress for changes after the view v. Its error
+// is errClosing if this server no longer follows the run.
 func (e *Engine) await(ctx context.Context, n *entry, v *view, progress func(Run)) (*view, error) {
 	for !v.over {
 		var err error

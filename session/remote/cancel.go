@@ -9,10 +9,10 @@ import (
 	"deepwork/session/codes"
 )
 
-// Cancel cancels a run that any server follows, tells its source if that has a cancel tool,
-// and returns the run once that is stored. One that has ended is returned unchanged. Errors are
-// those of Status except status_not_supported, and the StateErrors not_answered, if the server that
-// follows it has not cancelled it in time, and cancel_not_saved.
+// Cancel cancels a run that any server follows, tells its source if that has a cancel tool, and returns the
+// run once its end is stored. It returns an ended run unchanged. Errors are those of Status except
+// status_not_supported, and the StateErrors not_answered, if the server that follows the run has not
+// cancelled it in time, and cancel_not_saved.
 func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run, error) {
 	x, err := e.known(ctx, identity, executionID)
 	switch {
@@ -26,7 +26,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 
 	n := e.get(x.ExecutionID)
 	if n == nil {
-		v, err := e.cancelElsewhere(ctx, x) // its end is stored, also if this server has taken it up meanwhile
+		v, err := e.cancelElsewhere(ctx, x) // its end is stored, even if this server has taken the run over meanwhile
 		if err != nil {
 			return nil, err
 		}
@@ -39,12 +39,12 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 	return e.durable(ctx, &v.Run)
 }
 
-// errNotAnswered is why a wait for another server ends.
+// errNotAnswered is the cause if a wait for another server ends.
 var errNotAnswered = errors.New("asked, not answered yet")
 
-// cancelElsewhere asks the server that follows a run to cancel it, whichever that is, and
-// returns the run when it has ended. What was asked is durable: if that server is gone, the one
-// that takes the run up cancels it.
+// cancelElsewhere asks the server that follows a run, whichever that is, to cancel it, and returns the run
+// when it has ended. The request is durable: if that server is gone, the one that takes the run over cancels
+// it.
 func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
 		return nil, fmt.Errorf("asking the server that follows remote run %s to cancel it: %w", x.ExecutionID, err)
@@ -75,8 +75,8 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	return v, err
 }
 
-// awaitOtherServer returns a run that another server follows once its record is over. Its error is
-// errClosing if the engine closes before.
+// awaitOtherServer returns a run that another server follows, once its record is over. Its error is
+// errClosing if the engine closes first.
 func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,13 +91,12 @@ func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err 
 		return true, nil
 	})
 	if err != nil && context.Cause(ctx) == errClosing {
-		err = errClosing // also if the database has its own error for that
+		err = errClosing // the database may report that with an error of its own
 	}
 	return v, err
 }
 
-// durable returns a run that has ended, or an error if it was cancelled and that cannot be
-// stored.
+// durable returns a run that has ended, or an error if it was cancelled and its end cannot be stored.
 func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
 	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
 		if e.saveEnds(ctx); e.get(x.ExecutionID) != nil {
@@ -133,7 +132,7 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 	return new(shown(rec)), nil
 }
 
-// notSaved is the error if a cancellation could not be stored.
+// notSaved returns the error if a cancellation could not be stored.
 func notSaved(x *Run, err error) error {
 	return refusal(x, codes.CancelNotSaved,
 		"Execution '%s' was cancelled, but that could not be stored: %v. Make sure that the disk can be written, and "+

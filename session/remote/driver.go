@@ -23,16 +23,16 @@ type outcome struct {
 	result    json.RawMessage
 	words     string // what went wrong; "" if nothing did
 	code      string // of the error, if the state does not determine it; else ""
-	blind     bool   // it continues, but its status cannot be queried
+	blind     bool   // it continues, but nobody can ask for its status
 	uncertain bool   // it may have been carried out or may continue, whatever the state
 	sourceID  string // the source's id, if the actor does not have it yet
 	left      bool   // it continues, and another server follows it
 
-	progress *source.Progress // as reported by the source with the end; nil if it was not
+	progress *source.Progress // reported by the source together with the end; nil if none was
 }
 
-// error returns the message that is stored as the run's error, or nil. If the outcome is uncertain it ends
-// with seeFirst, so that later callers get that advice too.
+// error returns the message that is stored as the run's error, or nil. For an uncertain outcome it ends with
+// seeFirst, so that later callers get that advice, too.
 func (o outcome) error() *string {
 	switch said := clip(o.words, maxWords); {
 	case o.words == "":
@@ -58,7 +58,7 @@ func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot boo
 		defer cancel(nil)
 		o, slot := e.guarded(ctx, n, work)
 		if slot {
-			e.slots.leave(nil, n.rec) // before the callers know, so that their next call finds it free
+			e.slots.leave(nil, n.rec) // before callers know, so that their next call finds a free slot
 		}
 		switch {
 		case context.Cause(ctx) == errLost:
@@ -71,14 +71,14 @@ func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot boo
 	return true
 }
 
-// guarded prevents a panic, such as over a source's answer, from ending the process.
+// guarded keeps a panic, for example over a source's answer, from ending the process.
 func (e *Engine) guarded(
 	ctx context.Context, n *entry, work func(context.Context) (outcome, bool),
 ) (o outcome, slot bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			n.log().Error("the driver of a remote run panicked", "panic", p, "trace", string(debug.Stack()))
-			// Whether it had a slot is not known here: only a waiting one has none.
+			// It is unknown here whether the run had a slot: only a waiting one has none.
 			o, slot = outcome{
 				state: Unknown,
 				words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow "+
@@ -90,8 +90,8 @@ func (e *Engine) guarded(
 	return work(ctx)
 }
 
-// execute drives a new run: it waits for a slot, starts it at the source and polls its status
-// until the end (seed 003, 7.1). If t is nil it already has a slot; a timeout of 0 means none.
+// execute drives a new run: it waits for a slot, starts the run at the source, and polls its status until the
+// end (seed 003, 7.1). If t is nil, the run already has a slot. A timeout of 0 means no limit.
 func (e *Engine) execute(
 	ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration,
 ) (o outcome, slot bool) {
@@ -121,7 +121,7 @@ func (e *Engine) execute(
 	if t != nil {
 		next := *n.rec
 		next.State, next.Deadline = store.RemoteStarting, deadline(timeout)
-		if err := n.save(ctx, &next); err != nil { // nothing was sent
+		if err := n.save(ctx, &next); err != nil { // nothing was sent yet
 			return outcome{
 				state: Failed,
 				code:  codes.RunNotSaved,
@@ -251,14 +251,14 @@ func deadline(timeout time.Duration) *time.Time {
 	return new(now().Add(timeout))
 }
 
-// follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to 7.5). It continues to ask
-// a source that is away, or not in the config, for as long as the run may take. taken says that another server has
-// followed it before.
+// follow polls the source for the status until the run or ctx has ended (seed 003, 7.1 to 7.5). If the source
+// is away or not in the config, it keeps asking for as long as the run may take. taken means that another
+// server has followed the run before.
 func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 	interval := e.statusInterval(ctx)
 	pause := min(interval, firstPoll)
 	failed, refused := 0, 0 // consecutive polls
-	asked := false          // it has reported a status once
+	asked := false          // the source has reported a status
 	for {
 		if wait.For(ctx, pause) != nil {
 			return e.broken(ctx, n.rec)
@@ -279,7 +279,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 
 			if was := n.view.Load().Progress; a.Progress != nil {
 				n.advance(*a.Progress)
-			} else if was != nil && was.Asks != "" { // it was answered
+			} else if was != nil && was.Asks != "" { // the question was answered
 				n.advance(source.Progress{})
 			}
 
@@ -299,7 +299,7 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		case errors.Is(err, source.ErrUnsupported) && !asked && (!taken || refused == refusals-1):
 			return outcome{blind: true}
 		case ok, errors.Is(err, source.ErrUnreadable), errors.Is(err, source.ErrUnsupported):
-			// A source that is starting again may not have all its tools at once.
+			// A source that is restarting may not have all its tools at once.
 			if refused++; refused == refusals {
 				return outcome{
 					state: Unknown,
@@ -316,10 +316,10 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 		}
 		pause = min(interval<<min(failed-1, 10), max(maxPause, interval))
 		switch {
-		case refused > 0: // the time that it has does not depend on the interval
+		case refused > 0: // the time for this does not depend on the interval
 			pause = max(pause, time.Second<<refused)
 		case errors.Is(err, source.ErrUnknown), errors.Is(err, source.ErrAway) && !errors.Is(err, source.ErrLost):
-			pause = interval // nothing was sent, and it may be back soon, as after a switch to another branch and back
+			pause = interval // nothing was sent; it may be back soon, e.g. after switching branches back and forth
 		}
 	}
 }
@@ -331,8 +331,8 @@ func silent(a *source.Answer) error {
 	return &source.RefusedError{Text: "its answer has no status; it says " + clip(said, maxMessage)}
 }
 
-// broken ends a run that must not continue: it cancels it at its source, if that is possible
-// (seed 003, 7.5). If the server is closing, the run continues.
+// broken ends a run that must not continue: it cancels it at its source if possible (seed 003, 7.5). If the
+// server is closing, the run continues.
 func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	var o outcome
 	switch context.Cause(ctx) {
@@ -350,7 +350,7 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 	_, refused := errors.AsType[*source.RefusedError](err)
 	if refused || errors.Is(err, source.ErrUnsupported) ||
 		a != nil && (a.State == source.Failed || a.State == source.Completed && a.Output == nil) {
-		// It may have ended before it was cancelled: its result is not thrown away.
+		// The run may have ended before it was cancelled: do not throw its result away.
 		if b, err := e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID); err == nil {
 			if ended, over := ended(b); over {
 				return ended
@@ -371,11 +371,11 @@ func (e *Engine) broken(ctx context.Context, x *store.RemoteRun) outcome {
 		o.words += " and was cancelled at its source"
 	case a.State == source.Completed && a.Output != nil:
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
-	case a.State == source.Completed: // the cancelling did: asked, the source has not said that the run has ended
+	case a.State == source.Completed: // the cancelling completed: the source, asked, has not said that the run ended
 		o.words += "; its source was asked to cancel it and answered that this is done, but not that the run has " +
 			"ended: it may go on there"
 		o.uncertain = true
-	case a.State == source.Failed: // it failed, or the cancellation did
+	case a.State == source.Failed: // either the run or the cancelling failed
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)
 		o.uncertain = true
 	case a.State == source.Running:

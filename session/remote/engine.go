@@ -33,7 +33,7 @@ type Engine struct {
 	retention time.Duration
 	slots     slots
 
-	ctx     context.Context // of all goroutines; Close ends it with errClosing
+	ctx     context.Context // parent of all goroutines' contexts; Close ends it with errClosing
 	cancel  context.CancelCauseFunc
 	closed  context.Context // ends with Close
 	end     context.CancelFunc
@@ -44,16 +44,15 @@ type Engine struct {
 	mu           sync.Mutex  // guards the fields below
 	closing      bool
 	entries      map[string]*entry // by id
-	lastLook     time.Time         // when adopt looked last; zero before that
-	takeoverFrom time.Time         // until then it takes up nothing
+	lastLook     time.Time         // when adopt last looked; zero before the first look
+	takeoverFrom time.Time         // nothing is taken over before this
 }
 
-// Open returns the engine of a project and takes up the runs that no server follows any more:
-// those whose sources can be asked are followed again, and cancelled when their time is over; the
-// others have ended; none is started again. It waits for no source. The database may be missing,
-// and is created with the first run; if it cannot be read, that is logged. Until Close the
-// engine searches for runs that no server follows, at least every 5 s. ctx bounds Open alone;
-// Close ends the engine.
+// Open returns the engine of a project and takes over the runs that no server follows any more. Runs whose
+// sources can be asked are followed again, and cancelled when their time is over; the others have ended. No
+// run is started again. Open does not wait for sources. A missing database is created with the first run; if
+// the database cannot be read, that is only logged. Until Close, the engine searches for runs that no server
+// follows, at least every 5 s. ctx limits only Open; Close ends the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
 		return nil,
@@ -79,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// add adds a run; it reports false if the engine is closed or has it.
+// add adds a run. It reports false if the engine is closed or has the run already.
 func (e *Engine) add(n *entry) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +91,7 @@ func (e *Engine) add(n *entry) bool {
 	return true
 }
 
-// remove removes a run whose end is in the store, or that another server has taken up.
+// remove removes a run whose end is stored, or that another server has taken over.
 func (e *Engine) remove(n *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,10 +127,10 @@ func (e *Engine) Stats() Stats {
 	return Stats{Running: running, Waiting: waiting}
 }
 
-// Close stops following the runs: those whose sources can be asked continue there, and any
-// other server may take them up at once; a request without an answer is cut off, and its run is
-// unknown; one that waited for a slot has failed. Waiting calls return. It returns the names of
-// what did not stop before ctx ended, or nil.
+// Close stops following the runs. Runs whose sources can be asked continue there, and any other server may
+// take them over at once. A request without an answer is cut off, and its run is unknown. A run that waited
+// for a slot has failed. Waiting calls return. Close returns the names of what did not stop before ctx ended,
+// or nil.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.mu.Lock()
 	e.closing = true
@@ -153,7 +152,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if len(stuck) == 0 {
 		e.drivers.Wait()
 	}
-	if len(all) > 0 { // let other servers take up the runs of this one at once
+	if len(all) > 0 { // let other servers take over these runs at once
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		defer cancel()
 		e.saveEnds(ctx)
@@ -167,7 +166,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	return stuck
 }
 
-// write stores a record, durably.
+// write stores a record durably.
 func (e *Engine) write(ctx context.Context, x *store.RemoteRun) error {
 	if err := e.member.Enter(ctx); err != nil {
 		return err
@@ -191,8 +190,8 @@ func (e *Engine) settings(ctx context.Context) (*config.WorkflowTools, error) {
 	return w, nil
 }
 
-// config returns the current settings or, if they cannot be read, the last ones; nil means that
-// they could never be read.
+// config returns the current settings or, if they cannot be read, the last ones. nil means that they were
+// never read.
 func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	if w, err := e.settings(ctx); err == nil {
 		return w
@@ -200,8 +199,7 @@ func (e *Engine) config(ctx context.Context) *config.WorkflowTools {
 	return e.last.Load()
 }
 
-// timeout returns how long a run of a workflow may take, 0 for no limit, and the name of the
-// setting.
+// timeout returns how long a run of a workflow may take, 0 for no limit, and the name of the setting.
 func timeout(c *config.WorkflowTools, w *source.Workflow) (limit time.Duration, setting string) {
 	for _, s := range c.Sources {
 		if s.Name == w.Source && s.ExecutionTimeout != nil {

@@ -22,12 +22,12 @@ type view struct {
 	Run
 	newer chan struct{} // closed when there is a newer view
 	over  bool          // nothing more will become known here
-	lost  bool          // over, since another server has taken it up
+	lost  bool          // over because another server has taken the run over
 	code  string        // of the error for callers that wait; "" if the state determines it
 }
 
-// An entry is a run that this process drives, or whose end could not be stored. Its driver's goroutine
-// owns its state and alone calls its methods; others read the view.
+// An entry is a run that this process drives, or whose end could not be stored. Only its driver's goroutine
+// owns its state and calls its methods; others read the view.
 type entry struct {
 	engine   *Engine
 	id       string
@@ -41,7 +41,7 @@ type entry struct {
 	unsaved bool             // rec is not stored
 	logged  time.Time        // when progress was last logged at info level
 
-	storedProgress *source.Progress // as it was stored last; owned by serve
+	storedProgress *source.Progress // as last stored; owned by serve
 }
 
 // newEntry returns an entry that publishes a record.
@@ -55,7 +55,7 @@ func (n *entry) log() *slog.Logger {
 	return n.engine.log.With("execution_id", n.id, "workflow", n.rec.WorkflowName, "source", n.rec.Source)
 }
 
-// save stores a record, durably, also while the engine closes, and sets the entry's.
+// save stores a record durably, even while the engine closes, and makes it the entry's record.
 func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
@@ -68,9 +68,9 @@ func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
 	return err
 }
 
-// saveFact is save for facts that hold even if they cannot be stored: the source runs it, or it has
-// ended. It is tried again with each poll, and by saveEnds. After a crash before that the source is asked again, or the
-// state is unknown. If another server has taken the run up, they are that server's to find out.
+// saveFact is save for facts that hold even if they cannot be stored: that the source runs it, or that it has
+// ended. Each poll, and saveEnds, try again. After a crash before that, the source is asked again, or the
+// state is unknown. If another server has taken the run over, it has to find out the facts itself.
 func (n *entry) saveFact(ctx context.Context, next *store.RemoteRun) (stored bool) {
 	err := n.save(ctx, next)
 	if err != nil && !n.unsaved && !n.view.Load().lost {
@@ -81,7 +81,7 @@ func (n *entry) saveFact(ctx context.Context, next *store.RemoteRun) (stored boo
 	return err == nil
 }
 
-// lose gives the run up: another server has taken it up, and its record says what is known.
+// lose gives up the run: another server has taken it over, and its record says what is known.
 func (n *entry) lose() {
 	was := n.view.Load()
 	if was.over {
@@ -94,7 +94,7 @@ func (n *entry) lose() {
 	n.publish(&view{Run: was.Run, over: true, lost: true})
 }
 
-// accept records that the source runs it, under its own id.
+// accept records that the source runs the workflow, under an id of its own.
 func (n *entry) accept(ctx context.Context, sourceExecutionID string) {
 	next := *n.rec
 	next.State, next.SourceExecutionID = Running, &sourceExecutionID
@@ -167,7 +167,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 		n.log().InfoContext(ctx, "remote run ended", "state", run.State, took)
 	}
 
-	if stored { // before the end is visible: what is in memory and has ended is not stored
+	if stored { // before the end is visible: an ended run in memory is one that could not be stored
 		n.engine.remove(n)
 	}
 	n.publish(&view{Run: run, over: true, code: o.code})
@@ -200,9 +200,8 @@ func (n *entry) export() {
 	telemetry.Export(s)
 }
 
-// lastProgress returns the progress of a run at its end: as the source reported it with the
-// end, otherwise the last known. An ended run no longer waits for a slot, and a completed one
-// has no current part.
+// lastProgress returns the progress of a run at its end: as reported by the source together with the end,
+// otherwise the last known. An ended run no longer waits for a slot, and a completed one has no current part.
 func lastProgress(o outcome, was *view) *source.Progress {
 	switch {
 	case o.progress != nil:
@@ -227,12 +226,12 @@ func (n *entry) publish(v *view) {
 	close(n.view.Swap(v).newer)
 }
 
-// progressText returns progress as it is stored; nil means no progress.
+// progressText returns progress in the stored form; nil means no progress.
 func progressText(p *source.Progress) json.RawMessage {
 	if p == nil {
 		return nil
 	}
-	text, _ := json.Marshal(p) // numbers and a text: encoding cannot fail
+	text, _ := json.Marshal(p) // encoding numbers and a text never fails
 	return text
 }
 

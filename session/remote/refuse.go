@@ -8,15 +8,15 @@ import (
 	"deepwork/session/codes"
 )
 
-// resultInError is how many bytes of the result of a run that did not complete are in the
-// error; a whole result would crowd out the rest.
+// resultInError limits how many bytes of an incomplete run's result are in the error: a whole result would
+// crowd out the rest.
 const resultInError = 4 << 10
 
-// seeFirst is the advice if it is not known whether a workflow was carried out.
+// seeFirst is the advice if it is unknown whether a workflow was carried out.
 const seeFirst = "See at its source whether it was done before you call again"
 
-// answer returns what a caller gets that waited for the end: the run, or an error that holds
-// it (seed 003, 2.3 and 2.4). setting names its timeout in the config.
+// answer returns what a caller that waited for the end gets: the run, or an error that holds it (seed 003,
+// 2.3 and 2.4). setting is the name of its timeout in the config.
 func answer(v *view, setting string) (*Run, error) {
 	x := v.Run
 	var code, what, next string
@@ -56,7 +56,7 @@ func answer(v *view, setting string) (*Run, error) {
 		code, next = v.code, "Call again when the server is able to run it"
 	}
 	if len(x.Result) > resultInError {
-		x.Result = nil // workflow_status has it
+		x.Result = nil // workflow_status returns it
 	}
 	return nil, refusal(&x, code, "Workflow '%s' of source '%s' %s: %s. %s. (execution_id %s)",
 		x.WorkflowName, x.Source, what, why, next, x.ExecutionID)
@@ -67,7 +67,7 @@ func refusal(x *Run, code, format string, args ...any) *session.Error {
 	return session.NotNow(code, format, args...).With("run", x).With("execution_id", x.ExecutionID)
 }
 
-// closed is the error for a caller whose run continues while the server ends.
+// closed returns the error for a caller whose run continues while the server ends.
 func closed(v *view) error {
 	x := v.Run
 	return refusal(&x, codes.ShuttingDown,

@@ -1,21 +1,20 @@
 // Package remote runs workflows at other systems (remote runs): one goroutine per run, a bounded number of
-// them at once, and a record of each in the store, so that it is found again after a restart (seed
-// 003, requirements 7 and 8).
+// them at once, and a record of each in the store, so that it is found again after a restart (seed 003,
+// requirements 7 and 8).
 //
-// A run that this process follows is an entry. Its driver is the goroutine that owns its state: it waits
-// for a slot, starts the workflow, polls its status, stores each change, and then publishes it as an
-// immutable view, which wakes callers that wait. Others reach it by the cause that cancels its context:
-// that its caller cancelled it, its time is over, another server has it, or this one closes. Its record
-// is what other servers know about it. Only Call starts a workflow, and only once: a server that takes
+// A run that this process follows is an entry. Its driver is the goroutine that owns its state: it waits for
+// a slot, starts the workflow, polls its status, stores each change, and then publishes it as an immutable
+// view, which wakes callers that wait. Others reach the driver through the cause with which they cancel its
+// context: the caller cancelled the run, its time is over, another server has it, or this server closes. Its
+// record is what other servers know about it. Only Call starts a workflow, and only once: a server that takes
 // over a record only asks about it.
 //
-// A record that is not over belongs to the server that follows it, for 30 s by the clock of the
-// database, renewed every 10 s. A server that is killed or frozen does not renew its records: after at
-// most 30 s any other one takes them up and follows them. From then on the earlier owner can store
-// nothing, and gives up. A server that stops gives its records away at once. Servers do not talk to
-// each other: to cancel a run that another server follows, its record is marked, and its owner,
-// whichever server that is by then, acts on the mark. One loop per server, serve, renews, obeys marks and
-// takes up.
+// A record that is not over belongs to the server that follows it, for 30 s by the clock of the database,
+// renewed every 10 s. A server that is killed or frozen does not renew its records: after at most 30 s
+// another one takes them over and follows the runs. From then on the earlier owner cannot store anything, and
+// gives up. A server that stops gives its records away at once. Servers do not talk to each other: to cancel
+// a run that another server follows, its record is marked, and its owner, whichever server that is by then,
+// acts on the mark. One loop per server, serve, renews records, obeys marks and takes over runs.
 package remote
 
 import (
@@ -52,8 +51,8 @@ const (
 	Unknown   = store.RemoteUnknown
 )
 
-// A Run describes a run to callers. It is a value at one moment; what its pointers
-// and slices hold never changes and must not be modified.
+// A Run describes a run to callers at one moment. It is a value; what its pointers and slices refer to never
+// changes and must not be modified.
 type Run struct {
 	ExecutionID       string           `json:"execution_id" jsonschema:"UUID of the execution"`
 	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id for it, or null"`
@@ -103,12 +102,12 @@ type Options struct {
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	// of a record since it was renewed; default store.RemoteRunLife
+	// how long a record stays its owner's without a renewal; default store.RemoteRunLife
 	Life time.Duration
 }
 
-// ErrCancelled is the cause of a call's context that its caller cancelled: the run is
-// cancelled too. Any other end of the context lets it continue.
+// ErrCancelled is the cause of a call's context if its caller cancelled it: then the run is cancelled, too.
+// After any other end of the context the run continues.
 var ErrCancelled = errors.New("cancelled by the caller")
 
 // The other causes that end a driver's work.
@@ -124,15 +123,15 @@ const (
 	maxPerformed   = 100              // runs at one source that agents or people perform
 	maxWords       = 6000             // characters of a source's description of what went wrong
 	maxMessage     = 1000             // characters of a progress message
-	defaultTimeout = 5 * time.Minute  // of a run that a program performs; others have none
-	performedReply = 50 * time.Second // until a call answers running, if agents or people perform the steps
+	defaultTimeout = 5 * time.Minute  // for runs that a program performs; others have none
+	performedReply = 50 * time.Second // until a call returns a running run, if agents or people perform the steps
 	firstPoll      = 250 * time.Millisecond
-	maxPause       = 30 * time.Second // between polls that fail
+	maxPause       = 30 * time.Second // between failing polls
 	pollTime       = 30 * time.Second // for one poll
 	cancelTime     = 5 * time.Second  // for asking a source to cancel
 	askTime        = 15 * time.Second // for another server to cancel a run
-	graceTime      = 15 * time.Second // for a run that is taken over after its time was over
+	graceTime      = 15 * time.Second // for a run taken over after its time was over
 	writeTime      = 30 * time.Second // for the actor to store something
-	releaseTime    = time.Second      // to leave the runs to other servers, even if the time to close is over
-	refusals       = 5                // consecutive polls that the source refuses
+	releaseTime    = time.Second      // to hand over the runs, even if the time to close is over
+	refusals       = 5                // consecutive polls that a source may refuse
 )

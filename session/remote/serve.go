@@ -18,15 +18,15 @@ import (
 // lookEvery is the longest time between two searches for runs that no server follows.
 const lookEvery = 5 * time.Second
 
-// serve keeps the records of the runs that this server follows its own, until the engine closes: it
-// renews them three times in their life, and cancels those that it is asked to. It also takes up the
-// runs of servers that stop or are killed while this one lives: otherwise, until somebody asks or a
-// server starts, nobody would cancel them when their time is over, or fetch their results before their
-// sources forget them. err is that of the first adopt.
+// serve keeps this server the owner of the records of the runs that it follows, until the engine closes. It
+// renews them three times in their life, and cancels runs when asked to. It also takes over the runs of
+// servers that stop or are killed while this one lives. Otherwise, until somebody asks or a server starts,
+// nobody would cancel them when their time is over, or fetch their results before their sources forget them.
+// err is that of the first adopt.
 func (e *Engine) serve(err error) {
 	logged, next, renewed := "", e.pause(), time.Now()
 	for e.ctx.Err() == nil {
-		if text := fmt.Sprint(err); text != logged { // once, not each time
+		if text := fmt.Sprint(err); text != logged { // only once
 			if logged = text; err != nil {
 				e.log.Warn("remote runs cannot be renewed and taken up now; trying again", "error", err)
 			}
@@ -49,10 +49,10 @@ func (e *Engine) serve(err error) {
 	}
 }
 
-// pause is lookEvery for this engine: it has to be short in comparison with the life of a record.
+// pause is lookEvery for this engine; it must be short compared with the life of a record.
 func (e *Engine) pause() time.Duration { return min(lookEvery, e.retention/6) }
 
-// awaitCancels waits, and cancels the runs that this server follows and that it is asked to cancel meanwhile.
+// awaitCancels waits until next, and meanwhile cancels the runs followed here that somebody asks to cancel.
 func (e *Engine) awaitCancels(next time.Duration) error {
 	if len(e.all()) == 0 {
 		_ = wait.Until(e.ctx, next, e.added)
@@ -76,14 +76,14 @@ func (e *Engine) awaitCancels(next time.Duration) error {
 	return err
 }
 
-// renew renews the records of the runs that this server follows, with their progress, and gives
-// up those that another server has taken up.
+// renew renews the records of the runs that this server follows, with their progress, and gives up those that
+// another server has taken over.
 func (e *Engine) renew() error {
 	all := e.all()
 	if len(all) == 0 {
 		return nil
 	}
-	following := make(map[string]json.RawMessage, len(all)) // their progress; nil means unchanged
+	following := make(map[string]json.RawMessage, len(all)) // the progress of each run; nil means unchanged
 	shown := make(map[*entry]*source.Progress, len(all))
 	for _, n := range all {
 		v := n.view.Load()
@@ -109,7 +109,7 @@ func (e *Engine) renew() error {
 	return nil
 }
 
-// saveEnds stores the ends that could not be stored when they became known.
+// saveEnds stores the ends that could not be stored before.
 func (e *Engine) saveEnds(ctx context.Context) {
 	for _, n := range e.all() {
 		if v := n.view.Load(); !v.over || v.lost {
@@ -120,15 +120,15 @@ func (e *Engine) saveEnds(ctx context.Context) {
 		case err == nil:
 			n.log().Info("the end of a remote run is written down now")
 			e.remove(n)
-		case errors.Is(err, store.ErrNotOwner): // another server has taken it up meanwhile
+		case errors.Is(err, store.ErrNotOwner): // another server has taken the run over meanwhile
 			e.remove(n)
 		}
 	}
 }
 
-// adopt takes up the runs that no server follows any more, first in the store, then in memory.
-// Nothing is started again: a run whose source cannot be asked has ended. If there is
-// nothing to take up it writes nothing. It returns how long to wait until the next time.
+// adopt takes over the runs that no server follows any more, first in the store, then in memory. It starts
+// nothing again: a run whose source cannot be asked has ended. If there is nothing to take over, it writes
+// nothing. It returns how long to wait until the next time.
 func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	next = e.pause()
 	switch {
@@ -158,21 +158,21 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 		e.log.Info("remote run taken up from a server that is gone", "execution_id", x.ID, "workflow", x.WorkflowName,
 			"source", x.Source, "state", x.State)
 		if !x.Over() && !e.takeUp(&x) {
-			err = errClosing // another server takes it up
+			err = errClosing // another server will take it over
 		}
 	}
 
 	return next, err
 }
 
-// leaves returns how long the others are left to renew their runs before any is taken up, since this server
-// could not look for a while: the machine may have slept, or the store was away, and then they could not
+// leaves returns how long other servers get to renew their runs before any is taken over, if this server
+// could not look for a while. Then the machine may have slept, or the store was away, and they could not
 // renew them.
 func (e *Engine) leaves() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	// the other clock stands still meanwhile
+	// the other clock stands still while a machine sleeps
 	if !e.lastLook.IsZero() && now.Round(0).Sub(e.lastLook.Round(0)) > e.retention/2 {
 		e.takeoverFrom = now.Add(e.retention / 2)
 	}
@@ -180,8 +180,8 @@ func (e *Engine) leaves() time.Duration {
 	return time.Until(e.takeoverFrom)
 }
 
-// takeUp starts to follow a run from where the last server was, or to cancel it if that one was asked
-// to. It reports false if the engine is closed.
+// takeUp starts to follow a run where the last server left off, or to cancel it if that server was asked to.
+// It reports false if the engine is closed.
 func (e *Engine) takeUp(x *store.RemoteRun) bool {
 	e.slots.take(x)
 	n := e.newEntry(x)
@@ -190,7 +190,7 @@ func (e *Engine) takeUp(x *store.RemoteRun) bool {
 			n.cancel(ErrCancelled)
 		}
 		if x.Deadline != nil {
-			// It may have ended in time while no server followed it: check its status first.
+			// The run may have ended in time while no server followed it, so check its status first.
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, max(x.Deadline.Sub(now()), graceTime), errTimedOut)
 			defer cancel()

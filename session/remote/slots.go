@@ -7,8 +7,8 @@ import (
 	"deepwork/session/store"
 )
 
-// slots bounds how many runs are at the sources at once. Waiting runs get a slot in the order of
-// their arrival. Those that agents or people perform occupy no slot: they are bounded per source.
+// slots limits how many runs are at the sources at once. Waiting runs get a slot in order of arrival. Runs
+// that agents or people perform need no slot; they are limited per source.
 type slots struct {
 	mu        sync.Mutex
 	limit     int
@@ -20,8 +20,8 @@ type slots struct {
 // A ticket waits for a slot. It is closed when its holder gets the slot.
 type ticket chan struct{}
 
-// enter takes a slot if one is free, or if the run needs none, and returns a nil ticket.
-// Otherwise it queues. ok is false if there are too many already.
+// enter takes a slot if one is free, or if the run needs none, and returns a nil ticket. Otherwise it queues.
+// ok is false if there are too many runs already.
 func (s *slots) enter(limit int, x *store.RemoteRun) (t ticket, ok bool) {
 	s.adjust(limit)
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *slots) take(x *store.RemoteRun) {
 	s.add(x, 1)
 }
 
-// leave gives up a ticket, or else returns what x has.
+// leave gives up a ticket, or else returns the slot of x.
 func (s *slots) leave(t ticket, x *store.RemoteRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *slots) leave(t ticket, x *store.RemoteRun) {
 	s.grant()
 }
 
-// adjust sets the limit to its configured value, also for those that wait.
+// adjust sets the limit to its configured value, also for waiting runs.
 func (s *slots) adjust(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *slots) add(x *store.RemoteRun, n int) {
 	s.performed[x.Source] += n
 }
 
-// grant gives free slots to those that wait. The lock must be held.
+// grant gives free slots to waiting runs. The lock must be held.
 func (s *slots) grant() {
 	for s.used < s.limit && len(s.queue) > 0 {
 		close(s.queue[0])
@@ -90,7 +90,7 @@ func (s *slots) grant() {
 	}
 }
 
-// count returns how many are at the sources and how many wait for a slot.
+// count returns how many runs are at the sources, and how many wait for a slot.
 func (s *slots) count() (running, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,20 +14,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// listed is the number of runs that an error names.
+// listed is the maximum number of runs that an error names.
 const listed = 20
 
-// Status returns a run by its id, or by its source's if that is unique among those of this
-// identity, also for a day after its end if it is among the last thousand (seed 003, 8.1 to 8.4).
-// It does not wait for a source: the status is that of the last poll, normally at most
-// status_interval ago. A run that failed is not an error. One of another identity does not
-// exist.
+// Status returns a run of this identity by its id, or by its source's id if that is unique among them. An
+// ended run is available for a day, if it is among the last thousand (seed 003, 8.1 to 8.4). It does not wait
+// for a source: the status is that of the last poll, normally at most status_interval ago. A failed run is
+// not an error. A run of another identity does not exist.
 //
-// Errors: a text that is neither a UUID nor a source's id is a ToolError, invalid_execution_id; an
-// unknown id is a StateError, unknown_run, that lists the newest; a source's id that several have
-// is a ToolError, ambiguous_execution_id, that lists ours; an unknown id while the store cannot be
-// read is a StateError, runs_unread; and one whose source cannot be asked is a StateError,
-// status_not_supported, that holds the Run under "run" (8.5).
+// Errors: a text that is neither a UUID nor a source's id is a ToolError, invalid_execution_id; an unknown id
+// is a StateError, unknown_run, that lists the newest; a source's id that several have is a ToolError,
+// ambiguous_execution_id, that lists ours; an unknown id while the store cannot be read is a StateError,
+// runs_unread; and one whose source cannot be asked is a StateError, status_not_supported, that holds the Run
+// under "run" (8.5).
 func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run, error) {
 	x, err := e.known(ctx, identity, executionID)
 	if err == nil && !x.StatusSupported && x.EndedAt == nil {
@@ -39,7 +38,7 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 	return x, err
 }
 
-// Outcome returns a run as Call does: one that has not completed is its error.
+// Outcome returns a run as Call does: an incomplete run is an error.
 func (e *Engine) Outcome(ctx context.Context, identity, executionID string) (*Run, error) {
 	x, err := e.Status(ctx, identity, executionID)
 	if err != nil || x.EndedAt == nil {
@@ -48,7 +47,7 @@ func (e *Engine) Outcome(ctx context.Context, identity, executionID string) (*Ru
 	return answer(&view{Run: *x, over: true}, "workflow_tools.execution_timeout")
 }
 
-// known is Status, which also returns a run whose source cannot be asked.
+// known is like Status but also returns a run whose source cannot be asked.
 func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run, error) {
 	e.config(ctx) // a new limit takes effect now
 	given := strings.TrimSpace(executionID)
@@ -87,8 +86,8 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 	return &x, nil
 }
 
-// find returns the runs of this identity that have an id: our UUID or their source's id. If
-// it has to search the store, it first takes up those that no server follows any more.
+// find returns the runs of this identity that have an id: ours, a UUID, or their source's. If it has to
+// search the store, it first takes over runs that no server follows any more.
 func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, error) {
 	if n := e.get(id); n != nil && n.identity == identity {
 		return []*Run{&n.view.Load().Run}, nil
@@ -121,7 +120,7 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, 
 	return found, nil
 }
 
-// latest returns a stored run as callers see it; what this process has in memory takes precedence.
+// latest returns a stored run for callers; what this process has in memory takes precedence.
 func (e *Engine) latest(x *store.RemoteRun) *Run {
 	if n := e.get(x.ID); n != nil {
 		return &n.view.Load().Run
@@ -156,8 +155,8 @@ func describe(found []*Run) string {
 
 func clip(s string, limit int) string { return jsontext.Clip(s, limit) }
 
-// Newest returns an identity's newest runs, at most limit, and how many it has. Those that this
-// process does not follow are without results.
+// Newest returns an identity's newest runs, at most limit, and how many it has. Runs that this process does
+// not follow come without results.
 func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []Run, total int, err error) {
 	if !e.db.Exists() {
 		return nil, 0, nil

@@ -11,14 +11,14 @@ import (
 	"deepwork/session/codes"
 )
 
-// endWithin is how long an agent may go on after its step is finished.
+// endWithin is how long an agent may run on after its step is finished.
 const endWithin = 30 * time.Second
 
 // An agent is one process.
 type agent struct {
 	stepRef
 	cancel      context.CancelFunc
-	x           *task.Execution // how it ended
+	x           *task.Execution // how the process ended
 	err         error
 	called      bool   // it has connected to the endpoint
 	mergeAdvice string // what an agent has to do before an item can be merged, or ""
@@ -90,8 +90,8 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 	return nil
 }
 
-// ending reports whether an agent whose step is finished still runs: its cost and the name of its conversation
-// are known only when it has ended, and what comes next may depend on both.
+// ending reports whether an agent whose step is finished still runs. Its cost and the name of its
+// conversation are known only once it has ended, and what comes next may depend on both.
 func (d *leader) ending() bool {
 	for _, a := range d.agents {
 		if a.done {
@@ -101,8 +101,8 @@ func (d *leader) ending() bool {
 	return false
 }
 
-// wait waits until something has changed, but not for long: other processes move sessions, too, as when a
-// person drops an item or aborts the workflow.
+// wait waits until something has changed, but not for long: other processes move sessions, too, for example
+// if a person drops an item or aborts the workflow.
 func (d *leader) wait(ctx context.Context, until time.Time) error {
 	if again := time.Now().Add(lookAgain); until.IsZero() || again.Before(until) {
 		until = again
@@ -128,7 +128,7 @@ func (d *leader) end(x *agent) {
 	}
 	d.unmerged[x.stepRef] = x.mergeAdvice
 	switch {
-	case outdated(x.err): // the session moved while its item was made or merged
+	case outdated(x.err): // the session moved while its item's worktree was made or merged
 	case x.err == nil && x.x != nil && x.x.State == task.Interrupted:
 		d.cut[x.x.ID] = true
 	case board.Passing(x.err):
@@ -139,7 +139,7 @@ func (d *leader) end(x *agent) {
 	d.silent[x.stepRef] = !x.called
 }
 
-// endAgents ends the agents that run, and waits for them.
+// endAgents ends the running agents, and waits for them.
 func (d *leader) endAgents() {
 	for _, x := range d.agents {
 		x.cancel()

@@ -22,32 +22,32 @@ type job struct {
 	stepRef
 	state      *machine.State
 	reply      *machine.StepReply
-	executions []task.Execution // of this step, the newest first
-	ended      []*machine.State // the workflows that its agents have started and that have ended since
-	// why a person cannot pass the outputs, or why those that they passed were refused; or ""
+	executions []task.Execution // of this step, newest first
+	ended      []*machine.State // workflows that its agents have started and that have ended since
+	// why a person cannot pass the outputs, or why outputs that they passed were refused; or ""
 	refusal string
 }
 
 // dueWork is the work that can be done now.
 type dueWork struct {
 	steps     []job
-	recheckAt time.Time // when to look again; zero means when something has changed
+	recheckAt time.Time // when to look again; zero means once something has changed
 	waits     []board.RunWait
-	moved     bool             // a session has changed meanwhile
+	moved     bool             // a session has changed during the look
 	open      map[stepRef]bool // the steps that are not finished
 }
 
-// lookAt has the leader look again at a time.
+// lookAt has the leader look again at a time, or earlier.
 func (now *dueWork) lookAt(t time.Time) {
 	if now.recheckAt.IsZero() || t.Before(now.recheckAt) {
 		now.recheckAt = t
 	}
 }
 
-// due finds the steps of a session, and of those nested in it, that need an agent.
+// due finds the steps that need an agent in a session and those nested in it.
 func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err error) {
 	now.open = map[stepRef]bool{}
-	if err := d.walk(ctx, root, &now); err != nil || now.moved { // then it has not looked at all steps
+	if err := d.walk(ctx, root, &now); err != nil || now.moved { // the walk has not seen all steps
 		return now, err
 	}
 	for p, a := range d.agents {
@@ -55,12 +55,13 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err
 			a.finished()
 		}
 	}
-	maps.DeleteFunc(d.failed, func(p stepRef, _ string) bool { return !now.open[p] }) // a person has finished it
+	maps.DeleteFunc(d.failed, func(p stepRef, _ string) bool { return !now.open[p] }) // a person has finished the step
 	return now, nil
 }
 
-// called looks at the workflow that a step is. If that is complete and its step is not, as a person has to
-// let that go on, the step is finished as an agent would: it is, or the reply says what they can do.
+// called handles the step of a nested workflow. If the workflow is complete and the step is not, because a
+// person has to let it go on, called finishes the step as an agent would: either that succeeds, or the reply
+// says what the person can do.
 func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *dueWork) error {
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.workplace.State(ctx, id)
@@ -76,7 +77,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		return d.walk(ctx, child, now)
 	}
 	if at, err := d.workplace.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
-		now.moved = err == nil // with the workflow, which ended a moment ago
+		now.moved = err == nil // it ended together with the workflow, a moment ago
 		return err
 	}
 	if child.Status == machine.Aborted {
@@ -122,7 +123,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		}
 		if why := checksFailed(s.Progress(m.StepID), d.attemptLead.Since); why != "" {
 			if d.failed[p] = why; a != nil {
-				a.cancel() // it would only try again
+				a.cancel() // it would only fail again
 			}
 			continue
 		}
@@ -146,7 +147,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		if err != nil {
 			return err
 		}
-		if len(children) > 0 { // its agent has ended: others do the nested workflow
+		if len(children) > 0 { // the agent has ended: others do the nested workflow
 			for _, c := range children {
 				if err := d.walk(ctx, c, now); err != nil {
 					return err
@@ -158,7 +159,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		if err != nil {
 			return err
 		}
-		if of := s.Progress(m.StepID); of != nil { // what was before it began, in an earlier round, was other work
+		if of := s.Progress(m.StepID); of != nil { // earlier executions belong to an earlier round
 			i := slices.IndexFunc(before, func(x task.Execution) bool { return x.CreatedAt.Before(of.StartedAt) })
 			if i >= 0 {
 				before = before[:i]
@@ -181,7 +182,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 	return nil
 }
 
-// executions returns the executions of a step, the newest first, which are read once.
+// executions returns the executions of a step, newest first. It reads them only once.
 func (d *leader) executions(ctx context.Context, p stepRef) ([]task.Execution, error) {
 	if before, known := d.before[p]; known {
 		return before, nil
@@ -208,8 +209,7 @@ func (d *leader) limited(j job, until time.Time) board.RunWait {
 	return w
 }
 
-// children returns the workflows that agents of a step have started: those that are active, and those that
-// have ended.
+// children returns the workflows that agents of a step have started: the active ones, and the ended ones.
 func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*machine.State, err error) {
 	d.mu.Lock()
 	ids := slices.Clone(d.attemptLead.Run.Children[p.session+"/"+p.step])
@@ -232,7 +232,7 @@ func (d *leader) children(ctx context.Context, p stepRef) (active, ended []*mach
 	return active, ended, nil
 }
 
-// adopt records a workflow that the agent of a step has started, perhaps for a step of another one.
+// adopt records a workflow that the agent of a step has started, perhaps for a step of another workflow.
 func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error {
 	if parent != p.session {
 		s, err := d.workplace.State(ctx, parent)
@@ -254,9 +254,9 @@ func (d *leader) adopt(ctx context.Context, p stepRef, parent, id string) error 
 	return d.save(ctx)
 }
 
-// find adopts the workflows that agents of the run have started and that it does not know, because a leader
-// was killed before it could record them: in sessions that it knows, and in those that are steps of these. Reading them
-// has their spans exported again that an earlier leader may not have sent.
+// find adopts workflows that agents of the run have started and that the leader does not know, because an
+// earlier leader was killed before recording them. It searches the sessions that it knows and those nested in
+// them. Reading these also exports again spans that the earlier leader may not have sent.
 func (d *leader) find(ctx context.Context) error {
 	known, look := map[string]bool{}, []string{d.attemptLead.Run.SessionID}
 	d.mu.Lock()

@@ -9,21 +9,21 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The items of a list whose form asks for isolation work in worktrees of their own: one is made before the
-// first step of an item gets its agent, and its last step is the merge of its branch, after those of the
-// items before. All of that is found again from the session: a worktree by its folder or its name, and a
-// merge that is done has nothing to do.
+// The items of a list whose form asks for isolation have their own worktrees. A worktree is made before the
+// first step of an item gets its agent, and the item's last step merges its branch, after the items before
+// it. All of that can be found again from the session: a worktree by its folder or its name, and repeating a
+// merge that is done changes nothing.
 
-// mayMerge reports whether it is the turn of a merge: no item before it is open. members are of the open items, in
-// their order.
+// mayMerge reports whether a merge may be done now: no earlier item is open. members are those of the open
+// items, in order.
 func mayMerge(stepID string, members []machine.Member) bool {
 	_, mine, _ := definition.SplitItem(stepID)
 	_, first, _ := definition.SplitItem(members[0].StepID)
 	return mine == first
 }
 
-// itemWork returns what is to be done for a step of an item instead of starting its agent now, or nil. That returns
-// what an agent has to do first, if it cannot be done yet.
+// itemWork returns what to do for a step of an item now, in place of starting its agent, or nil. The returned
+// function returns what an agent has to do first, if it cannot be done yet.
 func (d *leader) itemWork(j stepRef, s *machine.State) func(context.Context) (told string, err error) {
 	p := s.Progress(j.step)
 	switch {
@@ -55,7 +55,7 @@ func (d *leader) itemWork(j stepRef, s *machine.State) func(context.Context) (to
 	}
 }
 
-// doInstead does something for a step in the place of its agent.
+// doInstead does something for a step in place of its agent.
 func (d *leader) doInstead(ctx context.Context, p stepRef, do func(context.Context) (told string, err error)) {
 	x := &agent{stepRef: p, called: true}
 	ctx, x.cancel = context.WithCancel(ctx)

@@ -20,35 +20,35 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A stepRef is a step of a session: what an agent is for.
+// A stepRef identifies a step of a session, which is what an agent works on.
 type stepRef struct{ session, step string }
 
-// A leader leads one run. Only the goroutine of Lead uses it, except for what mu guards.
+// A leader leads one run. Only the goroutine of Lead uses it, except for the fields that mu guards.
 type leader struct {
 	attemptLead *attempt.Lead
 	workplace   Workplace
 
 	retries int
-	agents  map[stepRef]*agent // that run
-	failed  map[stepRef]string // why no agent is started for it any more
-	cut     map[string]bool    // executions that were cut short while this leader led; they are tries
-	silent  map[stepRef]bool   // whether the last agent for it has not connected to the endpoint
-	// unmerged says of a step that merges an item what an agent has to do first, in the worktree of the item; "" means
-	// that the merge is to be tried.
+	agents  map[stepRef]*agent // the running agents
+	failed  map[stepRef]string // steps that get no more agents, and why
+	cut     map[string]bool    // executions cut short while this leader led, which count as tries
+	silent  map[stepRef]bool   // whether the step's last agent has not connected to the endpoint
+	// unmerged has, for a step that merges an item, what an agent has to do first in the item's worktree; ""
+	// means that the merge is to be tried.
 	unmerged map[stepRef]string
 	before   map[stepRef][]task.Execution // the executions of a step without an agent, as last read
 	ended    chan *agent                  // unbuffered; received until all agents have ended
 	running  sync.WaitGroup
 
-	progress   task.WorkflowProgress // that the board has
-	agentError error                 // why an agent could not be run, if that may pass; or nil
+	progress   task.WorkflowProgress // as recorded on the board
+	agentError error                 // an agent could not be run, for a reason that may pass; or nil
 
 	mu      sync.Mutex // guards unsaved, and lead.Run.Children
-	unsaved bool       // the board does not have lead.Run as it is
+	unsaved bool       // the board does not have the current lead.Run
 }
 
 // Lead is an attempt.Leader that works at a Workplace. An agent that ends without finishing its step is sent
-// back at most retries times. No agent runs when it returns or panics.
+// back at most retries times. No agent runs any more when Lead returns or panics.
 func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board.RunEnd {
 	return newLeader(l, at, retries).run(ctx)
 }
@@ -75,10 +75,10 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 		for _, a := range d.agents {
 			a.finished()
 		}
-		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
+		_ = d.wait(ctx, time.Time{}) // the loop notices the end of ctx
 	}
 	if err == nil && end.State == board.Completed {
-		d.attemptLead.RemoveItems(ctx, "") // of items that were dropped
+		d.attemptLead.RemoveItems(ctx, "") // the worktrees of dropped items
 	}
 	if err != nil && ctx.Err() == nil {
 		end = board.RunEnd{State: board.Failed, Step: end.Step, Reason: reason(err)}
@@ -86,8 +86,8 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 	return end
 }
 
-// followWithRetries calls follow again until its error is not one that passes: agents work for hours, and
-// their work is kept if a database is restarted or a disk is full meanwhile.
+// followWithRetries calls follow until its error is one that will not pass. Agents work for hours; their work
+// must survive the restart of a database or a disk that is full for a while.
 func (d *leader) followWithRetries(ctx context.Context) (end board.RunEnd, err error) {
 	said := ""
 	for pause := (wait.Backoff{Min: 200 * time.Millisecond, Max: 10 * time.Second}); ; {
@@ -99,7 +99,7 @@ func (d *leader) followWithRetries(ctx context.Context) (end board.RunEnd, err e
 			said = ""
 			pause.Reset()
 		}
-		if err.Error() != said { // once
+		if err.Error() != said { // log each error once
 			said = err.Error()
 			d.attemptLead.Warn("the progress of a run cannot be recorded; trying again until it can", err)
 		}

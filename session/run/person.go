@@ -11,13 +11,14 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// lookAgain spaces the looks at sessions that others may have moved, and at outputs that a person is asked
-// about: if they have changed since, nobody can pass them, and the agent has to hand them in again.
+// lookAgain is the time between looks at sessions that others may have moved, and at outputs about which a
+// person is asked. If these have changed since, nobody can pass them, and the agent has to hand them in
+// again.
 const lookAgain = 10 * time.Second
 
-// person does what a person's review of a step demands: it waits for their answer, or finishes the step that
-// they have passed, with the outputs that they saw. It reports whether that is all that can be done now.
-// Otherwise told is why an agent has to hand in outputs again, or "".
+// person handles a person's review of a step: it waits for the answer, or finishes the step that the person
+// has passed with the outputs that they saw. It reports whether nothing else can be done now. Otherwise told
+// says why an agent has to hand in outputs again, or is "".
 func (d *leader) person(
 	ctx context.Context, s *machine.State, p stepRef, now *dueWork,
 ) (told string, waits bool, err error) {
@@ -59,14 +60,14 @@ func (d *leader) person(
 		d.attemptLead.Note("step %s: a person passed it", p.step)
 	case r.Waiting() != nil:
 		now.lookAt(time.Now().Add(time.Second))
-	default: // its checks do not pass any more
+	default: // its checks no longer pass
 		return deref(r.Feedback), false, nil
 	}
 
 	return "", true, nil
 }
 
-// handedIn gives an agent some time to end whose outputs a person is asked about: its slot is for others.
+// handedIn gives an agent some time to end while a person is asked about its outputs: others need its slot.
 func (a *agent) handedIn() {
 	if a.timer == nil {
 		a.timer = time.AfterFunc(endWithin, a.cancel)

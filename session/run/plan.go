@@ -31,8 +31,8 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	}}
 	x := &a.Execution
 	p := j.state.Progress(j.step)
-	// An agent counts for the step as it is now, also if the clock was set back since that began, or the
-	// board has another one.
+	// The agent must count for the step as it is now, even if the clock was set back since the step began, or
+	// if the board has another clock.
 	if x.CreatedAt = d.since(p); p != nil && p.StartedAt.After(x.CreatedAt) {
 		x.CreatedAt = p.StartedAt
 	}
@@ -40,7 +40,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if def.Call != nil { // reading it has begun it
+	if def.Call != nil { // get_step has begun its workflow
 		_, err := d.workplace.Step(ctx, j.session, &j.step)
 		return nil, cmp.Or(err, error(session.NotNow(codes.StepNotCurrent, "Its workflow has begun.")))
 	}
@@ -63,7 +63,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 
 	var before *task.Execution
 	if len(j.executions) > 0 {
-		if before = &j.executions[0]; before.Executor == x.Executor { // which has the log
+		if before = &j.executions[0]; before.Executor == x.Executor { // it has the log
 			x.LogID = before.LogID
 		}
 		if before.Executor == x.Executor && before.Conversation != nil &&
@@ -98,7 +98,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	return a, err
 }
 
-// otherSteps are the steps that other agents do in the same folder.
+// otherSteps returns the steps that other agents do in the same folder.
 func otherSteps(j job) (all []string) {
 	for _, m := range j.reply.Members {
 		if m.StepID != j.step && m.State != "completed" && j.state.RootOf("", m.StepID) == j.state.RootOf("", j.step) {
@@ -108,8 +108,8 @@ func otherSteps(j job) (all []string) {
 	return all
 }
 
-// previous returns the conversation of the step before, if the same executor did it and can go on. There is none
-// after a group, whose members had one each.
+// previous returns the conversation of the previous step, if the same executor did it and can continue it.
+// There is none after a group, whose members each had their own.
 func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	if len(j.reply.CompletedSteps) == 0 {
 		return nil
@@ -127,9 +127,10 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	return done[0].Conversation
 }
 
-// isSingle reports whether a step is not a member of a group, which begin at one time, and is not done for items.
+// isSingle reports whether a step belongs neither to a group, whose members begin at the same time, nor to
+// items.
 func isSingle(s *machine.State, stepID string) bool {
-	done := s.Progress(stepID) // nil for items
+	done := s.Progress(stepID) // nil for the steps of items
 	return done != nil && !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
 		return p.Key != stepID && p.Value.StartedAt.Equal(done.StartedAt)
 	})

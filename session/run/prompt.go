@@ -11,7 +11,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// firstPrompt asks an agent to do a step, and, in worktrees, to commit its files.
+// firstPrompt asks an agent to do a step and, in worktrees, to commit its files.
 func firstPrompt(
 	goal string, s *machine.State, step *machine.StepInfo, others []string, before *task.Execution, told string,
 	commit bool,
@@ -56,13 +56,13 @@ func howToFinish(step *machine.StepInfo) string {
 `, executors.MCPName, step.SessionID, step.StepID)
 }
 
-// againPrompt sends an agent back that ended without finishing its step.
+// againPrompt sends back an agent that ended without finishing its step.
 func againPrompt(step *machine.StepInfo, s *machine.State, told string) string {
 	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s, told),
 		howToFinish(step))
 }
 
-// missing says why a step is not finished, with what its last review said. told is what is known already.
+// missing says why a step is not finished, with what its last review said. told is what is already known.
 func missing(step *machine.StepInfo, s *machine.State, told string) string {
 	if told != "" {
 		return told
@@ -97,7 +97,7 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 	return text
 }
 
-// failedChecks returns what failed of a step's checks, if those were what was judged last, or nil.
+// failedChecks returns the failed checks of a step, if checks were judged last, or nil.
 func failedChecks(p *machine.StepProgress) []*machine.Verdict {
 	if last := p.Newest(); last != nil && last.Checks && last.State == machine.TryFailed {
 		return last.Failed()
@@ -105,7 +105,7 @@ func failedChecks(p *machine.StepProgress) []*machine.Verdict {
 	return nil
 }
 
-// limitReached tells an agent that the one before it was ended by a limit of the step, or returns "".
+// limitReached tells an agent that a limit of the step ended the previous one, or returns "".
 func limitReached(before *task.Execution) string {
 	if before == nil || before.Error == nil || !strings.HasPrefix(*before.Error, attempt.LimitReached) {
 		return ""
@@ -114,7 +114,7 @@ func limitReached(before *task.Execution) string {
 		" Work so that this does not happen again.\n"
 }
 
-// expects names the outputs of a step, as an agent may have forgotten one.
+// expects names the outputs of a step, since an agent may have forgotten one.
 func expects(step *machine.StepInfo) string {
 	var names []string
 	for _, o := range step.ExpectedOutputs {
@@ -130,12 +130,12 @@ func expects(step *machine.StepInfo) string {
 	return " It expects the outputs " + strings.Join(names, ", ") + "."
 }
 
-// limitPrompt lets an agent go on that a limit of its provider has ended.
+// limitPrompt tells an agent to continue after a limit of its provider has ended it.
 func limitPrompt(step *machine.StepInfo) string {
 	return "The limit that stopped you has ended. Go on where you were.\n\n" + howToFinish(step)
 }
 
-// childPrompt lets an agent go on whose nested workflow was led by others.
+// childPrompt tells an agent to continue after others have done its nested workflow.
 func childPrompt(step *machine.StepInfo, children []*machine.State) string {
 	var b strings.Builder
 	for _, c := range children {
@@ -151,7 +151,7 @@ func childPrompt(step *machine.StepInfo, children []*machine.State) string {
 	return b.String()
 }
 
-// mergePrompt has an agent do what the merge of an item needs first.
+// mergePrompt asks an agent to do what the merge of an item needs first.
 func mergePrompt(step *machine.StepInfo, told string) string {
 	return fmt.Sprintf("# Your step: %s\n\n%s %s\n\nResolve that so that what both branches want holds, see to it "+
 		"that what can be checked still passes, commit, and end. The branch is merged when you have ended: do not "+
@@ -159,7 +159,7 @@ func mergePrompt(step *machine.StepInfo, told string) string {
 		step.StepID, step.Instructions, told)
 }
 
-// adviceFor is a message of a person who has resumed the run.
+// adviceFor adds the message of a person who has resumed the run.
 func adviceFor(prompt, advice string) string {
 	if advice = strings.TrimSpace(advice); advice == "" {
 		return prompt

@@ -13,9 +13,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// exhausted returns why no agent is started again for a step, or "". A limit of the provider, the end of
-// a leader, outputs that a person is asked about and a workflow that was left to others, the first time, do not
-// count, nor what was before the run was resumed or a person did not pass the outputs.
+// exhausted returns why a step gets no more agents, or "". These executions do not count: those ended by a
+// limit of the provider or the end of a leader, those that handed in outputs about which a person is asked,
+// and the first that left a workflow to others. Executions from before the run was resumed, or before a
+// person failed the outputs, do not count either.
 func (d *leader) exhausted(j job) string {
 	tries, why, said := 0, "", ""
 	p := j.state.Progress(j.step)
@@ -40,7 +41,7 @@ func (d *leader) exhausted(j job) string {
 			continue
 		}
 
-		if tries++; tries == 1 { // the newest
+		if tries++; tries == 1 { // the newest execution
 			said = strings.Join(strings.Fields(deref(x.FinalMessage)), " ")
 		}
 		if why == "" {
@@ -58,7 +59,7 @@ func (d *leader) exhausted(j job) string {
 	text := agents + " ended without finishing it."
 	if why = strings.TrimSpace(why); why != "" {
 		text += " " + why
-		if !strings.ContainsRune(".!?", rune(why[len(why)-1])) { // as the last line of what a program printed
+		if !strings.ContainsRune(".!?", rune(why[len(why)-1])) { // for example the last line that a program printed
 			text += "."
 		}
 	}
@@ -75,8 +76,8 @@ func (d *leader) exhausted(j job) string {
 	return text
 }
 
-// since returns from when on agents of a step count: since the run was resumed, and since a person last
-// reviewed the step.
+// since returns the time from which agents of a step count: since the run was resumed, and since a person
+// last reviewed the step.
 func (d *leader) since(p *machine.StepProgress) time.Time {
 	since := d.attemptLead.Since
 	if p != nil {
@@ -89,10 +90,10 @@ func (d *leader) since(p *machine.StepProgress) time.Time {
 	return since
 }
 
-// maxFailedChecks is how often the checks of a step may fail before the run stops.
+// maxFailedChecks is how often a step's checks may fail before the run stops.
 const maxFailedChecks = 10
 
-// checksFailed returns why a step is given up whose checks have failed too often since a time, or "".
+// checksFailed returns why a step is given up because its checks have failed too often since a time, or "".
 func checksFailed(p *machine.StepProgress, since time.Time) string {
 	if p == nil {
 		return ""
@@ -111,13 +112,13 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 	return fmt.Sprintf("Its checks failed %d times. %s", n, jsontext.Clip(last, maxSaid))
 }
 
-// asked reports whether an agent has handed in the outputs that a person is asked about: it has done its work.
+// asked reports whether an agent has done its work: it handed in the outputs about which a person is asked.
 func asked(x *task.Execution, p *machine.StepProgress) bool {
 	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) &&
 		!p.Question.AskedAt.After(*x.EndedAt)
 }
 
-// leftBy returns those of the workflows that an agent started and left to others: they ended after it.
+// leftBy returns the workflows that an agent started and left to others: they ended after the agent.
 func leftBy(x *task.Execution, ended []*machine.State) (left []*machine.State) {
 	for _, s := range ended {
 		if x.EndedAt != nil && s.CompletedAt != nil && !s.StartedAt.Before(x.CreatedAt) &&
@@ -128,8 +129,8 @@ func leftBy(x *task.Execution, ended []*machine.State) (left []*machine.State) {
 	return left
 }
 
-// failedSince reports whether a review failed without the agent knowing: after the agent had ended, or, if a
-// person reviewed, after the agent had begun, since a running agent is not told of that.
+// failedSince reports whether the agent does not know of a failed review: it failed after the agent had ended
+// or, if a person reviewed, after the agent had begun, since a running agent is not told.
 func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 	if p == nil || before.EndedAt == nil {
 		return false
@@ -146,10 +147,11 @@ func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 	return last.ClosedAt.After(knew)
 }
 
-// maxSaid bounds what a person is shown of a review, in characters.
+// maxSaid limits how much of a review a person is shown, in characters.
 const maxSaid = 500
 
-// lastSaid is, for people, why a step was not accepted the last time, or "". told is what is known already.
+// lastSaid returns, for people, why a step was not accepted the last time, or "". told is what is already
+// known.
 func lastSaid(p *machine.StepProgress, told string) string {
 	if told != "" {
 		return " " + told

@@ -14,16 +14,16 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A View is what a run is doing, step by step and in words. The tool get_run, the pages and the command
-// line show it.
+// A View describes what a run is doing, step by step and in words. The tool get_run, the pages and the
+// command line show it.
 type View struct {
 	*board.RunReply
 	Tree  Tree
 	Live  bool  // its leader waits or leads, and is not gone
-	Fault error // why only the steps that have agents are known, or nil
+	Fault error // why only the steps with agents are known, or nil
 }
 
-// A Tree is a workflow of a run: its entries, the members of a group together.
+// A Tree is a workflow of a run: its entries, with the members of a group together.
 type Tree struct {
 	SessionID, Workflow string
 	Entries             [][]*Step
@@ -34,14 +34,14 @@ type Step struct {
 	SessionID, ID, Name string
 	State               board.State
 	Why                 string          // what it waits for outside of the run, or ""
-	Agents              []board.RunStep // the processes for it, the newest first
-	Took                time.Duration   // how long those ran that have ended
-	Since               *string         // when the one that runs was started
-	USD                 *float64        // what all have cost, as far as that is known
-	Last                string          // what the newest said last, or why it failed
+	Agents              []board.RunStep // its agent processes, newest first
+	Took                time.Duration   // how long the ended ones ran
+	Since               *string         // when the running one was started
+	USD                 *float64        // what all have cost, as far as known
+	Last                string          // the last message of the newest, or why it failed
 	Until               *time.Time      // when the limit of its agent's provider ends
 	Session             *machine.State  // nil if it could not be read
-	Nested              []Tree          // the workflows that its agents have started, or that it is
+	Nested              []Tree          // workflows that its agents have started, or the step's own
 }
 
 // The values of Step.Why.
@@ -59,7 +59,8 @@ func (s *Step) Agent() *board.RunStep {
 	return &s.Agents[0]
 }
 
-// Each calls do for each step of a tree, in order; the steps of a nested workflow follow theirs.
+// Each calls do for each step of a tree, in order; the steps of a nested workflow follow the step that
+// contains it.
 func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0) }
 
 func (t *Tree) each(do func(*Step, int), depth int) {
@@ -73,14 +74,14 @@ func (t *Tree) each(do func(*Step, int), depth int) {
 	}
 }
 
-// Sessions are where a View finds the sessions of a run. An Engine of session/workflow is one.
+// Sessions is where a View finds the sessions of a run, such as an Engine of session/workflow.
 type Sessions interface {
 	Read(ctx context.Context, id string) (*machine.State, error)
 	Definition(*machine.State) (*machine.Definition, error)
 }
 
-// Look returns the view of a run as it is now, and sets the plan of r. last has the last words of running agents, by
-// execution.
+// Look returns the current view of a run, and sets the plan of r. last has the last messages of running
+// agents, by execution.
 func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[string]string) *View {
 	v := &View{RunReply: r, Live: r.Open && r.State != board.Interrupted}
 	if r.SessionID == nil {
@@ -92,7 +93,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 	}
 	v.Tree.Each(func(s *Step, _ int) {
 		r.Plan = append(r.Plan, board.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
-		if !v.Live && s.State != board.WaitingForYou { // a person has answered since the leader noted that it waits
+		if !v.Live && s.State != board.WaitingForYou { // a person has answered since the leader recorded the wait
 			r.Waits = slices.DeleteFunc(r.Waits, func(w board.RunWaits) bool {
 				return w.For == board.WaitsForPerson && w.SessionID == s.SessionID && w.StepID == s.ID
 			})
@@ -105,7 +106,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 	return v
 }
 
-// A viewBuilder puts the steps of a run together.
+// A viewBuilder puts together the steps of a run.
 type viewBuilder struct {
 	run      *View
 	ctx      context.Context // of the call
@@ -113,7 +114,7 @@ type viewBuilder struct {
 	last     map[string]string
 }
 
-// maxNesting bounds workflows within workflows.
+// maxNesting limits workflows within workflows.
 const maxNesting = 10
 
 // tree returns a session of the run with those nested in it.
@@ -142,7 +143,7 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 					children = append(slices.Clip(children), p.Child)
 				}
 				for _, child := range children {
-					if nested, err := b.tree(child, depth+1); err == nil { // else it was pruned
+					if nested, err := b.tree(child, depth+1); err == nil { // on an error the session was pruned
 						s.Nested = append(s.Nested, nested)
 					}
 				}
@@ -181,7 +182,7 @@ func (b *viewBuilder) alone(id string) Tree {
 	return t
 }
 
-// wait returns what the leader says that a step waits for, or nil.
+// wait returns what a step waits for according to the leader, or nil.
 func (b *viewBuilder) wait(p stepRef) *board.RunWait {
 	i := slices.IndexFunc(b.run.Kept.Waits, func(w board.RunWait) bool {
 		return w.SessionID == p.session && w.StepID == p.step
@@ -192,10 +193,10 @@ func (b *viewBuilder) wait(p stepRef) *board.RunWait {
 	return &b.run.Kept.Waits[i]
 }
 
-// step returns the agents of a step, without its state.
+// step returns a step with its agents, without its state.
 func (b *viewBuilder) step(session, id string) *Step {
 	s := &Step{ID: id, SessionID: session}
-	for _, x := range b.run.Steps { // the oldest first
+	for _, x := range b.run.Steps { // oldest first
 		if x.SessionID != session || x.StepID != id {
 			continue
 		}
@@ -225,7 +226,7 @@ func (b *viewBuilder) step(session, id string) *Step {
 	return s
 }
 
-// state returns where a step is.
+// state returns the state of a step.
 func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 	p, x := s.Session.Progress(s.ID), s.Agent()
 	current := s.Session.Status == machine.Active && s.Session.IsCurrent(s.ID)
@@ -238,7 +239,7 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 		return board.WaitingForYou, whyPerson
 	case !b.run.Live && x != nil && x.State != board.Completed:
 		if x.LimitedUntil != nil {
-			at, _ := time.Parse(time.RFC3339Nano, *x.LimitedUntil) // this program has written it
+			at, _ := time.Parse(time.RFC3339Nano, *x.LimitedUntil) // written by this program
 			s.Until = &at
 		}
 		return x.State, ""
@@ -256,17 +257,17 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 		return board.WaitingForLimit, whyLimit
 	}
 
-	return board.Queued, "" // its turn, or another try
+	return board.Queued, "" // it waits for its turn, or for another try
 }
 
 const (
-	// maxTailed is how many agents that run LastSaid reads.
+	// maxTailed is the maximum number of running agents whose messages LastSaid reads.
 	maxTailed = 20
-	// lastMessages is how many of their newest messages are looked at.
+	// lastMessages is how many of their newest messages are read.
 	lastMessages = 3
 )
 
-// LastSaid returns the last words of a run's agents that are at work, by execution.
+// LastSaid returns the last messages of a run's working agents, by execution.
 func LastSaid(ctx context.Context, engine *attempt.Engine, who session.Caller, r *board.RunReply) map[string]string {
 	last := map[string]string{}
 	for _, x := range r.Steps {
@@ -281,7 +282,7 @@ func LastSaid(ctx context.Context, engine *attempt.Engine, who session.Caller, r
 			Newest:      true,
 		})
 		if err != nil {
-			continue // it is shown without
+			continue // it is shown without a message
 		}
 
 		var lines []string

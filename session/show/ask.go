@@ -14,13 +14,13 @@ import (
 	"deepwork/catalog/config"
 )
 
-// Ask asks a question at the controlling terminal, whatever stdin is, and returns the line that is typed; what was
-// typed before does not count. It blocks until then.
+// Ask asks a question at the controlling terminal, whatever stdin is, and blocks until a line is typed, which
+// it returns. What was typed before the question is dropped.
 func Ask(question string) (answer string, err error) {
 	return atTerminal(question, func(string) bool { return true })
 }
 
-// AskText is Ask for a text of several lines, which an empty line ends.
+// AskText is like Ask for a text of several lines, which an empty line ends.
 func AskText(question string) (answer string, err error) {
 	return atTerminal(question, func(line string) bool { return line == "" })
 }
@@ -66,7 +66,7 @@ func terminal() (in, out *os.File, err error) {
 	return in, out, nil
 }
 
-// Page prints a text, through $PAGER, else less, if the text is longer than the terminal.
+// Page prints a text, through $PAGER or else less, if it is longer than the terminal.
 func (s *Screen) Page(ctx context.Context, text string) {
 	_, lines, ok := TerminalSize(s.to)
 	words, err := config.SplitCommand(cmp.Or(strings.TrimSpace(s.getenv("PAGER")), "less"))
@@ -81,7 +81,7 @@ func (s *Screen) Page(ctx context.Context, text string) {
 	s.styled(Plain(text))
 }
 
-// Edit has the user edit a file at the terminal, with $VISUAL, $EDITOR or else vi.
+// Edit lets the user edit a file at the terminal, with $VISUAL, $EDITOR or else vi.
 func (s *Screen) Edit(ctx context.Context, path string) error {
 	words, err := config.SplitCommand(
 		cmp.Or(strings.TrimSpace(s.getenv("VISUAL")), strings.TrimSpace(s.getenv("EDITOR")), "vi"))

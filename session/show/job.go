@@ -12,7 +12,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Takes says in short what an input of a workflow is, such as string, required.
+// Takes describes an input of a workflow in short, such as string, required.
 func Takes(p job.Parameter) string {
 	switch {
 	case p.Default != nil:
@@ -23,8 +23,8 @@ func Takes(p job.Parameter) string {
 	return string(p.Type) + ", optional"
 }
 
-// Steps prints the inputs and forms of the workflows of a job and every step of it, even if some instructions can't be
-// read; the error is about those.
+// Steps prints the inputs and forms of a job's workflows and each of its steps, even if some instructions
+// cannot be read; the error is about those.
 func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
 	for _, wf := range j.Workflows {
 		if len(wf.Inputs) == 0 {
@@ -57,7 +57,8 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 	return errors.Join(failed...)
 }
 
-// order prints the entries of a workflow that has forms or calls others, a line each, those of a form below it.
+// order prints the entries of a workflow that has forms or calls others, one per line, with those of a form
+// below it.
 func order(w io.Writer, j *job.Job, wf *job.Workflow) {
 	var lines []string
 	plain := true

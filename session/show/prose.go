@@ -12,8 +12,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Pairs prints texts in two columns; what doesn't fit continues on separate lines, as does the right text if the left
-// one is wider than half of the screen.
+// Pairs prints texts in two columns. What does not fit continues on separate lines; so does the right text if
+// the left one is wider than half of the screen.
 func (s *Screen) Pairs(pairs [][2]string) {
 	left := 0
 	for _, p := range pairs {
@@ -39,8 +39,8 @@ func (s *Screen) Pairs(pairs [][2]string) {
 	}
 }
 
-// Wrap breaks the lines of a text at a width between words. A word that is longer stays whole: a path is to be copied.
-// Without a width, 0, the text stays as it is.
+// Wrap breaks the lines of a text between words to fit a width. Longer words stay whole, so that paths can be
+// copied. With a width of 0 the text is unchanged.
 func Wrap(long string, width int) string {
 	if width < leastWrap {
 		return long
@@ -70,7 +70,7 @@ func Wrap(long string, width int) string {
 // leastWrap is the width below which nothing is wrapped.
 const leastWrap = 20
 
-// Text prints a text after an indent; a line that is longer than the screen continues with two more spaces.
+// Text prints a text after an indent. Lines longer than the screen continue with two more spaces.
 func (s *Screen) Text(indent, long string) {
 	var all strings.Builder
 	for line := range strings.SplitSeq(Plain(long), "\n") {
@@ -81,10 +81,10 @@ func (s *Screen) Text(indent, long string) {
 	s.styled(all.String())
 }
 
-// Prose prints a text, and breaks its lines where the screen ends.
+// Prose prints a text, with its lines broken to fit the screen.
 func (s *Screen) Prose(long string) { s.styled(Wrap(Plain(long), s.Width()) + "\n") }
 
-// Judge prints a line that ends with whether all is well, in color.
+// Judge prints a line that ends with a colored verdict; well says whether it is good.
 func (s *Screen) Judge(line string, well bool, verdict string) {
 	style := good
 	if !well {
@@ -92,7 +92,7 @@ func (s *Screen) Judge(line string, well bool, verdict string) {
 	}
 
 	line = Wrap(Plain(line+verdict), s.Width())
-	if before, ok := strings.CutSuffix(line, Plain(verdict)); ok { // it was not wrapped
+	if before, ok := strings.CutSuffix(line, Plain(verdict)); ok { // the verdict was not wrapped
 		line = before + s.paint(style, Plain(verdict))
 	}
 	s.styled(line + "\n")
@@ -103,7 +103,7 @@ func (s *Screen) Fail(program, why string) {
 	s.styled(s.paint(bad, program+":") + " " + Plain(why) + "\n")
 }
 
-// Heading prints a title and a remark, which gets separate lines if the screen is narrow.
+// Heading prints a title and a remark, which gets lines of its own if the screen is narrow.
 func (s *Screen) Heading(indent, title, about string) {
 	line := strings.TrimRight(indent+Inline(title)+" "+Inline(about), " ")
 	line = indent + IndentRest(Wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap),
@@ -114,8 +114,8 @@ func (s *Screen) Heading(indent, title, about string) {
 	s.styled(line + "\n")
 }
 
-// Escapes are the sequences that color text at a terminal, or move it. None has a character of markup, which
-// pages escape.
+// Escapes are the sequences that color text or move it at a terminal. None contains a markup character, which
+// pages would escape.
 var Escapes = regexp.MustCompile("\x1b(?:" +
 	`\[(?:[0-;=?]|&[lg]t;)*[ !#$%()*+./-]*[@-~]?` + `|[\]P^_X][^\x07\x1b<>"']*(?:\x07|\x1b\\)` +
 	`|[ #%()*+./-][0-9@A-Za-z]` + `|[0-9=@-Z^_a-z|}~\\])?`)
@@ -123,9 +123,8 @@ var Escapes = regexp.MustCompile("\x1b(?:" +
 // colors are the sequences that color text. None conceals it.
 var colors = regexp.MustCompile("\x1b" + `\[(?:[0-79]|[1-9]\d+)?(?:;\d{2,3}|;[0-79])*m`)
 
-// Plain makes a text safe for a terminal: goals, notes and names come from agents, and an escape
-// sequence in one of them must not reach the screen, and is left out, nor a character that is not seen: those become
-// escapes as in JSON. Newlines and tabs remain.
+// Plain makes a text safe for a terminal. Goals, notes and names come from agents, so escape sequences are
+// left out, and invisible characters become escapes as in JSON. Newlines and tabs remain.
 func Plain(text string) string {
 	var b strings.Builder
 	runes := []rune(strings.ReplaceAll(Escapes.ReplaceAllString(text, ""), "\r\n", "\n"))
@@ -145,7 +144,7 @@ func Plain(text string) string {
 	return b.String()
 }
 
-// Colored is Plain for a text that keeps its colors if the screen shows colors.
+// Colored is like Plain, but a text keeps its colors if the screen shows colors.
 func (s *Screen) Colored(text string) string {
 	if !s.color {
 		return Plain(text)
@@ -164,8 +163,8 @@ func (s *Screen) Colored(text string) string {
 	return b.String()
 }
 
-// joins reports whether a character is a joiner between two that it may join: emoji, or letters of scripts in which
-// it changes their shape. Between others it would not be seen.
+// joins reports whether a character is a joiner between two that it may join: emoji, or letters of scripts
+// whose shape it changes. Between others it would be invisible.
 func joins(before, r, after rune) bool {
 	joined := func(r rune) bool {
 		return r > unicode.MaxLatin1 && r != unicode.ReplacementChar &&
@@ -174,20 +173,21 @@ func joins(before, r, after rune) bool {
 	return (r == '\u200c' || r == '\u200d') && joined(before) && joined(after)
 }
 
-// unseen reports whether a character shows as nothing, or moves the text around it: control and
-// format characters, separators of lines and paragraphs, fillers, and those that are not assigned.
-// Blanks are seen, and the selector of an emoji's form.
+// unseen reports whether a character is invisible, or moves the text around it: control and format
+// characters, separators of lines and paragraphs, fillers, and unassigned ones. White space counts as
+// visible, and so does the selector of an emoji's form.
 func unseen(r rune) bool {
 	switch {
 	case r == '\ufe0e' || r == '\ufe0f' || unicode.Is(unicode.Zs, r):
 		return false
-	case r == '\u2800': // a pattern of Braille without dots
+	case r == '\u2800': // the Braille pattern without dots
 		return true
 	}
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Exact is Plain for a text that somebody decides by, such as a diff; no escape sequence is left out.
+// Exact is Plain for a text on which somebody bases a decision, such as a diff: it shows escape sequences
+// instead of leaving them out.
 func Exact(text string) string { return Plain(strings.ReplaceAll(text, "\x1b", `\u001b`)) }
 
 // Inline is Exact for a text that must stay on one line, such as a name or path.

@@ -14,9 +14,9 @@ import (
 	"deepwork/session"
 )
 
-// A Screen is where a command prints for people: a terminal, a file or a pipe. What is written to it is made safe as
-// Plain does: names and paths come from the authors of the project, goals and notes from agents. Its methods may be
-// called concurrently.
+// A Screen is where a command prints for people: a terminal, a file or a pipe. Everything written to it is
+// made safe as by Plain, since names and paths come from the authors of the project, goals and notes from
+// agents. Its methods may be called concurrently.
 type Screen struct {
 	to     io.Writer
 	getenv func(string) string
@@ -26,15 +26,15 @@ type Screen struct {
 	err error // of the first failed write
 }
 
-// NewScreen returns a screen that prints to a stream. It uses colors if that is a terminal, unless NO_COLOR
-// is set or TERM is dumb.
+// NewScreen returns a screen that prints to a stream. It uses colors if the stream is a terminal, unless
+// NO_COLOR is set or TERM is dumb.
 func NewScreen(to io.Writer, getenv func(string) string) *Screen {
 	_, _, ok := TerminalSize(to)
-	capable := getenv("TERM") != "" || getenv("WT_SESSION") != "" // older consoles of Windows print the sequences
+	capable := getenv("TERM") != "" || getenv("WT_SESSION") != "" // older Windows consoles print the sequences
 	return &Screen{to: to, getenv: getenv, color: ok && capable && getenv("TERM") != "dumb" && getenv("NO_COLOR") == ""}
 }
 
-// Write prints a text of whole characters.
+// Write prints a text that consists of whole characters.
 func (s *Screen) Write(p []byte) (int, error) {
 	EndDrawing()
 	s.mu.Lock()
@@ -45,18 +45,18 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Safe prints a text that Plain or Colored has made safe.
+// Safe prints a text that Plain or Colored has already made safe.
 func (s *Screen) Safe(text string) error {
 	s.styled(text)
 	return s.Err()
 }
 
-// styled prints a text that is safe already and may have colors.
+// styled prints a safe text that may have colors.
 func (s *Screen) styled(text string) {
 	EndDrawing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.write(text) // Err reports it
+	_ = s.write(text) // Err returns the error
 }
 
 func (s *Screen) write(text string) error {
@@ -75,7 +75,7 @@ func (s *Screen) Err() error {
 	return s.err
 }
 
-// Width returns the columns of the terminal, or what COLUMNS says in its place. 0 means no limit.
+// Width returns the columns of the terminal, or the value of COLUMNS if set. 0 means no limit.
 func (s *Screen) Width() int {
 	columns, _, ok := TerminalSize(s.to)
 	if columns > 0 {
@@ -108,7 +108,7 @@ var (
 	busy   = text.Colors{text.FgYellow}
 )
 
-// states are the styles of the words for how things are.
+// states are the styles of the words for states.
 var states = map[string]text.Colors{}
 
 func init() {
@@ -135,14 +135,14 @@ func (s *Screen) paint(style text.Colors, plain string) string {
 	return text.Escape(plain, style.EscapeSeq())
 }
 
-// state returns a text that may begin with a word for how something is, in that word's style.
+// state returns a text that may begin with the word for a state, with that word in its style.
 func (s *Screen) state(plain string) string {
 	word, _, _ := strings.Cut(plain, " (")
 	return s.paint(states[word], plain)
 }
 
-// Field prints a name and a value of any number of lines beside it, unless it is empty. width is the room for
-// the names of all fields.
+// Field prints a name and, beside it, a value of any number of lines, unless the value is empty. width is the
+// space for the names of all fields.
 func (s *Screen) Field(width int, name, value string) {
 	value = strings.TrimSpace(Plain(value))
 	if value == "" {
@@ -157,7 +157,7 @@ func (s *Screen) Field(width int, name, value string) {
 	s.styled(s.paint(faint, label) + " " + rest + "\n")
 }
 
-// Fields prints names and values in turn, each pair as Field does.
+// Fields prints names and values in turn, each pair like Field.
 func (s *Screen) Fields(width int, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		s.Field(width, pairs[i], pairs[i+1])
@@ -172,7 +172,7 @@ func Since(t time.Time) string {
 	return session.Ago(time.Since(t))
 }
 
-// Ago says when something was, such as 3m ago.
+// Ago says how long ago something was, such as 3m ago.
 func Ago(t time.Time) string {
 	if d := time.Since(t); d >= time.Second {
 		return session.Ago(d) + " ago"
@@ -180,15 +180,15 @@ func Ago(t time.Time) string {
 	return "just now"
 }
 
-// drawn is the line that Draw showed last at the terminal of this process, until it is removed.
+// drawn is the line that Draw last showed at this process's terminal, until it is removed.
 var drawn struct {
 	sync.Mutex
 	line string
-	to   io.Writer // nil if none is shown
+	to   io.Writer // nil if no line is shown
 }
 
-// Draw shows a line at the end of a screen, in place of the one that it showed last, until anything is
-// printed on any screen. Without a terminal it shows nothing.
+// Draw shows a line at the end of a screen, replacing the one that it showed last, until something is printed
+// on any screen. Without a terminal it does nothing.
 func (s *Screen) Draw(line string) {
 	if !s.Draws() {
 		return
@@ -205,7 +205,7 @@ func (s *Screen) Draw(line string) {
 	_, _ = io.WriteString(s.to, s.paint(faint, text.Trim(Inline(line), max(s.Width()-1, 0))))
 }
 
-// erase removes the line that was drawn. The caller holds drawn.
+// erase removes the drawn line. The caller holds the lock of drawn.
 func erase() {
 	if drawn.to != nil {
 		_, _ = io.WriteString(drawn.to, "\r\x1b[K")
@@ -213,7 +213,7 @@ func erase() {
 	}
 }
 
-// EndDrawing removes the line that was drawn. Code that writes to the terminal without a Screen calls it first.
+// EndDrawing removes the drawn line. Code that writes to the terminal without a Screen must call it first.
 func EndDrawing() {
 	drawn.Lock()
 	defer drawn.Unlock()

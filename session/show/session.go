@@ -14,8 +14,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Session prints a session for people: its steps, outputs, tries, verdicts and overrides. at is where its files are, if
-// that isn't here.
+// Session prints a session for people: its steps, outputs, tries, verdicts and overrides. at says where its
+// files are, if not here.
 func Session(w *Screen, s *machine.State, at string) {
 	step, moved, ended, imported, reviewer, pinned := "", "", "", "", "", ""
 	if s.Status == machine.Active {
@@ -117,7 +117,7 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 	}
 }
 
-// printQuestion prints what a person is asked about a step, and the answer.
+// printQuestion prints a question to a person about a step, and the answer.
 func printQuestion(detail func(format string, args ...any), q *machine.Question) {
 	switch {
 	case q == nil:
@@ -131,7 +131,7 @@ func printQuestion(detail func(format string, args ...any), q *machine.Question)
 	Hashes(detail, "  handed in", q.Files)
 }
 
-// asTyped returns a pinned reviewer as people write it: a command without its JSON.
+// asTyped returns a pinned reviewer in the form that people type: a command without its JSON.
 func asTyped(reviewer string) string {
 	var words []string
 	if json.Unmarshal([]byte(reviewer), &words) != nil {
@@ -140,7 +140,7 @@ func asTyped(reviewer string) string {
 	return strings.Join(words, " ")
 }
 
-// Optional is a text that may be missing.
+// Optional returns the text, or "" for nil.
 func Optional(s *string) string {
 	if s == nil {
 		return ""
@@ -159,9 +159,8 @@ func took(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Tries prints the results of a step's external reviews and checks: each try, each verdict once, and
-// the content that it is about, so that a person who doubts a verdict can compare the files with
-// it.
+// Tries prints the results of a step's external reviews and checks: each try, each verdict once, and the
+// hashes of the judged content, so that a person who doubts a verdict can compare the files.
 func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 	for i, at := range tries {
 		what := fmt.Sprintf("review try %d", at.Number)
@@ -204,7 +203,7 @@ func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 	}
 }
 
-// printVerdict shows one verdict of a try.
+// printVerdict prints one verdict of a try.
 func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if c := v.Check; c != nil {
 		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At),
@@ -237,14 +236,14 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	Hashes(detail, "    judged", v.Files)
 }
 
-// Hashes prints the beginnings of the hashes that files had.
+// Hashes prints the beginnings of the hashes of files.
 func Hashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
 	for _, f := range files {
 		detail("%s sha256:%s %s", how, f.SHA256[:min(shortHash, len(f.SHA256))], f.Name())
 	}
 }
 
-// shortHash is the length of the beginning of a hash that people see.
+// shortHash is how many characters of a hash people see.
 const shortHash = 12
 
 // ended formats the start of a try and its duration.
@@ -262,7 +261,7 @@ func passed(ok bool) string {
 	return "failed"
 }
 
-// advice is the end of an error of a review, which tells agents what to do.
+// advice matches the end of a review's error, which tells agents what to do.
 var advice = regexp.MustCompile(`(?is);?\s*th(is|e) try does not count.*$`)
 
 // IndentRest inserts prefix before every line but the first.
@@ -270,7 +269,7 @@ func IndentRest(text, prefix string) string {
 	return strings.TrimPrefix(Indent(text, prefix), prefix)
 }
 
-// printEvidence prints why a step with reviews or checks was finished, and the content that this is about.
+// printEvidence prints why a step with reviews or checks was finished, and the content to which that applies.
 func printEvidence(detail func(format string, args ...any), p *machine.StepProgress) {
 	e := p.Evidence
 	if e == nil { // it is not finished, or has no reviews
@@ -306,7 +305,7 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	}
 }
 
-// judged reports whether the verdicts of a try, which are printed, are of these files.
+// judged reports whether the verdicts of a try, which have been printed, are about these files.
 func judged(at *machine.Try, files []machine.FileHash) bool {
 	return at != nil && !slices.ContainsFunc(files, func(f machine.FileHash) bool {
 		return !slices.ContainsFunc(at.Verdicts, func(v *machine.Verdict) bool { return slices.Contains(v.Files, f) })

@@ -14,10 +14,10 @@ import (
 // A Column describes a column of a table.
 type Column struct {
 	Title    string
-	Least    int  // columns of the screen down to which its cells may be cut; 0 means never
-	State    bool // its cells are words for how things are, which have colors
-	Optional bool // it is left out if the screen is too narrow, the last such one first, and if it has no content
-	Below    bool // it is printed below its row if the screen is too narrow
+	Least    int  // minimum width in columns of the screen; 0 means never cut
+	State    bool // its cells are words for states, which have colors
+	Optional bool // left out if it has no content or the screen is too narrow, the last such column first
+	Below    bool // printed below its row if the screen is too narrow
 }
 
 // gap is the space between columns.
@@ -32,7 +32,7 @@ func (s *Screen) Table(columns []Column, rows [][]string) {
 
 // lines returns the lines of a table in a width; 0 means no limit.
 func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
-	shown := make([]int, 0, len(columns)) // columns, by index
+	shown := make([]int, 0, len(columns)) // indexes of columns
 	widths := make([]int, len(columns))
 	cells := make([][]string, len(rows))
 	for i, c := range columns {
@@ -43,7 +43,7 @@ func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 			content = content || cell != ""
 			cell = cmp.Or(cell, "-")
 			cells[n] = append(cells[n], cell)
-			// as text.Snip counts: more than an emoji of several characters takes
+			// counted as text.Snip does: more than an emoji of several characters takes
 			widths[i] = max(widths[i], Columns(cell))
 		}
 		if content {
@@ -59,10 +59,10 @@ func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 	return s.render(columns, widths, shown, below, cells)
 }
 
-// maxCell bounds what one cell shows.
+// maxCell limits the content of one cell.
 const maxCell = 300
 
-// choose returns the columns that fit beside each other, and the one that is printed below, or -1.
+// choose returns the columns that fit side by side, and the one that is printed below, or -1.
 func choose(columns []Column, widths, shown []int, limit int) (fits []int, below int) {
 	for below = -1; total(shown, func(i int) int { return least(columns[i], widths[i]) }) > limit; {
 		at := slices.IndexFunc(shown, func(i int) bool { return columns[i].Below })
@@ -83,7 +83,7 @@ func choose(columns []Column, widths, shown []int, limit int) (fits []int, below
 	return shown, below
 }
 
-// shrink makes the widest columns narrower until all fit, if they can.
+// shrink makes the widest columns narrower until all fit, as far as possible.
 func shrink(columns []Column, widths, shown []int, limit int) {
 	for total(shown, func(i int) int { return widths[i] }) > limit {
 		widest := -1
@@ -99,7 +99,7 @@ func shrink(columns []Column, widths, shown []int, limit int) {
 	}
 }
 
-// least is the width down to which a column can be cut.
+// least returns the width down to which a column can be cut.
 func least(c Column, width int) int {
 	if c.Least == 0 {
 		return width

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// discard drops what was typed at a terminal and not read yet.
+// discard drops what was typed at a terminal but not read yet.
 func discard(in *os.File) error {
 	return unix.IoctlSetPointerInt(int(in.Fd()), unix.TIOCFLUSH, unix.TCIFLUSH)
 }

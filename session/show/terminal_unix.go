@@ -13,7 +13,7 @@ import (
 // The controlling terminal, as two files.
 const terminalIn, terminalOut = "/dev/tty", "/dev/tty"
 
-// TerminalSize reports whether a stream is a terminal, how many characters its lines have and how many lines it has.
+// TerminalSize reports whether a stream is a terminal, and its size in columns and lines.
 func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -26,5 +26,5 @@ func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	return int(size.Col), int(size.Row), true
 }
 
-// Apart gives a command its own process group, which the terminal's keys don't reach.
+// Apart gives a command its own process group, which the terminal's keys do not reach.
 func Apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -11,7 +11,7 @@ import (
 // The console, as two files.
 const terminalIn, terminalOut = "CONIN$", "CONOUT$"
 
-// TerminalSize reports whether a stream is a console, how many characters its lines have and how many lines it has.
+// TerminalSize reports whether a stream is a console, and its size in columns and lines.
 func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -25,10 +25,10 @@ func TerminalSize(stream any) (columns, lines int, isTerminal bool) {
 	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
 }
 
-// discard drops what was typed at a terminal and not read yet.
+// discard drops what was typed at a terminal but not read yet.
 func discard(in *os.File) error { return windows.FlushConsoleInputBuffer(windows.Handle(in.Fd())) }
 
-// Apart makes a command a process group of its own, which the keys of the terminal do not reach.
+// Apart gives a command its own process group, which the terminal's keys do not reach.
 func Apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 }

@@ -1,13 +1,14 @@
-// Package spans has the names of the spans that this program exports and of their attributes, which the documentation
-// shows as a table. Attributes of OpenTelemetry's conventions for GenAI and MCP are used where there are some.
+// Package spans has the names of the spans that this program exports and of their attributes, which the
+// documentation shows as a table. Attributes of OpenTelemetry's conventions for GenAI and MCP are used where
+// they exist.
 //
-// Nothing that a person or an agent wrote, no path and no message of an error is in a span, except for Goal and
-// Feedback if the user allows it (telemetry.content).
+// Spans contain no texts by people or agents, no paths and no error messages, except for Goal and Feedback if
+// the user allows it (telemetry.content).
 package spans
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The names of spans, or what they begin with.
+// The names of spans, or their prefixes.
 const (
 	Call        = "tools/call"
 	Session     = "invoke_workflow"
@@ -34,7 +35,7 @@ const (
 	Input     = attribute.Key("gen_ai.usage.input_tokens")
 	Cached    = attribute.Key("gen_ai.usage.cache_read.input_tokens")
 	Output    = attribute.Key("gen_ai.usage.output_tokens")
-	Criterion = attribute.Key("gen_ai.evaluation.name") // of a check, or what a review is about
+	Criterion = attribute.Key("gen_ai.evaluation.name") // the name of a check, or what a review is about
 	Label     = attribute.Key("gen_ai.evaluation.score.label")
 	Feedback  = attribute.Key("gen_ai.evaluation.explanation") // only with telemetry.content
 
@@ -42,15 +43,15 @@ const (
 	StepID      = attribute.Key("deepwork.step.id")
 	RunID       = attribute.Key("deepwork.run.id") // also the id of an attempt of the task board
 	ExecutionID = attribute.Key("deepwork.execution.id")
-	Outcome     = attribute.Key("deepwork.outcome") // how it ended, a word
+	Outcome     = attribute.Key("deepwork.outcome") // how it ended, as one word
 	Try         = attribute.Key("deepwork.try")     // its number, or how many there were
 	Cost        = attribute.Key("deepwork.cost_usd")
 	Source      = attribute.Key("deepwork.source")
-	Doing       = attribute.Key("deepwork.transaction") // what it is for
+	Doing       = attribute.Key("deepwork.transaction") // what the transaction is for
 	Goal        = attribute.Key("deepwork.goal")        // only with telemetry.content
 )
 
-// A Kind describes the spans with a name, as a row of the table in the documentation.
+// A Kind describes the spans with one name: a row of the table in the documentation.
 type Kind struct {
 	Name   string
 	What   string

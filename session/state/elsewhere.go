@@ -13,8 +13,9 @@ import (
 // Usable returns why the state has no place or cannot be read, or nil.
 func (f *Folder) Usable() error { return f.lacks }
 
-// signpost returns the file in which the project says where its state is: in its git folder, or else among what is
-// not committed; "" without both. It is not needed to find the state: it only shows that there is another one.
+// signpost returns the path of the file in which the project records where its state is: in its git folder,
+// or else among the files that are not committed; "" without both. Finding the state does not need this file.
+// It only reveals that there is another state.
 func (f *Folder) signpost() string {
 	for _, file := range []string{filepath.Join(f.Root, ".git", "deepwork-state"), filepath.Join(f.Tmp(), "state")} {
 		if info, err := os.Lstat(filepath.Dir(file)); err == nil && info.IsDir() {
@@ -24,8 +25,8 @@ func (f *Folder) signpost() string {
 	return ""
 }
 
-// Elsewhere returns another folder that has state of this project, and the file that says so, or "": it was made by a
-// server or a command with other values of HOME, XDG_STATE_HOME or Env.
+// Elsewhere returns another folder with state of this project, and the file that says so, or "". A server or
+// a command with other values of HOME, XDG_STATE_HOME or Env made it.
 func (f *Folder) Elsewhere() (dir, file string) {
 	file = f.signpost()
 	text, _, err := durable.Read(file, maxProject)
@@ -39,8 +40,8 @@ func (f *Folder) Elsewhere() (dir, file string) {
 	return dir, file
 }
 
-// MovedFrom returns the folder, which is gone, whose state the project says is its own, if it has none here: it was
-// moved from there, as far as is known. Otherwise it returns "".
+// MovedFrom returns the folder from which the project was moved, as far as is known: one that is gone, and
+// whose state the project still names as its own while it has none here. Otherwise it returns "".
 func (f *Folder) MovedFrom() string {
 	text, _, err := durable.Read(f.signpost(), maxProject)
 	dir := strings.TrimSpace(string(text))
@@ -59,7 +60,7 @@ func (f *Folder) MovedFrom() string {
 	return p.Path
 }
 
-// post writes where the state is, unless there is another one. Without it only a warning is missed.
+// post records where the state is, unless another state is recorded. If that fails, only a warning is lost.
 func (f *Folder) post() {
 	if dir, _ := f.Elsewhere(); f.found && dir == "" && f.signpost() != "" {
 		_ = (durable.Disk{}).Put(f.signpost(), []byte(f.Dir+"\n"), durable.PutOptions{})

@@ -1,6 +1,6 @@
-// Package state says where the state of a project is: outside the project, in a folder
-// of the user's that nobody else reads (cmd/deepwork/docs/reference/security.md). In the project itself are only
-// what people write and share, exported sessions and review files.
+// Package state knows where a project's state is: outside the project, in a folder of the user that nobody
+// else can read (cmd/deepwork/docs/reference/security.md). The project itself only has what people write and
+// share, exported sessions, and review files.
 //
 //	<base>/key                                        the key of the installation
 //	<base>/trust/                                     what the user approved
@@ -39,17 +39,18 @@ const (
 // ErrMissing reports that a project has no state yet.
 var ErrMissing = errors.New("the project has no state yet")
 
-// ErrInside reports that the state would be inside the project, as that of the home folder: it has none.
+// ErrInside reports that a project has no state because the state would be inside the project, for example in
+// the home folder.
 var ErrInside = errors.New("set " + Env + " to a folder outside of it")
 
 // A Folder is the location of one project's state. Its methods may be called from any goroutine.
 type Folder struct {
 	Root string // of the project: absolute, without links
-	Base string // of all projects
-	Dir  string // of this one
+	Base string // the folder of all projects' states
+	Dir  string // the folder of this project's state
 
-	lacks error // why there is no place for the state
-	found bool  // by Find: a temporary folder is no other state of the project
+	lacks error // why the state has no place
+	found bool  // located by Find; then a temporary folder is not another state of the project
 
 	mu   sync.Mutex
 	made bool
@@ -60,8 +61,7 @@ type Folder struct {
 type project struct {
 	ID   string `json:"id"`   // 32 hexadecimal digits; part of each signature
 	Path string `json:"path"` // of the project: absolute, without links
-	// Dir names the folder next to this one that has the state of a project that was moved; ""
-	// means this one.
+	// Dir names the folder next to this one with the state of a project that was moved; "" means this folder.
 	Dir string `json:"dir,omitempty"`
 }
 
@@ -88,8 +88,8 @@ func Base() (string, error) {
 	return filepath.Join(dir, "deepwork"), nil
 }
 
-// Find returns the state folder of the project at root, which must exist. It creates nothing, so
-// the state may not exist yet. Its errors say what to set.
+// Find returns the state folder of the project at root, which must exist. It creates nothing, so the state
+// may not exist yet. Its errors say which variable to set.
 func Find(root string) (*Folder, error) {
 	base, err := Base()
 	if err != nil {
@@ -103,7 +103,7 @@ func findIn(base, root string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the state of the project: %w", err)
 	}
-	if !utf8.ValidString(root) { // as project.json names it
+	if !utf8.ValidString(root) { // project.json contains it
 		return nil, fmt.Errorf("the path of the project, %q, is not valid UTF-8: rename the folder", root)
 	}
 	if base, err = resolved(base); err != nil {
@@ -119,9 +119,9 @@ func findIn(base, root string) (*Folder, error) {
 	return f, f.locate()
 }
 
-// Open returns the state folder at dir, whose project.json names the project: a program in the
-// workspace of an attempt knows only the path of a file in it. It creates nothing. The folder must
-// be the one that Find returns for that project, whatever Env says.
+// Open returns the state folder at dir, whose project.json names the project. It is for programs in an
+// attempt's workspace, which know only the path of a file in it. It creates nothing. The folder must be the
+// one that Find returns for that project, whatever Env says.
 func Open(dir string) (*Folder, error) {
 	p, err := readProject(dir)
 	if err == nil {
@@ -143,14 +143,14 @@ func Open(dir string) (*Folder, error) {
 	return f, err
 }
 
-// None returns the state folder of a project whose state has no place; err says why. It is empty,
-// and Make returns err.
+// None returns the state folder of a project whose state has no place, for the reason err. It is empty, and
+// Make returns err.
 func None(root string, err error) *Folder {
-	base := filepath.Join(os.TempDir(), "deepwork-"+rand.Text(), "none") // unguessable
+	base := filepath.Join(os.TempDir(), "deepwork-"+rand.Text(), "none") // a path that nobody can guess
 	return &Folder{Root: root, Base: base, Dir: filepath.Join(base, "projects", Name(root)), lacks: err}
 }
 
-// Of is Find, or None if there is no place for the state.
+// Of is like Find but returns None if the state has no place.
 func Of(root string) *Folder {
 	f, err := Find(root)
 	if err != nil {
@@ -159,8 +159,8 @@ func Of(root string) *Folder {
 	return f
 }
 
-// locate finds the project's folder among those of its name; that of a project that has moved away
-// does not count.
+// locate finds the project's folder among those with its name; folders of projects that have moved away do
+// not count.
 func (f *Folder) locate() error {
 	name := Name(f.Root)
 	for n := 1; n < 10; n++ {
@@ -179,7 +179,7 @@ func (f *Folder) locate() error {
 		case p.Dir != "":
 			f.Dir = filepath.Join(f.Base, "projects", p.Dir)
 			if now, err := readProject(f.Dir); err == nil && now.Path != f.Root {
-				continue // it was moved on from here
+				continue // the project was moved on from here
 			}
 		}
 		f.id, f.made = p.ID, true
@@ -202,7 +202,7 @@ func Name(root string) string {
 
 var unsafeName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// Make creates the folder, for this user alone, if it is missing. It blocks for the disk.
+// Make creates the folder, for this user only, if it is missing. It blocks for the disk.
 func (f *Folder) Make() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,7 +214,7 @@ func (f *Folder) Make() error {
 		if _, err := os.Lstat(f.Dir); err == nil {
 			return nil
 		}
-		f.made = false // somebody removed it, and later writes must not fail for that
+		f.made = false // somebody removed the folder; later writes must not fail because of that
 	}
 	if err := f.make(); err != nil {
 		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env,
@@ -249,7 +249,7 @@ func (f *Folder) make() error {
 		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	p, err := readProject(f.Dir) // another process may have been first
+	p, err := readProject(f.Dir) // another process may have been faster
 	if err == nil && p.Path != f.Root {
 		err = fmt.Errorf("%s has the state of %s", f.Dir, p.Path)
 	}
@@ -275,9 +275,9 @@ func (f *Folder) ID() (string, error) {
 	return f.id, err
 }
 
-// Adopt makes the state of a project that was at old the state of f, which is its new place. The
-// project must be gone from old, and f must have no state, or one that empty says has nothing, which is put
-// aside. follow is called before that is so, with f at the state's place; it must be repeatable.
+// Adopt makes the state of a project that was at old the state of f, its new place. The project must be gone
+// from old. f must have no state, or one that according to empty contains nothing and is put aside. follow is
+// called before that takes effect, with f at the state's place; it must be repeatable.
 func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error {
 	if filepath.Clean(old) == f.Root {
 		return fmt.Errorf("%s is where the project is now; name the folder that it was moved from", old)
@@ -310,8 +310,8 @@ func (f *Folder) Adopt(old string, empty func() bool, follow func() error) error
 		return err
 	}
 
-	// First add the state to the new path, then remove it from the old one: after an interruption,
-	// the same command continues.
+	// First add the state to the new path, then remove it from the old one: after an interruption, repeating
+	// the command continues.
 	moved := project{ID: was.id, Path: f.Root, Dir: filepath.Base(was.Dir)}
 	for _, dir := range []string{own, was.Dir} {
 		if err := (durable.Disk{}).MakeFolder(dir, 0o700); err != nil {
@@ -351,7 +351,7 @@ func readProject(dir string) (p project, err error) {
 
 var projectID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// putNew creates a file atomically; it returns fs.ErrExist if there is one.
+// putNew creates a file atomically; it returns fs.ErrExist if the file exists.
 func putNew(path string, data []byte) error {
 	temp := path + "." + rand.Text()[:8] + ".tmp"
 	if err := (durable.Disk{}).Fill(temp, data, 0o600); err != nil {
@@ -363,10 +363,11 @@ func putNew(path string, data []byte) error {
 	return durable.Disk{}.SyncFolder(filepath.Dir(path))
 }
 
-// Upwards returns the project that a folder, an absolute path, is in: the nearest folder at or above it that
-// has .deepwork, or state of its own. As git does, it looks above the folder that a link leads to, no further than
-// the top of the repository, and never past the home folder, into another file system, or into the folder of
-// another user. If the folder is the project, or no project is found, it returns dir as given. It only reads the disk.
+// Upwards returns the project that contains a folder, given as an absolute path: the nearest folder at or
+// above it with a .deepwork or state of its own. As git does, it looks above the folder that a link leads to,
+// no further than the top of the repository, and never past the home folder, into another file system, or
+// into the folder of another user. If that is dir itself, or if there is no project, it returns dir
+// unchanged. It only reads the disk.
 func Upwards(dir string) (project string) {
 	real, _ := filepath.EvalSymlinks(dir)
 	first, err := os.Stat(real) // an error for ""
@@ -387,7 +388,7 @@ func Upwards(dir string) (project string) {
 		}
 		_, err = os.Lstat(filepath.Join(at, ".git"))
 		of, below := Around(at)
-		top := of != "" && !strings.ContainsRune(below, filepath.Separator) // of the worktrees of an attempt
+		top := of != "" && !strings.ContainsRune(below, filepath.Separator) // the worktrees of an attempt
 		if err == nil || top || os.SameFile(above, here) || at == filepath.Dir(at) {
 			break
 		}

@@ -27,8 +27,8 @@ type Key struct {
 	secret []byte
 }
 
-// Key returns the key of the installation. If it is missing, it is created if make is set;
-// otherwise, as for read-only commands, the error is ErrMissing.
+// Key returns the key of the installation. If it is missing, Key creates it if make is set; otherwise, as in
+// read-only commands, the error is ErrMissing.
 func (f *Folder) Key(make bool) (*Key, error) {
 	secret, err := f.secret(filepath.Join(f.Base, keyFile), "the key of the installation",
 		"remove it, which makes this machine another one for a shared store", make)
@@ -39,16 +39,16 @@ func (f *Folder) Key(make bool) (*Key, error) {
 	return &Key{hex.EncodeToString(sum[:4]), secret}, nil
 }
 
-// Token returns the bearer token of the user for the project's servers, for systems on which they
-// cannot know whose a connection is. If it is missing, it is created if make is set; otherwise the
-// error is ErrMissing. All servers of the project have the same.
+// Token returns the user's bearer token for the project's servers, for systems on which servers cannot know
+// whose a connection is. If it is missing, Token creates it if make is set; otherwise the error is
+// ErrMissing. All servers of the project have the same token.
 func (f *Folder) Token(make bool) (string, error) {
 	secret, err := f.secret(filepath.Join(f.Dir, tokenFile), "the token of the project's servers",
 		"remove it, so that the next server makes another", make)
 	return base64.RawURLEncoding.EncodeToString(secret), err
 }
 
-// secret reads a file of keySize random bytes that only this user may read. what names it, and
+// secret reads a file of keySize random bytes that only this user may read. what is its name in errors, and
 // replace says how to replace it.
 func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 	secret, fi, err := durable.Read(path, keySize)
@@ -82,8 +82,8 @@ func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 // ID identifies a key by 8 hexadecimal digits that reveal nothing about the secret.
 func (k *Key) ID() string { return k.id }
 
-// Sign returns what Key.Sign returns for the project. It creates the key and the folder if they are
-// missing, and blocks for the disk.
+// Sign returns the result of Key.Sign for the project. It creates the key and the folder if they are missing,
+// and blocks for the disk.
 func (f *Folder) Sign(name string, content []byte) ([]byte, error) {
 	if err := f.Make(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (f *Folder) Sign(name string, content []byte) ([]byte, error) {
 	return key.Sign(id, name, content), nil
 }
 
-// Sign returns the HMAC-SHA256 over the project's id, a name and a content.
+// Sign returns the HMAC-SHA256 of the project's id, a name and a content.
 func (k *Key) Sign(project, name string, content []byte) []byte {
 	mac := hmac.New(sha256.New, k.secret)
 	fmt.Fprintf(mac, "%s\n%d %s\n", project, len(name), name)

@@ -15,8 +15,8 @@ func (f *Folder) Tmp() string { return filepath.Join(f.Root, ".deepwork", "tmp")
 // ExportName is the name of the export of a session in Tmp.
 func ExportName(sessionID string) string { return "session_" + sessionID + ".json" }
 
-// OwnTmp returns an error if a link in the project leads from Tmp to a folder outside of
-// the project, where nothing is written then.
+// OwnTmp returns an error if a link in the project leads from Tmp to a folder outside the project; then
+// nothing is written there.
 func (f *Folder) OwnTmp() error {
 	for _, dir := range []string{filepath.Dir(f.Tmp()), f.Tmp()} {
 		fi, err := os.Lstat(dir)
@@ -30,8 +30,8 @@ func (f *Folder) OwnTmp() error {
 	return nil
 }
 
-// OpenTmp opens Tmp, which must exist, for writing: unlike its path, the root leads to no other
-// folder when a link takes the place of Tmp.
+// OpenTmp opens Tmp, which must exist, for writing. Unlike the path, the opened root never leads elsewhere,
+// even if a link replaces Tmp.
 func (f *Folder) OpenTmp() (*os.Root, error) {
 	if err := f.OwnTmp(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 
 	rel := filepath.Join(".deepwork", "tmp")
 	if real, err := resolved(f.Tmp()); err == nil && within(f.Root, real) {
-		rel, _ = filepath.Rel(f.Root, real) // both are absolute
+		rel, _ = filepath.Rel(f.Root, real) // both paths are absolute
 	}
 	root, err := os.OpenRoot(f.Root)
 	if err != nil {
@@ -52,15 +52,15 @@ func (f *Folder) OpenTmp() (*os.Root, error) {
 // Database is the file of the project's SQLite database.
 func (f *Folder) Database() string { return filepath.Join(f.Dir, "board.db") }
 
-// CopyLock is locked by a process that copies the database, replaces it or sets it aside; no server starts
+// CopyLock is locked by a process that copies, replaces or sets aside the database. No server starts
 // meanwhile.
 func (f *Folder) CopyLock() string { return filepath.Join(f.Servers(), "copy.lock") }
 
 // Servers is the folder of the lock files of the project's servers, and of CopyLock.
 func (f *Folder) Servers() string { return filepath.Join(f.Dir, "servers") }
 
-// Worktrees is the folder of the attempts' worktrees, unless the config names one. On Windows,
-// which limits the length of paths, its name is short.
+// Worktrees is the folder of the attempts' worktrees, unless the config names another. On Windows, which
+// limits the length of paths, its name is short.
 func (f *Folder) Worktrees() string {
 	if runtime.GOOS == "windows" {
 		name := filepath.Base(f.Dir)
@@ -69,8 +69,8 @@ func (f *Folder) Worktrees() string {
 	return filepath.Join(f.Dir, "worktrees")
 }
 
-// Around returns the state folder of the project among whose worktrees a path is, and the path below them;
-// both are empty if it is not among any. The state folder need not exist.
+// Around returns the state folder of the project whose worktrees contain a path, and the path below them;
+// both are empty if there is none. The state folder need not exist.
 func Around(path string) (dir, below string) {
 	for up := filepath.Dir(path); up != filepath.Dir(up); up = filepath.Dir(up) {
 		switch dir = filepath.Dir(up); {
@@ -99,10 +99,10 @@ var stateName = regexp.MustCompile(`-[0-9a-f]{12}(-[2-9])?$`)
 // Logs is the folder of the agents' output.
 func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 
-// MCP is the folder of the files by which the agents of a run reach its leader, as long as that runs.
+// MCP is the folder of the files through which the agents of a run reach its leader, while that runs.
 func (f *Folder) MCP(attempt string) string { return filepath.Join(f.Dir, "mcp", attempt) }
 
-// Notified is the file of what the user was notified of, or was tried to be.
+// Notified is the file that records the user's notifications, including failed ones.
 func (f *Folder) Notified() string { return filepath.Join(f.Dir, "notified.json") }
 
 // StandardJobs is the folder into which the bundled jobs are extracted.
@@ -111,7 +111,7 @@ func (f *Folder) StandardJobs() string { return filepath.Join(f.Dir, "standard_j
 // Grants is the file of the user's approvals for the project.
 func (f *Folder) Grants() string { return filepath.Join(f.Base, "trust", Name(f.Root)+".json") }
 
-// Canonical returns the absolute path without links of something that exists.
+// Canonical returns the absolute path, without links, of an existing file or folder.
 func Canonical(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -140,7 +140,7 @@ func resolved(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(path)), nil
 }
 
-// within reports whether a path is a folder or below it; both must have no links.
+// within reports whether a path is a folder or lies below it; neither may contain links.
 func within(folder, path string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// private returns what is wrong with a folder of the state: others must not own it or write to it.
-// A missing one is fine, since Make creates it.
+// private returns what is wrong with a state folder: others must not own it or write to it. A missing folder
+// is fine, since Make creates it.
 func private(dir string) error {
 	fi, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func private(dir string) error {
 	return nil
 }
 
-// alike reports whether two folders belong to the same user and are in the same file system.
+// alike reports whether two folders belong to the same user and are on the same file system.
 func alike(a, b fs.FileInfo) bool {
 	one, other := a.Sys().(*syscall.Stat_t), b.Sys().(*syscall.Stat_t)
 	return one.Uid == other.Uid && one.Dev == other.Dev

@@ -12,11 +12,11 @@ import (
 // A Project is a folder whose project has state here.
 type Project struct {
 	Root string    // absolute, without links
-	Used time.Time // when its state last changed, about
+	Used time.Time // when its state last changed, approximately
 }
 
-// Projects returns the projects of the user that have state and whose folders exist, the one used last first, and
-// the number of those whose folders are gone. A state that cannot be read is left out.
+// Projects returns the user's projects that have state and whose folders exist, most recently used first, and
+// how many folders are gone. It leaves out unreadable states.
 func Projects() (all []Project, gone int, err error) {
 	base, err := Base()
 	if err != nil {
@@ -29,7 +29,7 @@ func Projects() (all []Project, gone int, err error) {
 	for _, d := range dirs {
 		dir := filepath.Join(base, "projects", d.Name())
 		p, err := readProject(dir)
-		if err != nil || p.Dir != "" { // the latter leads to the state of a project that was moved
+		if err != nil || p.Dir != "" { // p.Dir leads to the state of a moved project
 			continue
 		}
 		if info, err := os.Stat(p.Path); err != nil || !info.IsDir() {

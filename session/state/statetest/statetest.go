@@ -1,4 +1,4 @@
-// Package statetest gives tests a state folder and a user's config of their own.
+// Package statetest gives tests a state folder and a user config of their own.
 package statetest
 
 import (
@@ -14,12 +14,12 @@ import (
 	"deepwork/session/state"
 )
 
-// childEnv says that the process was started by one that Main has prepared.
+// childEnv says that a process that Main has prepared started this one.
 const childEnv = "STATETEST_CHILD"
 
-// Main runs the tests of a package with a state folder, and a user's config that trusts
-// every project in a temporary folder. Child processes inherit both. If the tests pass
-// it calls leaks, which says what is left. A TestMain exits with what it returns.
+// Main runs the tests of a package with a state folder, and with a user config that trusts every project in a
+// temporary folder. Child processes inherit both. If the tests pass, it calls leaks, which report what is
+// left. A TestMain exits with the result.
 func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
 	if os.Getenv(childEnv) == "" {
 		dir, err := os.MkdirTemp("", "state")
@@ -33,7 +33,7 @@ func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
 		}
 	}
 
-	// Most of the memory of tests is garbage, and most of their processes end soon.
+	// Most of the tests' memory is garbage, and most of their processes end soon.
 	debug.SetGCPercent(400)
 	os.Setenv("GOGC", "400")
 
@@ -56,8 +56,8 @@ func Prepare(dir string, trusted ...string) error {
 	return err
 }
 
-// Write makes dir the place of state and of the user's config, which trusts the projects
-// in these folders. It returns the variables that say so.
+// Write makes dir the place of the state and of the user's config, which trusts the projects in these
+// folders. It returns the variables that point there.
 func Write(dir string, trusted ...string) (env map[string]string, err error) {
 	text := ""
 	for _, folder := range trusted {
